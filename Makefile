@@ -1,0 +1,48 @@
+# Each target sets up as much of .venv as it needs. `make demo` first; `make check test` is what CI runs.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench format clean
+
+demo: .venv/installed
+	$(BIN)/python examples/demo.py
+
+test: .venv/tested .node/installed
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/checked
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/check_lengths.py
+
+format: .venv/checked
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/installed
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --editable .
+	touch $@
+
+.venv/checked: .venv/installed requirements/check.txt
+	$(PIP) install --requirement requirements/check.txt
+	touch $@
+
+.venv/tested: .venv/installed requirements/test.txt
+	$(PIP) install --requirement requirements/test.txt
+	touch $@
+
+# The conformance suite and the TypeScript client are npm packages; Node comes from a PyPI wheel.
+.node/installed: .venv/tested requirements/node.txt
+	$(BIN)/python scripts/install_node_packages.py
+	touch $@

@@ -1,0 +1,200 @@
+"""The load generator: a process of its own that repeats one request on some connections and counts.
+
+It is given a job as JSON in its first argument and prints a measurement as JSON. It runs on uvloop,
+pinned to its own core, with requests rendered beforehand, so that it costs far less than any server;
+its own share of its core is part of the measurement, to show it. It must not know any server.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+from connection import Answer, Connection
+from processes import cpu_seconds, pin
+from traffic import SESSIONS, call, close_session, expected, initialize, initialized
+
+__all__ = ["Job", "Measurement"]
+
+PATIENCE = 30.0
+"""Seconds to wait for answers under way after the last request was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to send, to whom, and when to stop: at `count` answers or after `seconds`."""
+
+    port: int
+    server: int
+    version: str
+    connections: int
+    warmup: int
+    count: int
+    seconds: float
+    core: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one job gave."""
+
+    answers: int
+    errors: int
+    seconds: float
+    per_second: float
+    median_ms: float
+    p99_ms: float
+    server_cpu_us: float
+    generator_busy: float
+    answer_bytes: int
+
+
+@dataclass(slots=True)
+class Phase:
+    """Requests sent until a count or a time is reached, and what came back."""
+
+    left: int
+    under_way: int = 0
+    errors: int = 0
+    first_error: str = ""
+    answer_bytes: int = 0
+    latencies: list[int] = field(default_factory=list)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin(self, connection: Connection) -> None:
+        """Send this connection's request once more, if any are left to send."""
+        if self.left <= 0 or connection.closed:
+            if self.under_way == 0:
+                self.done.set()
+            return
+        self.left -= 1
+        self.under_way += 1
+        connection.sent_at = time.perf_counter_ns()
+        connection.send(connection.request)
+
+    def answered(self, connection: Connection, answer: Answer) -> None:
+        self.latencies.append(time.perf_counter_ns() - connection.sent_at)
+        self.under_way -= 1
+        if answer.status != 200 or expected(connection.number) not in answer.body:
+            self.fail(f"{answer.status} {answer.body[:500]!r}")
+        self.answer_bytes = len(answer.body)
+        self.begin(connection)
+
+    def fail(self, why: str) -> None:
+        """Count an answer that is not the right one."""
+        self.errors += 1
+        self.first_error = self.first_error or why
+
+    def lost(self, connection: Connection) -> None:
+        """A connection that ends while a phase runs is an error, and the phase goes on without it."""
+        self.fail("connection closed by the server")
+        self.under_way = max(0, self.under_way - 1)
+        if self.under_way == 0:
+            self.done.set()
+
+
+class Generator:
+    """The connections of one job, and who listens to them at the moment."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.connections: list[Connection] = []
+        self.sessions: list[str | None] = []
+        self._phase: Phase | None = None
+        self._waiting: asyncio.Future[Answer] | None = None
+
+    def answered(self, connection: Connection, answer: Answer) -> None:
+        if self._phase is not None:
+            self._phase.answered(connection, answer)
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(answer)
+
+    def lost(self, connection: Connection) -> None:
+        if self._phase is not None:
+            self._phase.lost(connection)
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(ConnectionError("closed by the server"))
+
+    async def exchange(self, connection: Connection, request: bytes) -> Answer:
+        """Send one request outside any phase and return its answer."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        connection.send(request)
+        return await asyncio.wait_for(self._waiting, PATIENCE)
+
+    async def connect(self) -> None:
+        """Open the connections, each with a session of its own where the version has sessions."""
+        loop = asyncio.get_running_loop()
+        job = self.job
+        for number in range(job.connections):
+            connection = Connection(number, self)
+            await loop.create_connection(lambda made=connection: made, "127.0.0.1", job.port)
+            session = None
+            if job.version == SESSIONS:
+                answer = await self.exchange(connection, initialize(job.port))
+                session = answer.header("mcp-session-id")
+                if answer.status != 200:
+                    raise RuntimeError(f"initialize: {answer.status} {answer.body[:500]!r}")
+                await self.exchange(connection, initialized(job.port, session))
+            connection.request = call(job.port, job.version, number, session)
+            self.connections.append(connection)
+            self.sessions.append(session)
+
+    async def run(self, count: int, seconds: float) -> Phase:
+        """Keep every connection busy until `count` requests were sent or `seconds` have passed."""
+        self._phase = phase = Phase(count)
+        timer = asyncio.get_running_loop().call_later(seconds, setattr, phase, "left", 0)
+        for connection in self.connections:
+            phase.begin(connection)
+        await asyncio.wait_for(phase.done.wait(), seconds + PATIENCE)
+        timer.cancel()
+        self._phase = None
+        return phase
+
+    async def close(self) -> None:
+        """End the sessions and the connections."""
+        for connection, session in zip(self.connections, self.sessions, strict=True):
+            if session and not connection.closed:
+                await self.exchange(connection, close_session(self.job.port, session))
+        self._waiting = None
+        for connection in self.connections:
+            connection.close()
+
+
+async def measure(job: Job) -> Measurement:
+    """Do one job: connect, warm up (any wrong answer ends it here), then measure."""
+    generator = Generator(job)
+    await generator.connect()
+    warm = await generator.run(job.warmup, seconds=60.0)
+    if warm.errors:
+        raise RuntimeError(f"{warm.errors} wrong answers while warming up, the first: {warm.first_error}")
+    server, own, begun = cpu_seconds(job.server), time.process_time(), time.perf_counter()
+    phase = await generator.run(job.count, job.seconds)
+    seconds = time.perf_counter() - begun
+    own, server = time.process_time() - own, cpu_seconds(job.server) - server
+    await generator.close()
+    latencies = sorted(phase.latencies)
+    answers = len(latencies) - phase.errors
+    return Measurement(
+        answers=answers,
+        errors=phase.errors,
+        seconds=seconds,
+        per_second=answers / seconds,
+        median_ms=latencies[len(latencies) // 2] / 1e6,
+        p99_ms=latencies[len(latencies) * 99 // 100] / 1e6,
+        server_cpu_us=server / max(1, answers) * 1e6,
+        generator_busy=own / seconds,
+        answer_bytes=phase.answer_bytes,
+    )
+
+
+def main() -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    pin(0, job.core)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(asdict(runner.run(measure(job)))))
+
+
+if __name__ == "__main__":
+    main()

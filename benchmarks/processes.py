@@ -1,0 +1,81 @@
+"""Processes under measurement: start, pin to a core, watch, and end by their id.
+
+It owns how a server process lives and what the kernel says of it. Everything waits with a deadline.
+"""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["cores", "cpu_seconds", "pin", "resident_mb", "running"]
+
+STARTUP = 60.0
+"""Seconds a server may take until it accepts connections."""
+
+
+def cores() -> tuple[int | None, int | None]:
+    """The core for servers and the core for load, or none of either on a machine with one core."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return (usable[0], usable[1]) if len(usable) > 1 else (None, None)
+
+
+def pin(pid: int, core: int | None) -> None:
+    """Keep process `pid` (0: this one) on `core`, where there is one to keep it on."""
+    if core is not None:
+        os.sched_setaffinity(pid, {core})
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and all its threads, from Linux's `/proc`; else 0."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in megabytes, from Linux's `/proc`."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@contextmanager
+def running(python: Path, script: Path, core: int | None) -> Iterator[tuple[int, int]]:
+    """A server process on a free loopback port: yields (process id, port), and ends it after."""
+    port = _free_port()
+    process = subprocess.Popen([python, script, str(port)], cwd=script.parent, stdin=subprocess.DEVNULL)
+    try:
+        pin(process.pid, core)
+        _wait_until_open(process, port)
+        yield process.pid, port
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=10)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_open(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + STARTUP
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with code {process.returncode} before it answered")
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"the server did not open port {port} within {STARTUP:.0f} s")

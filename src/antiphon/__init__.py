@@ -1,0 +1,99 @@
+"""Antiphon: call and response for the Model Context Protocol.
+
+    from antiphon import Server
+
+    server = Server("hello")
+
+    @server.tool
+    async def greet(name: str) -> str:
+        return f"Hello, {name}!"
+
+Serve it with `antiphon run FILE`, call it with `antiphon call URL greet name=Ada`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from antiphon.authentication import BearerTokens
+from antiphon.errors import (
+    AntiphonError,
+    ClientError,
+    DefinitionError,
+    Failure,
+    Forbidden,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MissingCapability,
+    NotFound,
+    RequestError,
+    ResourceNotFound,
+    Unauthorized,
+)
+from antiphon.model.catalog import PromptMessage, ToolAnnotations
+from antiphon.model.content import (
+    Annotations,
+    Audio,
+    BlobContents,
+    EmbeddedResource,
+    Icon,
+    Image,
+    ResourceLink,
+    Text,
+    TextContents,
+)
+from antiphon.model.outcome import Completion, Result
+from antiphon.model.party import Principal
+from antiphon.runtime.context import Context
+from antiphon.runtime.limits import Limits
+from antiphon.server import Server
+
+if TYPE_CHECKING:
+    from antiphon.client import Client
+
+__all__ = [
+    "Annotations",
+    "AntiphonError",
+    "Audio",
+    "BearerTokens",
+    "BlobContents",
+    "Client",
+    "ClientError",
+    "Completion",
+    "Context",
+    "DefinitionError",
+    "EmbeddedResource",
+    "Failure",
+    "Forbidden",
+    "Icon",
+    "Image",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "Limits",
+    "MissingCapability",
+    "NotFound",
+    "Principal",
+    "PromptMessage",
+    "RequestError",
+    "ResourceLink",
+    "ResourceNotFound",
+    "Result",
+    "Server",
+    "Text",
+    "TextContents",
+    "ToolAnnotations",
+    "Unauthorized",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The client brings an HTTP library with it, which a server has no use for.
+    if name == "Client":
+        from antiphon.client import Client
+
+        return Client
+    raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

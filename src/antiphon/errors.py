@@ -1,0 +1,267 @@
+"""The one tree of errors.
+
+Every error knows its JSON-RPC code and its HTTP status, and its message says what to do about it.
+Only the wire turns them into frames; nothing here knows a protocol version.
+
+    AntiphonError
+    ├── Failure               a tool ran and failed: the caller gets a result with isError
+    ├── RequestError          a request that gets a JSON-RPC error instead of a result
+    │   ├── ParseError        −32700   not JSON
+    │   ├── InvalidRequest    −32600   JSON, but not a JSON-RPC request
+    │   │   ├── BodyTooLarge             413
+    │   │   ├── BadMediaType             415
+    │   │   ├── NotAcceptable            406
+    │   │   ├── BadOrigin                403
+    │   │   ├── Unauthorized             401, with WWW-Authenticate
+    │   │   ├── Forbidden                403
+    │   │   ├── NoEndpoint               404
+    │   │   ├── SessionLost              404
+    │   │   ├── StreamGone               410
+    │   │   └── MethodNotAllowed         405
+    │   ├── MethodNotFound    −32601
+    │   ├── InvalidParams     −32602
+    │   │   └── NotFound                 no such tool or prompt
+    │   │       └── ResourceNotFound
+    │   ├── InternalError     −32603
+    │   │   └── Busy                     503, with Retry-After
+    │   ├── HeaderMismatch    −32020
+    │   ├── MissingCapability −32021
+    │   └── UnsupportedVersion −32022
+    ├── DefinitionError       a tool, prompt or resource that cannot be registered as written
+    ├── SealError             a sealed token that does not open
+    └── ClientError           what only a caller sees
+        ├── Unreachable       no connection, or it was lost before the answer came
+        ├── TimedOut          the deadline passed
+        └── BadAnswer         the other side does not speak MCP
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "AntiphonError",
+    "BadAnswer",
+    "BadMediaType",
+    "BadOrigin",
+    "BodyTooLarge",
+    "Busy",
+    "ClientError",
+    "DefinitionError",
+    "Failure",
+    "Forbidden",
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "MethodNotAllowed",
+    "MethodNotFound",
+    "MissingCapability",
+    "NoEndpoint",
+    "NotAcceptable",
+    "NotFound",
+    "ParseError",
+    "RequestError",
+    "ResourceNotFound",
+    "SealError",
+    "SessionLost",
+    "StreamGone",
+    "TimedOut",
+    "Unauthorized",
+    "Unreachable",
+    "UnsupportedVersion",
+]
+
+
+class AntiphonError(Exception):
+    """The root of everything this library raises."""
+
+
+class Failure(AntiphonError):
+    """Raised by a tool to end its call as failed; raised by a client for a call that ended so.
+
+    `message` is what people and models read. `data` is structured content for programs. `content`
+    holds the blocks that came with a failed call, where they are more than the message.
+    """
+
+    def __init__(self, message: str, *, data: Any = None, content: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        self.content = content
+
+
+class RequestError(AntiphonError):
+    """A request that is answered with a JSON-RPC error.
+
+    Raised on the server to answer so; raised on the client for such an answer.
+    """
+
+    code: int = -32603
+    status: ClassVar[int] = 400
+    headers: tuple[tuple[str, str], ...] = ()
+    request_id: str | int | None = None
+
+    def __init__(self, message: str, *, data: Any = None, code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        if code is not None:
+            self.code = code
+
+
+class ParseError(RequestError):
+    """The body is not JSON."""
+
+    code = -32700
+
+
+class InvalidRequest(RequestError):
+    """The body is JSON, but not a JSON-RPC request that can be served."""
+
+    code = -32600
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is longer than `Limits.body` allows."""
+
+    status = 413
+
+
+class BadMediaType(InvalidRequest):
+    """The content type of the body is not JSON."""
+
+    status = 415
+
+
+class NotAcceptable(InvalidRequest):
+    """The caller accepts no media type that the answer could have."""
+
+    status = 406
+
+
+class BadOrigin(InvalidRequest):
+    """The Origin or Host header is not one that this server trusts."""
+
+    status = 403
+
+
+class Unauthorized(InvalidRequest):
+    """The caller did not say who it is, or not convincingly; `challenge` is the WWW-Authenticate."""
+
+    status = 401
+
+    def __init__(self, message: str = "Authentication is required.", *, challenge: str = "Bearer") -> None:
+        super().__init__(message)
+        self.headers = (("www-authenticate", challenge),)
+
+
+class Forbidden(InvalidRequest):
+    """The caller is known and may not do this."""
+
+    status = 403
+
+
+class SessionLost(InvalidRequest):
+    """The session does not exist here, has ended, or is someone else's: initialize again."""
+
+    status = 404
+
+
+class StreamGone(InvalidRequest):
+    """The stream that was to be taken up again is no longer kept."""
+
+    status = 410
+
+
+class NoEndpoint(InvalidRequest):
+    """There is nothing of MCP's at this address."""
+
+    status = 404
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The HTTP method has no meaning at this address."""
+
+    status = 405
+    headers = (("allow", "GET, POST, DELETE"),)
+
+
+class MethodNotFound(RequestError):
+    """The protocol version in use has no such method, or this server does not offer it."""
+
+    code = -32601
+    status = 404
+
+
+class InvalidParams(RequestError):
+    """The method exists, its parameters do not fit."""
+
+    code = -32602
+
+
+class NotFound(InvalidParams):
+    """There is no tool or prompt of that name."""
+
+
+class ResourceNotFound(NotFound):
+    """There is no resource at that address."""
+
+
+class InternalError(RequestError):
+    """The server failed in a way that is not the caller's fault; the log has the details."""
+
+    code = -32603
+    status = 500
+
+
+class Busy(InternalError):
+    """The server is at its limit, or is shutting down; try again."""
+
+    status = 503
+
+    def __init__(self, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.headers = (("retry-after", str(retry_after)),)
+
+
+class HeaderMismatch(RequestError):
+    """An HTTP header is missing, malformed, or disagrees with the body."""
+
+    code = -32020
+
+
+class MissingCapability(RequestError):
+    """The request needs something that the client did not declare it can do."""
+
+    code = -32021
+
+
+class UnsupportedVersion(RequestError):
+    """The protocol version asked for is not spoken here."""
+
+    code = -32022
+
+
+class DefinitionError(AntiphonError, TypeError):
+    """A tool, prompt or resource cannot be registered as it is written."""
+
+
+class SealError(AntiphonError):
+    """A sealed token was altered, has expired, or was sealed with another key."""
+
+
+class ClientError(AntiphonError):
+    """A call that could not be completed, for a reason other than an answer of the server's."""
+
+
+class Unreachable(ClientError):
+    """There is no connection to the server, or it was lost before the answer came."""
+
+
+class TimedOut(ClientError, TimeoutError):
+    """The deadline passed before the answer came."""
+
+
+class BadAnswer(ClientError):
+    """The other side sent something that is not MCP."""

@@ -1,0 +1,124 @@
+"""How a request ends. The runtime makes outcomes, a dialect writes them down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from antiphon.model.catalog import Definition, Kind, PromptMessage
+from antiphon.model.content import Block, Contents, Text
+from antiphon.model.party import Implementation
+from antiphon.model.request import RequestId
+
+__all__ = [
+    "DONE",
+    "Completion",
+    "Discovery",
+    "Done",
+    "Listened",
+    "Outcome",
+    "Page",
+    "Prompted",
+    "Read",
+    "Result",
+]
+
+
+class Result:
+    """What a tool gave: blocks to read, and `data` for programs.
+
+    A tool may return one to say more than its value can; a client's `call` returns one.
+    """
+
+    __slots__ = ("boxed", "content", "data", "is_error", "meta", "structured")
+
+    def __init__(
+        self,
+        content: str | Block | Iterable[str | Block] = (),
+        *,
+        data: Any = msgspec.UNSET,
+        meta: Mapping[str, Any] | None = None,
+        is_error: bool = False,
+        boxed: bool = False,
+    ) -> None:
+        if isinstance(content, str):
+            self.content: tuple[Block, ...] = (Text(content),)
+        elif isinstance(content, msgspec.Struct):
+            self.content = (content,)
+        else:
+            self.content = tuple(Text(block) if isinstance(block, str) else block for block in content)
+        self.structured = data is not msgspec.UNSET
+        self.data = data if self.structured else None
+        self.meta = meta
+        self.is_error = is_error
+        self.boxed = boxed
+        """Whether `data` is of a type that is not always an object, which some dialects must wrap."""
+
+    @property
+    def text(self) -> str:
+        """All its text blocks, a line break between them."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    def __repr__(self) -> str:
+        error = ", is_error=True" if self.is_error else ""
+        data = f", data={self.data!r}" if self.structured else ""
+        return f"Result({list(self.content)!r}{data}{error})"
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What a resource holds, and how long a caller may keep it."""
+
+    contents: tuple[Contents, ...]
+    ttl_ms: int = 0
+    shared: bool = False
+
+
+class Prompted(msgspec.Struct, frozen=True):
+    """A prompt, filled in."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some of the things a server offers."""
+
+    kind: Kind
+    items: Sequence[Definition]
+    next_cursor: str | None = None
+    ttl_ms: int = 0
+    shared: bool = True
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """Suggested values; `total` counts those that did not fit as well."""
+
+    values: tuple[str, ...]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """What a server is and can do."""
+
+    server: Implementation
+    capabilities: Mapping[str, Any]
+    instructions: str | None = None
+    ttl_ms: int = 0
+
+
+class Listened(msgspec.Struct, frozen=True):
+    """The server ended a subscription of its own accord."""
+
+    subscription: RequestId
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is done, and there is nothing to say about it."""
+
+
+DONE = Done()
+
+Outcome: TypeAlias = Result | Read | Prompted | Page | Completion | Discovery | Listened | Done

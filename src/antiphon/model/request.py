@@ -1,0 +1,202 @@
+"""What a caller can ask of a server, and what every request says besides its parameters.
+
+The field names are those of the wire, which all protocol versions share; which version has which
+method is the dialects' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from antiphon.model.party import Implementation, LogLevel
+from antiphon.model.value import Value
+
+__all__ = [
+    "CallTool",
+    "Cancel",
+    "Complete",
+    "CompletionArgument",
+    "CompletionContext",
+    "Discover",
+    "GetPrompt",
+    "Initialize",
+    "Interests",
+    "ListPrompts",
+    "ListResources",
+    "ListTemplates",
+    "ListTools",
+    "Listen",
+    "Ping",
+    "PromptReference",
+    "ReadResource",
+    "Request",
+    "RequestId",
+    "ResourceReference",
+    "SetLogLevel",
+    "Subscribe",
+    "Terms",
+    "Unsubscribe",
+]
+
+RequestId: TypeAlias = str | int
+
+
+class CallTool(Value, frozen=True):
+    """Run a tool."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class GetPrompt(Value, frozen=True):
+    """Fill in a prompt."""
+
+    name: str
+    arguments: dict[str, str] = {}
+
+
+class ReadResource(Value, frozen=True):
+    """Read a resource."""
+
+    uri: str
+
+
+class _Listing(Value, frozen=True):
+    cursor: str | None = None
+
+
+class ListTools(_Listing, frozen=True):
+    """One page of the tools."""
+
+
+class ListResources(_Listing, frozen=True):
+    """One page of the resources."""
+
+
+class ListTemplates(_Listing, frozen=True):
+    """One page of the resource templates."""
+
+
+class ListPrompts(_Listing, frozen=True):
+    """One page of the prompts."""
+
+
+class PromptReference(msgspec.Struct, frozen=True, tag_field="type", tag="ref/prompt"):
+    """The prompt whose argument is being completed."""
+
+    name: str
+
+
+class ResourceReference(msgspec.Struct, frozen=True, tag_field="type", tag="ref/resource"):
+    """The resource template whose variable is being completed."""
+
+    uri: str
+
+
+class CompletionArgument(Value, frozen=True):
+    """What has been typed so far, and where."""
+
+    name: str
+    value: str
+
+
+class CompletionContext(Value, frozen=True):
+    """What has been filled in already."""
+
+    arguments: dict[str, str] = {}
+
+
+class Complete(Value, frozen=True):
+    """Suggest values for an argument."""
+
+    ref: PromptReference | ResourceReference
+    argument: CompletionArgument
+    context: CompletionContext = CompletionContext()
+
+
+class Initialize(Value, frozen=True):
+    """Open a session."""
+
+    protocol_version: str
+    capabilities: dict[str, Any]
+    client_info: Implementation
+
+
+class Discover(Value, frozen=True):
+    """Ask what the server is and can do."""
+
+
+class Ping(Value, frozen=True):
+    """Ask whether the server is there."""
+
+
+class SetLogLevel(Value, frozen=True):
+    """From now on, send log messages of this level and above."""
+
+    level: LogLevel
+
+
+class Subscribe(Value, frozen=True):
+    """Tell this session when a resource changes."""
+
+    uri: str
+
+
+class Unsubscribe(Value, frozen=True):
+    """Stop telling this session when a resource changes."""
+
+    uri: str
+
+
+class Interests(Value, frozen=True):
+    """Which changes a listener wants to hear of."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: tuple[str, ...] = ()
+
+
+class Listen(Value, frozen=True):
+    """Send changes as they happen, until the caller goes away."""
+
+    notifications: Interests
+
+
+class Cancel(Value, frozen=True):
+    """Stop working on an earlier request."""
+
+    request_id: RequestId
+    reason: str | None = None
+
+
+Request: TypeAlias = (
+    CallTool
+    | GetPrompt
+    | ReadResource
+    | ListTools
+    | ListResources
+    | ListTemplates
+    | ListPrompts
+    | Complete
+    | Initialize
+    | Discover
+    | Ping
+    | SetLogLevel
+    | Subscribe
+    | Unsubscribe
+    | Listen
+)
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a request says besides its parameters: whose client it is, and what that can take."""
+
+    client: Implementation | None = None
+    capabilities: Mapping[str, Any] = {}
+    log_level: LogLevel | None = None
+    progress_token: RequestId | None = None
+    meta: Mapping[str, Any] = {}

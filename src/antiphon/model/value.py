@@ -1,0 +1,11 @@
+"""The base of everything that is written to the wire under its own field names."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Value"]
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A frozen value that encodes with camel-case names and without its defaults."""

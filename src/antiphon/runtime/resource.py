@@ -1,0 +1,123 @@
+"""A resource: a function at an address, or at a family of addresses."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pydantic
+
+from antiphon.errors import DefinitionError, InvalidParams
+from antiphon.model.catalog import ResourceDefinition, TemplateDefinition
+from antiphon.model.content import Annotations, BlobContents, Contents, Icon, TextContents
+from antiphon.model.outcome import Read
+from antiphon.runtime.call import Call
+from antiphon.runtime.context import Context
+from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.signature import Signature, explain, name_of
+from antiphon.runtime.template import Template
+
+__all__ = ["Resource"]
+
+_any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
+
+
+class Resource:
+    """A function that a caller can read by address."""
+
+    __slots__ = (
+        "_bind",
+        "_context",
+        "_function",
+        "_mime",
+        "_shared",
+        "_ttl_ms",
+        "definition",
+        "template",
+        "uri",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        threads: Threads,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        ttl: float = 0,
+        shared: bool = False,
+    ) -> None:
+        signature = Signature.of(function, Context)
+        self.uri = uri
+        self.template = Template(uri) if Template.is_template(uri) else None
+        self._mime = mime_type
+        self._ttl_ms = int(ttl * 1000)
+        self._shared = shared
+        self._function = awaitable(function, threads)
+        self._context = signature.context
+        self._bind = signature.binder()
+        _check_variables(name_of(function), signature, self.template)
+        common: dict[str, Any] = {
+            "name": name or name_of(function),
+            "title": title,
+            "description": description or signature.description,
+            "mime_type": mime_type,
+            "annotations": annotations,
+            "icons": tuple(icons) if icons else None,
+            "meta": dict(meta) if meta else None,
+        }
+        self.definition = (
+            ResourceDefinition(uri=uri, size=size, **common)
+            if self.template is None
+            else TemplateDefinition(uri_template=uri, **common)
+        )
+
+    async def read(self, call: Call[Any], variables: Mapping[str, str], uri: str, lifespan: Any) -> Read:
+        """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
+        try:
+            arguments = self._bind(variables)
+        except pydantic.ValidationError as error:
+            raise InvalidParams(f"Invalid address {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
+        if self._context is not None:
+            arguments[self._context] = Context(call, lifespan)
+        value = await self._function(**arguments)
+        return Read(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)
+
+    def _contents(self, value: Any, uri: str) -> Iterable[Contents]:
+        if isinstance(value, TextContents | BlobContents):
+            return [value]
+        if isinstance(value, list | tuple) and value and isinstance(value[0], TextContents | BlobContents):
+            return value
+        if isinstance(value, str):
+            return [TextContents(uri, value, self._mime or "text/plain")]
+        if isinstance(value, bytes | bytearray):
+            mime = self._mime or "application/octet-stream"
+            return [BlobContents(uri, base64.b64encode(value).decode(), mime)]
+        data = _any.dump_python(value, mode="json", by_alias=True)
+        return [TextContents(uri, msgspec.json.encode(data).decode(), self._mime or "application/json")]
+
+
+def _check_variables(label: str, signature: Signature, template: Template | None) -> None:
+    """Each variable has a parameter, and each parameter a variable or a default."""
+    names = set(template.names) if template else set()
+    unknown = names - set(signature.parameters)
+    if unknown and not signature.open:
+        raise DefinitionError(
+            f"{label}: the address has {sorted(unknown)}, and the function has no such parameter."
+        )
+    required = set(signature.schema.get("required", ()))
+    always = names - (template.optional if template else frozenset())
+    if missing := required - always:
+        raise DefinitionError(
+            f"{label}: the parameter {sorted(missing)[0]!r} has no default, "
+            "and the address has no variable of that name that is always there."
+        )

@@ -1,0 +1,83 @@
+"""Sealed tokens: what a client carries for us and can neither read nor change.
+
+AES-256-GCM under a ring of keys: the first seals, all open. What a token is bound to is not in it,
+but must be said again to open it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.errors import SealError
+
+__all__ = ["Seal"]
+
+_NONCE = 12
+_STAMP = 8
+_MIN_SECRET = 16
+
+
+class Seal:
+    """A ring of keys. Without secrets, one key of this process, which no other process can open."""
+
+    def __init__(self, secrets: Sequence[str | bytes] = ()) -> None:
+        raw = [secret.encode() if isinstance(secret, str) else secret for secret in secrets]
+        for secret in raw:
+            if len(secret) < _MIN_SECRET:
+                raise ValueError(
+                    f"A secret has at least {_MIN_SECRET} bytes; make one with `openssl rand -hex 32`."
+                )
+        self.shared = bool(raw)
+        """Whether other processes may have the same keys."""
+        self._keys = [
+            hashlib.sha256(b"antiphon seal\0" + secret).digest() for secret in raw or [os.urandom(32)]
+        ]
+        self._ciphers: list[Any] | None = None
+
+    def seal(self, data: bytes, *, bound_to: bytes, lifetime: float) -> str:
+        """A token that opens for `lifetime` seconds, given the same `bound_to`."""
+        nonce = os.urandom(_NONCE)
+        expiry = int((time.time() + lifetime) * 1000).to_bytes(_STAMP, "big")
+        sealed = self._ring[0].encrypt(nonce, data, expiry + bound_to)
+        return base64.urlsafe_b64encode(nonce + expiry + sealed).rstrip(b"=").decode()
+
+    def open(self, token: str, *, bound_to: bytes) -> bytes:
+        """What was sealed; raises `SealError`, with the reason, for the log alone."""
+        raw = _decode(token)
+        nonce, expiry, sealed = raw[:_NONCE], raw[_NONCE : _NONCE + _STAMP], raw[_NONCE + _STAMP :]
+        for cipher in self._ring:
+            try:
+                data: bytes = cipher.decrypt(nonce, sealed, expiry + bound_to)
+            except Exception:  # cryptography raises InvalidTag, or ValueError for impossible lengths
+                continue
+            if int.from_bytes(expiry, "big") < time.time() * 1000:
+                raise SealError("The token has expired.")
+            return data
+        raise SealError(
+            "The token was altered, bound to something else, or sealed with a key not in the ring."
+        )
+
+    @property
+    def _ring(self) -> list[Any]:
+        if self._ciphers is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            self._ciphers = [AESGCM(key) for key in self._keys]
+        return self._ciphers
+
+
+def _decode(token: str) -> bytes:
+    """The bytes of a token, if it is written in the one way that `seal` writes it."""
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise SealError("The token is not base64.") from None
+    if len(raw) <= _NONCE + _STAMP or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token:
+        raise SealError("The token is too short, or was written in another way.")
+    return raw

@@ -1,0 +1,96 @@
+"""A tool: a function, what it takes and gives, and one run of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pydantic
+
+from antiphon.errors import Failure, RequestError
+from antiphon.model.catalog import ToolAnnotations, ToolDefinition
+from antiphon.model.content import Icon, Text
+from antiphon.model.outcome import Result
+from antiphon.model.request import CallTool
+from antiphon.runtime.call import Call
+from antiphon.runtime.context import Context
+from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.output import Output
+from antiphon.runtime.signature import Signature, explain, name_of
+
+__all__ = ["Tool", "failed"]
+
+logger = logging.getLogger("antiphon")
+
+
+class Tool:
+    """A function that a caller can run by name."""
+
+    __slots__ = ("_bind", "_context", "_convert", "_function", "_names", "definition", "name", "timeout")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        threads: Threads,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        signature = Signature.of(function, Context)
+        self.name = name or name_of(function)
+        self.timeout = timeout
+        output = Output(self.name, signature.returns, structured=structured)
+        self._function = awaitable(function, threads)
+        self._bind = signature.binder()
+        self._names = signature.names
+        self._context = signature.context
+        self._convert = output.convert
+        self.definition = ToolDefinition(
+            name=self.name,
+            title=title,
+            description=description or signature.description,
+            input_schema=dict(input_schema) if input_schema is not None else signature.schema,
+            output_schema=output.schema,
+            annotations=annotations,
+            icons=tuple(icons) if icons else None,
+            meta=dict(meta) if meta else None,
+        )
+
+    async def run(self, call: Call[CallTool], lifespan: Any) -> Result:
+        """Run it once; raises only `RequestError` and cancellation."""
+        try:
+            arguments = self._bind(call.request.arguments)
+        except pydantic.ValidationError as error:
+            problems = explain(error, self._names)
+            return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
+        try:
+            if self._context is not None:
+                arguments[self._context] = Context(call, lifespan)
+            return self._convert(await self._function(**arguments))
+        except Failure as failure:
+            return failed(failure)
+        except RequestError:
+            raise
+        except Exception:
+            logger.exception("The tool %r failed in request %r.", self.name, call.id)
+            return Result(
+                f"The tool {self.name!r} failed with an internal error. "
+                f"The server's log has the details, under request {call.id!r}.",
+                is_error=True,
+            )
+
+
+def failed(failure: Failure) -> Result:
+    """The result of a call that failed in a way its author foresaw."""
+    content = failure.content or (Text(failure.message),)
+    if failure.data is None:
+        return Result(content, is_error=True)
+    return Result(content, data=failure.data, is_error=True)

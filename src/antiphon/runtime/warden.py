@@ -1,0 +1,95 @@
+"""Looks after everything that is under way: deadlines, and a tick for those that take long.
+
+One timer serves all of them, so that a quick call pays for no timer of its own. Owns the set of
+what is under way in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+__all__ = ["Stopped", "Warden", "Watched"]
+
+Stopped: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
+
+TICK = 0.1
+
+
+class Watched:
+    """One task that is looked after."""
+
+    __slots__ = ("deadline", "started", "stopped", "task", "tick")
+
+    def __init__(self, task: asyncio.Task[object] | None, now: float) -> None:
+        self.task = task
+        self.started = now
+        self.deadline = float("inf")
+        self.stopped: Stopped | None = None
+        self.tick: Callable[[float], None] | None = None
+
+    def stop(self, reason: Stopped) -> None:
+        """Cancel the task; the first reason counts."""
+        if self.stopped is None:
+            self.stopped = reason
+            if self.task is not None:
+                self.task.cancel()
+
+    def absolve(self) -> None:
+        """Take back the cancellation: whoever caught it will deal with it."""
+        if self.task is not None:
+            self.task.uncancel()
+
+
+class Warden:
+    """All that is under way in one event loop."""
+
+    def __init__(self) -> None:
+        self._watched: set[Watched] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def enter(self) -> Watched:
+        """Look after the current task from now on."""
+        loop = asyncio.get_running_loop()
+        watched = Watched(asyncio.current_task(), loop.time())
+        self._watched.add(watched)
+        if self._timer is None:
+            self._timer = loop.call_later(TICK, self._tick, loop)
+        return watched
+
+    def leave(self, watched: Watched) -> None:
+        """It is over."""
+        self._watched.discard(watched)
+        if not self._watched and self._empty is not None:
+            self._empty.set()
+
+    def stop(self, reason: Stopped) -> None:
+        """Cancel everything that is under way."""
+        for watched in tuple(self._watched):
+            watched.stop(reason)
+
+    async def drained(self, within: float) -> bool:
+        """Wait until nothing is under way; false if that takes longer than `within` seconds."""
+        if not self._watched:
+            return True
+        self._empty = asyncio.Event()
+        try:
+            async with asyncio.timeout(within):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(TICK, self._tick, loop) if self._watched else None
+        now = loop.time()
+        for watched in tuple(self._watched):
+            if now >= watched.deadline:
+                watched.stop("deadline")
+            elif watched.tick is not None:
+                watched.tick(now)

@@ -1,0 +1,110 @@
+"""Which requests an HTTP server lets in at all: by Host, Origin and media types.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-%26-endpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from antiphon.errors import BadMediaType, BadOrigin, NotAcceptable
+
+__all__ = ["Guard", "accepts"]
+
+_LOCAL = {"localhost", "127.0.0.1", "[::1]", "::1"}
+_REMEMBERED = 256
+
+
+class Guard:
+    """Keeps pages of other sites from talking to a server through a visitor's browser."""
+
+    def __init__(self, hosts: Sequence[str] | None, origins: Sequence[str] | None) -> None:
+        self._hosts = None if hosts is None else {host.lower() for host in hosts}
+        self._origins = None if origins is None else {origin.lower().rstrip("/") for origin in origins}
+        self._verdicts: dict[tuple[bytes | None, bytes | None, bool], str | None] = {}
+
+    def check(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+        """Raise `BadOrigin` for a Host or Origin that is not trusted."""
+        address = scope.get("server")
+        local = address is not None and (address[0] in _LOCAL or str(address[0]).startswith("127."))
+        key = (headers.get(b"host"), headers.get(b"origin"), local)
+        if key not in self._verdicts:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[key] = self._judge(_text(key[0]), _text(key[1]), local)
+        verdict = self._verdicts[key]
+        if verdict is not None:
+            raise BadOrigin(verdict)
+
+    def _judge(self, host: str, origin: str, local: bool) -> str | None:
+        """What is wrong, or `None`."""
+        if not self._host_is_good(host, local):
+            return f"This server does not answer to the host {host!r}: add it to `hosts`."
+        if origin and not self._origin_is_good(origin, host, local):
+            return f"This server does not trust pages from {origin!r}: add it to `origins`."
+        return None
+
+    def _host_is_good(self, host: str, local: bool) -> bool:
+        if self._hosts is not None:
+            return "*" in self._hosts or host in self._hosts or _name(host) in self._hosts
+        return not local or not host or _name(host) in _LOCAL
+
+    def _origin_is_good(self, origin: str, host: str, local: bool) -> bool:
+        if self._origins is not None and ("*" in self._origins or origin in self._origins):
+            return True
+        _, _, authority = origin.partition("://")
+        if authority and authority == host:
+            return True
+        return self._origins is None and local and _name(authority) in _LOCAL
+
+
+def check_content_type(headers: Mapping[bytes, bytes]) -> None:
+    """Raise `BadMediaType` for a body that says it is something other than JSON."""
+    content_type = headers.get(b"content-type")
+    if content_type is None or content_type == b"application/json":
+        return
+    if content_type.partition(b";")[0].strip().lower() != b"application/json":
+        raise BadMediaType("The body of a request is JSON: send Content-Type: application/json.")
+
+
+_accepts: dict[bytes | None, tuple[bool, bool]] = {
+    None: (True, True),
+    b"application/json, text/event-stream": (True, True),
+}
+
+
+def accepts(accept: bytes | None) -> tuple[bool, bool]:
+    """Whether a caller takes JSON, and whether it takes event streams.
+
+    Raises `NotAcceptable` for one that takes neither.
+    """
+    verdict = _accepts.get(accept)
+    if verdict is None:
+        verdict = _read_accept(_text(accept))
+        if len(_accepts) < _REMEMBERED:
+            _accepts[accept] = verdict
+    if verdict == (False, False):
+        raise NotAcceptable(
+            "The answer is JSON or an event stream: accept application/json, text/event-stream."
+        )
+    return verdict
+
+
+def _read_accept(accept: str) -> tuple[bool, bool]:
+    ranges = {part.partition(";")[0].strip() for part in accept.split(",")}
+    return (
+        not ranges.isdisjoint({"application/json", "application/*", "*/*"}),
+        not ranges.isdisjoint({"text/event-stream", "text/*", "*/*"}),
+    )
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    if host.startswith("["):
+        return host[: host.find("]") + 1]
+    return host.partition(":")[0]
+
+
+def _text(raw: bytes | None) -> str:
+    return "" if raw is None else raw.decode("latin-1").strip().lower()

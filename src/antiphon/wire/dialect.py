@@ -1,0 +1,223 @@
+"""What a dialect must say, and what all of them say alike.
+
+A dialect reads the parameters of a request and writes down outcomes, notifications and errors, for
+one protocol version. Its `methods` table is the gate: a method that is not in it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET
+
+from antiphon.errors import (
+    Busy,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    RequestError,
+    UnsupportedVersion,
+)
+from antiphon.model.notification import (
+    Acknowledged,
+    ListChanged,
+    Log,
+    Notification,
+    Progress,
+    ResourceUpdated,
+)
+from antiphon.model.outcome import Completion, Discovery, Done, Outcome, Page, Prompted, Read, Result
+from antiphon.model.party import Implementation
+from antiphon.model.request import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    ListPrompts,
+    ListResources,
+    ListTemplates,
+    ListTools,
+    ReadResource,
+    Request,
+    RequestId,
+    Terms,
+)
+from antiphon.wire import jsonrpc
+from antiphon.wire.headers import Mirrored
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["COMMON_METHODS", "Dialect", "Negotiated"]
+
+COMMON_METHODS: Mapping[str, type[Any]] = {
+    "tools/call": CallTool,
+    "tools/list": ListTools,
+    "resources/list": ListResources,
+    "resources/templates/list": ListTemplates,
+    "resources/read": ReadResource,
+    "prompts/list": ListPrompts,
+    "prompts/get": GetPrompt,
+    "completion/complete": Complete,
+}
+
+_LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
+
+
+_ENVELOPE_ERRORS = (ParseError, InvalidRequest, Busy, UnsupportedVersion)
+
+
+class Negotiated(msgspec.Struct, frozen=True):
+    """What `initialize` settled for a session."""
+
+    version: str
+    capabilities: Mapping[str, Any] = {}
+    client: Implementation | None = None
+
+
+class Dialect:
+    """One protocol version, spoken by one server."""
+
+    methods: ClassVar[Mapping[str, type[Any]]] = COMMON_METHODS
+    closing_cancels: ClassVar[bool] = True
+    """Whether a caller that closes its connection has thereby cancelled the call."""
+    resumable: ClassVar[bool] = False
+    """Whether a broken stream can be taken up again after its last event id."""
+
+    def __init__(self, version: str, server: Implementation) -> None:
+        self.version = version
+        self.server = server
+
+    # Reading
+
+    def parse(self, frame: Frame) -> Any:
+        """The request in a frame; raises `MethodNotFound` or `InvalidParams`."""
+        kind = self.methods.get(frame.method)  # type: ignore[arg-type]
+        if kind is None:
+            raise MethodNotFound(f"Protocol version {self.version} has no method {frame.method!r}.")
+        try:
+            return msgspec.convert({} if frame.params is UNSET else frame.params, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidParams(f"Invalid params for {frame.method}: {error}.") from None
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """What the request says besides its parameters."""
+        raise NotImplementedError
+
+    def check_headers(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version wants headers that say what the body says."""
+
+    def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version mirrors arguments into headers."""
+
+    # Writing
+
+    def response(self, request: Request, request_id: RequestId, outcome: Outcome) -> bytes:
+        """The frame that answers a request."""
+        return jsonrpc.response(request_id, self.result(request, outcome))
+
+    def result(self, request: Request, outcome: Outcome) -> dict[str, Any]:
+        """The result object of an outcome."""
+        value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
+        return value
+
+    def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
+        """The frame that refuses a request."""
+        return jsonrpc.failure(request_id, self.code(error), error.message, error.data)
+
+    def code(self, error: RequestError) -> int:
+        """The code that this version has for an error."""
+        return error.code
+
+    def status(self, error: RequestError, *, understood: bool) -> int:
+        """The HTTP status of an error, before or after its request was understood.
+
+        Clients read the code in the body; a status other than 200 is for what came before it.
+        """
+        return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
+
+    def notification(self, notification: Notification, request_id: RequestId | None) -> bytes:
+        """The frame of a notification, sent on behalf of a request or of a session."""
+        method, params = _NOTIFICATIONS[type(notification)](notification)
+        return jsonrpc.notification(method, params)
+
+    # The parts of a result, each a point where a version may differ
+
+    def _tool_result(self, result: Result) -> dict[str, Any]:
+        value: dict[str, Any] = {"content": result.content}
+        if result.structured:
+            value["structuredContent"] = self._structured(result)
+        value["isError"] = result.is_error
+        if result.meta:
+            value["_meta"] = result.meta
+        return value
+
+    def _structured(self, result: Result) -> Any:
+        return result.data
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value: dict[str, Any] = {_LISTS[page.kind]: page.items}
+        if page.next_cursor is not None:
+            value["nextCursor"] = page.next_cursor
+        return value
+
+    def _read(self, read: Read) -> dict[str, Any]:
+        return {"contents": read.contents}
+
+    def _prompted(self, prompted: Prompted) -> dict[str, Any]:
+        if prompted.description is None:
+            return {"messages": prompted.messages}
+        return {"description": prompted.description, "messages": prompted.messages}
+
+    def _completion(self, completion: Completion) -> dict[str, Any]:
+        value: dict[str, Any] = {"values": completion.values}
+        if completion.total is not None:
+            value["total"] = completion.total
+        if completion.has_more is not None:
+            value["hasMore"] = completion.has_more
+        return {"completion": value}
+
+    def _discovery(self, discovery: Discovery) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _done(self, done: Done) -> dict[str, Any]:
+        return {}
+
+
+_RESULTS: Mapping[type[Any], Any] = {
+    Result: lambda dialect, outcome: dialect._tool_result(outcome),
+    Page: lambda dialect, outcome: dialect._page(outcome),
+    Read: lambda dialect, outcome: dialect._read(outcome),
+    Prompted: lambda dialect, outcome: dialect._prompted(outcome),
+    Completion: lambda dialect, outcome: dialect._completion(outcome),
+    Discovery: lambda dialect, outcome: dialect._discovery(outcome),
+    Done: lambda dialect, outcome: dialect._done(outcome),
+}
+
+
+def _progress(progress: Progress) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"progressToken": progress.token, "progress": progress.progress}
+    if progress.total is not None:
+        params["total"] = progress.total
+    if progress.message is not None:
+        params["message"] = progress.message
+    return "notifications/progress", params
+
+
+def _log(log: Log) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"level": log.level, "data": log.data}
+    if log.logger is not None:
+        params["logger"] = log.logger
+    return "notifications/message", params
+
+
+_NOTIFICATIONS: Mapping[type[Any], Any] = {
+    Progress: _progress,
+    Log: _log,
+    ListChanged: lambda change: (f"notifications/{change.kind}/list_changed", {}),
+    ResourceUpdated: lambda change: ("notifications/resources/updated", {"uri": change.uri}),
+    Acknowledged: lambda ack: (
+        "notifications/subscriptions/acknowledged",
+        {"notifications": ack.interests},
+    ),
+}

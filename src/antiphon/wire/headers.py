@@ -1,0 +1,133 @@
+"""The HTTP headers that mirror a request's body, and the encoding of their values.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#request-metadata
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from antiphon.errors import DefinitionError, HeaderMismatch
+
+__all__ = ["Mirrored", "check", "declared", "decode_value", "encode_value", "mirror"]
+
+Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Header names in lower case, each with the path of the argument that it mirrors."""
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_PREFIX, _SUFFIX = "=?base64?", "?="
+_SAFE_INTEGER = 2**53 - 1
+_ALLOWED_TYPES = {"string", "integer", "boolean"}
+
+
+def encode_value(value: str | int | bool) -> str:
+    """Write an argument as a header value; in base64 where plain ASCII would not carry it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    plain = text.isascii() and text.isprintable() and text == text.strip()
+    if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
+        return text
+    return f"{_PREFIX}{base64.b64encode(text.encode()).decode()}{_SUFFIX}"
+
+
+def decode_value(raw: str) -> str:
+    """Read a header value; raises `HeaderMismatch` for what no client may send."""
+    text = raw.strip(" \t")
+    if not text.isascii() or any(character < " " and character != "\t" for character in text):
+        raise HeaderMismatch("A header value has characters that headers may not have.")
+    if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
+        return text
+    try:
+        return base64.b64decode(text[len(_PREFIX) : -len(_SUFFIX)], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise HeaderMismatch(f"The header value {text!r} is marked as base64 and is not.") from None
+
+
+def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The headers that a tool's input schema asks for with `x-mcp-header`.
+
+    Raises `DefinitionError` where the specification makes the annotation invalid.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for path, name, prop in _annotated(schema, (), reachable=True):
+        if not isinstance(name, str) or not _TOKEN.match(name):
+            raise DefinitionError(f"x-mcp-header {name!r} is not a header name.")
+        if path is None:
+            raise DefinitionError(f"x-mcp-header {name!r} is on a property that is not always there.")
+        if prop.get("type") not in _ALLOWED_TYPES:
+            raise DefinitionError(
+                f"x-mcp-header {name!r} is on a property that is no string, integer or boolean."
+            )
+        header = f"mcp-param-{name.lower()}"
+        if header in found:
+            raise DefinitionError(f"x-mcp-header {name!r} is there twice.")
+        found[header] = path
+    return found
+
+
+def _annotated(
+    node: Any, path: tuple[str, ...], *, reachable: bool
+) -> Iterator[tuple[tuple[str, ...] | None, Any, Mapping[str, Any]]]:
+    """Every annotation below a schema node, with its path, or `None` where it may not stand."""
+    if isinstance(node, Sequence) and not isinstance(node, str):
+        for item in node:
+            yield from _annotated(item, path, reachable=False)
+        return
+    if not isinstance(node, Mapping):
+        return
+    if "x-mcp-header" in node:
+        yield (path if reachable and path else None), node["x-mcp-header"], node
+    for key, value in node.items():
+        if key == "properties" and isinstance(value, Mapping):
+            for name, prop in value.items():
+                yield from _annotated(prop, (*path, name), reachable=reachable)
+        elif key not in ("enum", "const", "default", "examples"):
+            yield from _annotated(value, path, reachable=False)
+
+
+def mirror(mirrored: Mirrored, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The headers for these arguments; none for an argument that is absent or null."""
+    headers = {}
+    for header, path in mirrored.items():
+        value = _at(arguments, path)
+        if isinstance(value, str | int):
+            headers[header] = encode_value(value)
+    return headers
+
+
+def check(mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+    """Raise `HeaderMismatch` unless the headers say what the arguments say."""
+    for header, path in mirrored.items():
+        value = _at(arguments, path)
+        raw = headers.get(header.encode())
+        if value is None:
+            continue
+        if raw is None:
+            raise HeaderMismatch(f"Header mismatch: {header} is missing, and the body has that argument.")
+        given = decode_value(raw.decode("latin-1"))
+        if not _same(given, value):
+            raise HeaderMismatch(f"Header mismatch: {header} is {given!r}, and the body has {value!r}.")
+
+
+def _same(given: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return given == ("true" if value else "false")
+    if isinstance(value, int):
+        try:  # the specification compares integers as numbers
+            return abs(value) <= _SAFE_INTEGER and float(given) == value
+        except ValueError:
+            return False
+    return bool(given == value)
+
+
+def _at(arguments: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if not isinstance(arguments, Mapping):
+            return None
+        arguments = arguments.get(key)
+    return arguments

@@ -1,0 +1,136 @@
+"""JSON-RPC 2.0 envelopes: a body becomes a `Frame`, a result or an error becomes a body.
+
+Knows nothing of methods. https://www.jsonrpc.org/specification
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from antiphon.errors import InvalidParams, InvalidRequest, ParseError, RequestError
+from antiphon.model.request import RequestId
+
+__all__ = ["Frame", "decode", "encode", "failure", "notification", "request", "response"]
+
+
+class Frame(msgspec.Struct):
+    """One message: a request, a notification, or a response."""
+
+    jsonrpc: Literal["2.0"]
+    method: str | UnsetType = UNSET
+    id: str | int | None | UnsetType = UNSET
+    params: dict[str, Any] | UnsetType = UNSET
+    result: Any = UNSET
+    error: Any = UNSET
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The `_meta` of the parameters, empty where there is none."""
+        if self.params is UNSET:
+            return {}
+        meta = self.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """The id, `None` for a notification."""
+        return None if self.id is UNSET else self.id
+
+
+_decoder = msgspec.json.Decoder(Frame)
+_lenient = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
+_MAX_ID = 2**63
+
+
+def decode(body: bytes | bytearray | memoryview | str) -> Frame:
+    """Read one message.
+
+    Raises `ParseError` for what is not JSON and `InvalidRequest` for JSON that is not one message.
+    The error carries the `request_id` where one could be read.
+    """
+    try:
+        frame = _decoder.decode(body)
+    except (msgspec.ValidationError, RecursionError):
+        raise _diagnose(body) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise ParseError(f"The body is not JSON: {error}.") from None
+    if frame.method is UNSET:
+        if (frame.result is UNSET) == (frame.error is UNSET):
+            raise _with_id(InvalidRequest("A message has a method, a result or an error."), frame.id)
+        if frame.id is UNSET and frame.error is UNSET:
+            raise InvalidRequest("A response names the id of the request that it answers.")
+    elif frame.id is None:
+        raise InvalidRequest("The id of a request is a string or a whole number, not null.")
+    if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID:
+        raise InvalidRequest("The id of a request must fit in 64 bits.")
+    return frame
+
+
+def _diagnose(body: bytes | bytearray | memoryview | str) -> RequestError:
+    """Say what is wrong with a body that did not decode as a frame."""
+    try:
+        value = _lenient.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        return ParseError(f"The body is not JSON: {error}.")
+    except RecursionError:
+        return ParseError("The body is nested too deeply.")
+    if isinstance(value, list):
+        return InvalidRequest("Batches are not supported: send each message by itself.")
+    if not isinstance(value, dict):
+        return InvalidRequest("A message is a JSON object.")
+    request_id = value.get("id")
+    if value.get("jsonrpc") != "2.0":
+        return _with_id(InvalidRequest('A message has "jsonrpc": "2.0".'), request_id)
+    if not isinstance(value.get("method", ""), str):
+        return _with_id(InvalidRequest("The method is a string."), request_id)
+    if "id" in value and (type(request_id) not in (str, int) and request_id is not None):
+        return InvalidRequest("The id of a request is a string or a whole number.")
+    if isinstance(value.get("params"), list):
+        return _with_id(InvalidParams("The params are an object: MCP has no positional ones."), request_id)
+    return _with_id(InvalidRequest("The params are an object."), request_id)
+
+
+def _with_id(error: RequestError, request_id: Any) -> RequestError:
+    if type(request_id) is str or (type(request_id) is int and -_MAX_ID <= request_id < _MAX_ID):
+        error.request_id = request_id
+    return error
+
+
+def encode(value: Any) -> bytes:
+    """Write a value as JSON."""
+    try:
+        return _encoder.encode(value)
+    except OverflowError:  # msgspec stops at 64 bits; JSON does not
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def request(request_id: RequestId, method: str, params: Any) -> bytes:
+    """The frame of a request."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def response(request_id: RequestId, result: Any) -> bytes:
+    """The frame of a result."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def failure(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
+    """The frame of an error; without an id where none could be read."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    if request_id is None:
+        return encode({"jsonrpc": "2.0", "error": error})
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def notification(method: str, params: Any = None) -> bytes:
+    """The frame of a notification."""
+    if params is None:
+        return encode({"jsonrpc": "2.0", "method": method})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})

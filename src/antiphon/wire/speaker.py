@@ -1,0 +1,278 @@
+"""The client's half of the dialects: how it writes requests, and how it reads their results.
+
+A speaker speaks one protocol version. It turns a request into a `Message` that a channel can send as it
+is, and the result that comes back into a value; which version has which method is in its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from antiphon.errors import BadAnswer, HeaderMismatch, MethodNotFound, MissingCapability, UnsupportedVersion
+from antiphon.model.party import Implementation
+from antiphon.model.request import (
+    CallTool,
+    Cancel,
+    Complete,
+    Discover,
+    GetPrompt,
+    Initialize,
+    Listen,
+    ListPrompts,
+    ListResources,
+    ListTemplates,
+    ListTools,
+    Ping,
+    ReadResource,
+    Request,
+    RequestId,
+    SetLogLevel,
+    Subscribe,
+    Terms,
+    Unsubscribe,
+)
+from antiphon.wire import answers, jsonrpc
+from antiphon.wire.headers import Mirrored, encode_value, mirror
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025
+from antiphon.wire.v2026_07_28 import (
+    CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    MODERN_VERSION,
+    PROTOCOL_VERSION,
+    SUBSCRIPTION_ID,
+    V2026,
+)
+
+__all__ = ["KNOWN_VERSIONS", "Legacy", "Message", "Modern", "Speaker", "is_modern", "newest"]
+
+KNOWN_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
+"""What a client can speak, newest first."""
+
+_READERS: Mapping[type[Any], Callable[[Mapping[str, Any]], Any]] = {
+    CallTool: answers.result,
+    GetPrompt: answers.prompted,
+    ReadResource: answers.read,
+    ListTools: answers.listing("tools"),
+    ListResources: answers.listing("resources"),
+    ListTemplates: answers.listing("templates"),
+    ListPrompts: answers.listing("prompts"),
+    Complete: answers.completion,
+    Initialize: answers.initialized,
+    Discover: answers.discovered,
+    Ping: answers.done,
+    SetLogLevel: answers.done,
+    Subscribe: answers.done,
+    Unsubscribe: answers.done,
+    Listen: answers.done,
+}
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message to a server, ready to send; `headers` are for channels that have them."""
+
+    body: bytes
+    method: str
+    id: RequestId | None = None
+    headers: Mapping[str, str] = {}
+    opens_session: bool = False
+    """Whether the answer may name a session, which everything after it belongs to."""
+    resumable: bool = False
+    """Whether the stream of answers can be taken up again after its last event id."""
+
+
+class Speaker:
+    """One protocol version, spoken by one client."""
+
+    methods: ClassVar[Mapping[type[Any], str]]
+    closing_cancels: ClassVar[bool]
+    """Whether closing the stream of a request cancels it, on channels where it has one."""
+    answers_requests: ClassVar[bool]
+    """Whether a server may send requests of its own, and the client answers them."""
+
+    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
+        self.version = version
+        self.client = client
+        self.capabilities = capabilities
+        self.headers: Mapping[str, str] = {"mcp-protocol-version": version}
+
+    def request(
+        self, request_id: RequestId, request: Request, terms: Terms, mirrored: Mirrored | None = None
+    ) -> Message:
+        """Write a request; raises `MethodNotFound` where this version has no such thing."""
+        method = self.methods.get(type(request))
+        if method is None:
+            raise MethodNotFound(f"Protocol version {self.version} has no {type(request).__name__} request.")
+        params = _params(request)
+        meta = self._meta(terms)
+        if meta:
+            params["_meta"] = meta
+        return self._message(request_id, method, params, request, mirrored)
+
+    def cancel(self, message: Message, reason: str) -> Message | None:
+        """The notification that cancels a request; `None` for one that may not be cancelled."""
+        if message.id is None or message.opens_session:
+            return None
+        return self._notification("notifications/cancelled", _params(Cancel(message.id, reason)))
+
+    def reply(self, request_id: RequestId, result: Any) -> Message:
+        """The result of a request that the server made."""
+        return Message(jsonrpc.response(request_id, result), "", headers=self.headers)
+
+    def refuse(self, request_id: RequestId, code: int, message: str) -> Message:
+        """The error for a request that the server made."""
+        return Message(jsonrpc.failure(request_id, code, message), "", headers=self.headers)
+
+    def read(self, request: Request, frame: Frame) -> Any:
+        """The value in a response; raises the error in it, or `BadAnswer`."""
+        if frame.error is not msgspec.UNSET:
+            raise answers.error(frame.error)
+        if not isinstance(frame.result, dict):
+            raise BadAnswer(
+                f"The server answered {self.methods[type(request)]} with a result that is no object."
+            )
+        return self._read(request, frame.result)
+
+    def subscription(self, frame: Frame) -> RequestId | None:
+        """Which request a change was sent for, where the version says it."""
+        return None
+
+    def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
+        return _READERS[type(request)](fields)
+
+    def _meta(self, terms: Terms) -> dict[str, Any]:
+        meta = dict(terms.meta)
+        if terms.progress_token is not None:
+            meta["progressToken"] = terms.progress_token
+        return meta
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        raise NotImplementedError
+
+    def _notification(self, method: str, params: dict[str, Any]) -> Message:
+        return Message(jsonrpc.notification(method, params), method, headers=self.headers)
+
+
+class Legacy(Speaker):
+    """2025-11-25 and before: a session is opened first, and its streams can be taken up again."""
+
+    methods = {kind: method for method, kind in V2025.methods.items()}
+    closing_cancels = False
+    answers_requests = True
+
+    def hello(self) -> Initialize:
+        """The request that opens a session."""
+        return Initialize(self.version, dict(self.capabilities), self.client)
+
+    def ready(self) -> Message:
+        """The notification that the session is open."""
+        return Message(
+            jsonrpc.notification("notifications/initialized"),
+            "notifications/initialized",
+            headers=self.headers,
+        )
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        body = jsonrpc.request(request_id, method, params)
+        if isinstance(request, Initialize):
+            return Message(body, method, request_id, opens_session=True)
+        return Message(body, method, request_id, self.headers, resumable=True)
+
+
+class Modern(Speaker):
+    """2026-07-28: each request says by itself whose it is, in its `_meta` and in headers."""
+
+    methods = {kind: method for method, kind in V2026.methods.items()}
+    closing_cancels = True
+    answers_requests = False
+
+    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
+        super().__init__(version, client, capabilities)
+        self._common = {
+            PROTOCOL_VERSION: version,
+            CLIENT_INFO: msgspec.Raw(jsonrpc.encode(client)),
+            CAPABILITIES: msgspec.Raw(jsonrpc.encode(capabilities)),
+        }
+
+    def subscription(self, frame: Frame) -> RequestId | None:
+        """Which `subscriptions/listen` a change was sent for."""
+        found = frame.meta.get(SUBSCRIPTION_ID)
+        return found if isinstance(found, str | int) else None
+
+    def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
+        kind = fields.get("resultType", "complete")
+        if kind != "complete":
+            raise BadAnswer(
+                f"The server answered with a result of type {kind!r}, which this client cannot take."
+            )
+        return super()._read(request, fields)
+
+    def _meta(self, terms: Terms) -> dict[str, Any]:
+        meta = {**super()._meta(terms), **self._common}
+        if terms.log_level is not None:
+            meta[LOG_LEVEL] = terms.log_level
+        return meta
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        headers = {**self.headers, "mcp-method": method}
+        if isinstance(request, CallTool | GetPrompt):
+            headers["mcp-name"] = encode_value(request.name)
+        elif isinstance(request, ReadResource):
+            headers["mcp-name"] = encode_value(request.uri)
+        if mirrored and isinstance(request, CallTool):
+            headers.update(mirror(mirrored, request.arguments))
+        return Message(jsonrpc.request(request_id, method, params), method, request_id, headers)
+
+    def _notification(self, method: str, params: dict[str, Any]) -> Message:
+        params["_meta"] = self._common
+        headers = {**self.headers, "mcp-method": method}
+        return Message(jsonrpc.notification(method, params), method, headers=headers)
+
+
+def newest(offered: Iterable[Any]) -> str | None:
+    """The newest version that both sides speak, `None` where there is none."""
+    wanted = set(version for version in offered if isinstance(version, str))
+    return next((version for version in KNOWN_VERSIONS if version in wanted), None)
+
+
+def is_modern(error: Exception) -> bool:
+    """Whether only a server of 2026-07-28 or later answers with this error.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
+    """
+    return isinstance(error, HeaderMismatch | MissingCapability | UnsupportedVersion)
+
+
+def _params(request: Any) -> dict[str, Any]:
+    """The parameters by their names on the wire, without those that say nothing."""
+    names = zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True)
+    values = {wire: getattr(request, name) for name, wire in names}
+    return {key: value for key, value in values.items() if value is not None and value != _NOTHING.get(key)}
+
+
+_NOTHING: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1]}

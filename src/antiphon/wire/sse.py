@@ -1,0 +1,120 @@
+"""Server-sent events: one encoder, and a decoder that keeps no more than its bound.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.errors import BadAnswer
+
+__all__ = ["COMMENT", "Decoder", "Event", "event"]
+
+COMMENT = b":\n\n"
+"""A keep-alive: a line that every reader ignores."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event; `id` and `retry` only where the event itself had them."""
+
+    data: str
+    name: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+def event(data: bytes, *, id: str | None = None, retry: int | None = None) -> bytes:
+    """Write one event. `data` is one line, as encoded JSON always is."""
+    if id is None and retry is None:
+        return b"data: " + data + b"\n\n"
+    head = b"" if id is None else b"id: " + id.encode() + b"\n"
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    return head + b"data: " + data + b"\n\n"
+
+
+class Decoder:
+    """Reads events from chunks as they come.
+
+    Raises `BadAnswer` for an event of more than `limit` bytes.
+    """
+
+    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._data: list[str] = []
+        self._size = 0
+        self._name = ""
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._started = False
+        self._skip_newline = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that are complete now."""
+        self._buffer += chunk
+        if not self._started:
+            if len(self._buffer) < 3 and b"\xef\xbb\xbf".startswith(bytes(self._buffer)):
+                return []
+            self._started = True
+            if self._buffer.startswith(b"\xef\xbb\xbf"):
+                del self._buffer[:3]
+        events: list[Event] = []
+        for line in self._lines():
+            if line:
+                self._field(line)
+            elif (ready := self._dispatch()) is not None:
+                events.append(ready)
+        if len(self._buffer) + self._size > self._limit:
+            raise BadAnswer(f"The server sent an event of more than {self._limit} bytes.")
+        return events
+
+    def _lines(self) -> list[bytes]:
+        """Cut the whole lines off the buffer; a line ends with LF, CR or CRLF."""
+        buffer = self._buffer
+        if self._skip_newline and buffer:
+            if buffer[0] == 10:
+                del buffer[0]
+            self._skip_newline = False
+        if b"\r" not in buffer:
+            end = buffer.rfind(b"\n", self._scanned)
+            if end < 0:
+                self._scanned = len(buffer)
+                return []
+            whole = bytes(buffer[:end])
+            del buffer[: end + 1]
+            self._scanned = 0
+            return whole.split(b"\n")
+        self._skip_newline = buffer.endswith(b"\r")
+        *lines, rest = bytes(buffer).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        buffer[:] = rest
+        self._scanned = 0
+        return lines
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if not name:
+            return
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"data":
+            self._size += len(value)
+            self._data.append(text)
+        elif name == b"event":
+            self._name = text
+        elif name == b"id" and "\0" not in text:
+            self._id = text
+        elif name == b"retry" and text.isascii() and text.isdigit():
+            self._retry = int(text[:12])
+
+    def _dispatch(self) -> Event | None:
+        if not self._data and self._id is None and self._retry is None:
+            self._name = ""
+            return None
+        ready = Event("\n".join(self._data), self._name or "message", self._id, self._retry)
+        self._data = []
+        self._size = 0
+        self._name = ""
+        self._id = self._retry = None
+        return ready

@@ -1,0 +1,91 @@
+"""2025-11-25 and the versions before it, which differ only by what they lack.
+
+https://modelcontextprotocol.io/specification/2025-11-25
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import RequestError, ResourceNotFound
+from antiphon.model.catalog import ToolDefinition
+from antiphon.model.outcome import Discovery, Page, Result
+from antiphon.model.request import Initialize, Ping, SetLogLevel, Subscribe, Terms, Unsubscribe
+from antiphon.wire.dialect import COMMON_METHODS, Dialect, Negotiated
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["LEGACY_VERSIONS", "V2025"]
+
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+
+
+class V2025(Dialect):
+    """The version with sessions, whose streams can be taken up again."""
+
+    methods = {
+        **COMMON_METHODS,
+        "initialize": Initialize,
+        "ping": Ping,
+        "logging/setLevel": SetLogLevel,
+        "resources/subscribe": Subscribe,
+        "resources/unsubscribe": Unsubscribe,
+    }
+    closing_cancels = False
+    resumable = True
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """Who the client is was said once, in `initialize`."""
+        meta = frame.meta
+        token = meta.get("progressToken")
+        return Terms(
+            client=negotiated.client if negotiated else None,
+            capabilities=negotiated.capabilities if negotiated else {},
+            log_level="debug",
+            progress_token=token if isinstance(token, str | int) else None,
+            meta=meta,
+        )
+
+    def code(self, error: RequestError) -> int:
+        """A missing resource had a code of its own."""
+        return -32002 if isinstance(error, ResourceNotFound) else error.code
+
+    def _structured(self, result: Result) -> Any:
+        """Structured content was an object, whatever the tool's type."""
+        return {"result": result.data} if result.boxed else result.data
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value = super()._page(page)
+        if page.kind == "tools":
+            value["tools"] = [boxed(tool) for tool in page.items if isinstance(tool, ToolDefinition)]
+        return value
+
+    def _discovery(self, discovery: Discovery) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "protocolVersion": self.version,
+            "capabilities": discovery.capabilities,
+            "serverInfo": discovery.server,
+        }
+        if discovery.instructions is not None:
+            value["instructions"] = discovery.instructions
+        return value
+
+
+def boxed(tool: ToolDefinition) -> ToolDefinition:
+    """The tool with an output schema that is an object, as versions before 2026-07-28 want it."""
+    schema = tool.output_schema
+    if schema is None or is_object(schema):
+        return tool
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    if definitions:
+        outer["$defs"] = definitions
+    return msgspec.structs.replace(tool, output_schema=outer)
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    """Whether whatever fits the schema is an object."""
+    return schema.get("type") == "object"

@@ -1,0 +1,140 @@
+"""2026-07-28: stateless; each request says by itself whose it is and what the client can do.
+
+https://modelcontextprotocol.io/specification/2026-07-28
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    RequestError,
+)
+from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
+from antiphon.model.outcome import Discovery, Listened, Outcome, Page, Read
+from antiphon.model.party import LOG_LEVELS, Implementation
+from antiphon.model.request import CallTool, Discover, Listen, Request, RequestId, Terms
+from antiphon.wire import headers as mirroring
+from antiphon.wire import jsonrpc
+from antiphon.wire.dialect import _NOTIFICATIONS, COMMON_METHODS, Dialect, Negotiated
+from antiphon.wire.headers import Mirrored
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "MODERN_VERSION", "PROTOCOL_VERSION", "V2026"]
+
+MODERN_VERSION = "2026-07-28"
+
+_KEY = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = _KEY + "protocolVersion"
+CLIENT_INFO = _KEY + "clientInfo"
+CAPABILITIES = _KEY + "clientCapabilities"
+LOG_LEVEL = _KEY + "logLevel"
+SERVER_INFO = _KEY + "serverInfo"
+SUBSCRIPTION_ID = _KEY + "subscriptionId"
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class V2026(Dialect):
+    """The current specification."""
+
+    methods = {**COMMON_METHODS, "server/discover": Discover, "subscriptions/listen": Listen}
+
+    def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
+        super().__init__(version, server)
+        self._supported = supported
+        self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """Read the required `_meta`; raises `InvalidParams` where something is missing."""
+        meta = frame.meta
+        if PROTOCOL_VERSION not in meta or not isinstance(meta.get(CAPABILITIES), dict):
+            missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
+            raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
+        level = meta.get(LOG_LEVEL)
+        if level is not None and level not in LOG_LEVELS:
+            raise InvalidParams(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
+        client = meta.get(CLIENT_INFO)
+        token = meta.get("progressToken")
+        try:
+            return Terms(
+                client=None if client is None else msgspec.convert(client, Implementation),
+                capabilities=meta[CAPABILITIES],
+                log_level=level,
+                progress_token=token if isinstance(token, str | int) else None,
+                meta=meta,
+            )
+        except msgspec.ValidationError as error:
+            raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None
+
+    def check_headers(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
+        """The version, the method and the name stand in headers too, and agree."""
+        _agree(headers, "MCP-Protocol-Version", frame.meta.get(PROTOCOL_VERSION))
+        _agree(headers, "Mcp-Method", frame.method)
+        key = _NAMED.get(frame.method)  # type: ignore[arg-type]
+        if key is not None and isinstance(frame.params, dict):
+            _agree(headers, "Mcp-Name", frame.params.get(key))
+
+    def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
+        """The arguments that a tool marks with `x-mcp-header` stand in headers too, and agree."""
+        mirroring.check(mirrored, request.arguments, headers)
+
+    def status(self, error: RequestError, *, understood: bool) -> int:
+        """A malformed request, a missing method and a missing capability have statuses of their own."""
+        if not understood or isinstance(error, MethodNotFound | MissingCapability | HeaderMismatch):
+            return error.status
+        return super().status(error, understood=understood)
+
+    def result(self, request: Request, outcome: Outcome) -> dict[str, Any]:
+        """The result object of an outcome: with its type, and with who made it."""
+        if type(outcome) is Listened:
+            return {"resultType": "complete", "_meta": {**self._meta, SUBSCRIPTION_ID: outcome.subscription}}
+        value = super().result(request, outcome)
+        value["resultType"] = "complete"
+        meta = value.get("_meta")
+        value["_meta"] = self._meta if meta is None else {**self._meta, **meta}
+        return value
+
+    def notification(self, notification: Notification, request_id: RequestId | None) -> bytes:
+        """Changes name the subscription that they are sent for."""
+        method, params = _NOTIFICATIONS[type(notification)](notification)
+        if isinstance(notification, ListChanged | ResourceUpdated | Acknowledged):
+            params["_meta"] = {SUBSCRIPTION_ID: request_id}
+        return jsonrpc.notification(method, params)
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value = super()._page(page)
+        value["ttlMs"] = page.ttl_ms
+        value["cacheScope"] = "public" if page.shared else "private"
+        return value
+
+    def _read(self, read: Read) -> dict[str, Any]:
+        scope = "public" if read.shared else "private"
+        return {"contents": read.contents, "ttlMs": read.ttl_ms, "cacheScope": scope}
+
+    def _discovery(self, discovery: Discovery) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "supportedVersions": self._supported,
+            "capabilities": discovery.capabilities,
+            "ttlMs": discovery.ttl_ms,
+            "cacheScope": "public",
+        }
+        if discovery.instructions is not None:
+            value["instructions"] = discovery.instructions
+        return value
+
+
+def _agree(headers: Mapping[bytes, bytes], name: str, value: Any) -> None:
+    raw = headers.get(name.lower().encode())
+    if raw is None:
+        raise HeaderMismatch(f"Header mismatch: the header {name} is missing.")
+    given = mirroring.decode_value(raw.decode("latin-1"))
+    if given != value:
+        raise HeaderMismatch(f"Header mismatch: {name} is {given!r}, and the body has {value!r}.")

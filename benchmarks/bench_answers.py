@@ -53,7 +53,16 @@ RATIOS = (
     ("antiphon / mcp, 2025-11-25 in a session", ROWS[4], ROWS[5], "–"),
 )
 
-COLUMNS = ("server", "answers/s", "spread", "median ms", "p99 ms", "server CPU µs", "errors", "generator busy")
+COLUMNS = (
+    "server",
+    "answers/s",
+    "spread",
+    "median ms",
+    "p99 ms",
+    "server CPU µs",
+    "errors",
+    "generator busy",
+)
 
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
@@ -84,7 +93,9 @@ def once(row: Row, pid: int, port: int, warmup: int, count: int, seconds: float)
     return measured
 
 
-def rounds(names: list[str], count: int, seconds: float) -> tuple[dict[Row, list[dict[str, Any]]], dict[str, Any]]:
+def rounds(
+    names: list[str], count: int, seconds: float
+) -> tuple[dict[Row, list[dict[str, Any]]], dict[str, Any]]:
     """Start the servers, then measure every row in every round."""
     taken: dict[Row, list[dict[str, Any]]] = {row: [] for row in ROWS if row.server in names}
     prepare("echo")
@@ -115,7 +126,9 @@ def ratio(taken: dict[Row, list[dict[str, Any]]], ours: Row, theirs: Row) -> flo
     return statistics.median(mine["per_second"] / other["per_second"] for mine, other in pairs)
 
 
-def report(taken: dict[Row, list[dict[str, Any]]], known: dict[str, Any], about: dict[str, Any], seconds: float) -> None:
+def report(
+    taken: dict[Row, list[dict[str, Any]]], known: dict[str, Any], about: dict[str, Any], seconds: float
+) -> None:
     """Print the table and the ratios, and write both where all servers were measured."""
     lines = []
     for row, measured in taken.items():
@@ -146,13 +159,20 @@ def report(taken: dict[Row, list[dict[str, Any]]], known: dict[str, Any], about:
         about,
         [
             Table(COLUMNS, lines),
-            Table(["ratio of answers/s", "measured", "aim"], [[n, f"{r:.2f}", w] for n, (r, w) in found.items()]),
+            Table(
+                ["ratio of answers/s", "measured", "aim"], [[n, f"{r:.2f}", w] for n, (r, w) in found.items()]
+            ),
         ],
-        [*NOTES, *(f"{name}: " + ", ".join(f"{p} {v}" for p, v in shown.items()) for name, shown in known.items())],
+        [
+            *NOTES,
+            *(f"{name}: " + ", ".join(f"{p} {v}" for p, v in shown.items()) for name, shown in known.items()),
+        ],
         {
             "settings": {"connections": CONNECTIONS, "rounds": count, "seconds": seconds},
             "versions": known,
-            "rows": [{**asdict(row), "name": row.name, "rounds": measured} for row, measured in taken.items()],
+            "rows": [
+                {**asdict(row), "name": row.name, "rounds": measured} for row, measured in taken.items()
+            ],
             "ratios": {name: measured for name, (measured, _) in found.items()},
         },
     ).publish(keep=len(taken) == len(ROWS))

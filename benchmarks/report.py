@@ -33,7 +33,11 @@ class Table:
             padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths))]
             return f"| {' | '.join(padded)} |"
 
-        rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
+        rule = (
+            "|"
+            + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths))
+            + "|"
+        )
         return "\n".join([row(lines[0]), rule, *map(row, lines[1:])])
 
 
@@ -67,7 +71,12 @@ class Report:
             f"Taken {about['date']}, Python {about['python']}, {about['machine']}, {about['cores']} cores, "
             f"load {about['load_before']} before."
         )
-        parts = [f"# {self.title}", self.lead, taken, *(table.markdown() for table in self.tables if table.rows)]
+        parts = [
+            f"# {self.title}",
+            self.lead,
+            taken,
+            *(table.markdown() for table in self.tables if table.rows),
+        ]
         if self.notes:
             parts.append("\n".join(f"- {note}" for note in self.notes))
         return "\n\n".join(parts) + "\n"

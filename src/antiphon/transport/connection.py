@@ -147,7 +147,9 @@ class _Notifier:
 
     __slots__ = ("_dialect", "_id", "_write")
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]], dialect: Dialect, request_id: RequestId) -> None:
+    def __init__(
+        self, write: Callable[[bytes], Awaitable[None]], dialect: Dialect, request_id: RequestId
+    ) -> None:
         self._write = write
         self._dialect = dialect
         self._id = request_id

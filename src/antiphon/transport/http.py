@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 import httpx2
+from msgspec import UNSET
 
-from antiphon.errors import AntiphonError, BadAnswer, Unreachable
+from antiphon.errors import AntiphonError, BadAnswer, RequestError, Unreachable
 from antiphon.transport.channel import Receiver
 from antiphon.transport.stream import Trail, body, decode, frames, media_type, refusal
-from antiphon.wire.jsonrpc import UNSET, Frame
+from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.speaker import Message
 
 __all__ = ["HttpChannel"]
@@ -54,7 +55,9 @@ class HttpChannel:
         self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
         self._headers = {**(headers or {}), "accept-encoding": "identity"}
         self._timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
+        self._limits = httpx2.Limits(
+            max_connections=max_connections, max_keepalive_connections=max_connections
+        )
         self._max_message = max_message
         self._resumes = resumes
         self._session: str | None = None
@@ -69,6 +72,8 @@ class HttpChannel:
 
     async def request(self, message: Message) -> Frame:
         """Send a request and wait for its response."""
+        if message.opens_session:
+            await self._stop_listening()
         trail = Trail()
         headers = {**message.headers, "accept": _BOTH, "content-type": "application/json"}
         async with self._answer("POST", headers, message) as response:
@@ -81,7 +86,9 @@ class HttpChannel:
                 frame = decode(await body(response, self._max_message), self.peer)
                 return self._own(frame, message, alone=True)
             if kind != _EVENTS:
-                raise BadAnswer(f"{self.peer} answered {message.method} with {kind or 'no content type'}, not JSON.")
+                raise BadAnswer(
+                    f"{self.peer} answered {message.method} with {kind or 'no content type'}, not JSON."
+                )
             found = await self._follow(response, message, trail)
         return found if found is not None else await self._resume(message, trail)
 
@@ -169,16 +176,20 @@ class HttpChannel:
             await asyncio.sleep(trail.wait(failures))
             seen = trail.last_id
             headers = {**message.headers, "accept": _EVENTS, "last-event-id": seen or ""}
-            with contextlib.suppress(Unreachable):
+            try:
                 async with self._answer("GET", headers, None) as response:
                     if media_type(response) != _EVENTS:
-                        raise BadAnswer(f"{self.peer} cannot take up the stream of {message.method} again.")
+                        break
                     found = await self._follow(response, message, trail)
                 if found is not None:
                     return found
+            except Unreachable:
+                pass
+            except RequestError as error:  # a lost session too: the request itself must not be sent twice
+                raise Unreachable(f"{self.peer} lost the stream of {message.method}: {error}") from error
             if trail.last_id != seen:
                 failures = 0
-        raise Unreachable(f"{self.peer} lost the stream of {message.method}, and {failures} tries did not bring it back.")
+        raise Unreachable(f"{self.peer} lost the stream of {message.method} and cannot take it up again.")
 
     async def _hear(self, headers: Mapping[str, str], opened: asyncio.Event) -> None:
         """Read the stream outside of requests, and open it again when it breaks."""

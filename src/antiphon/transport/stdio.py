@@ -146,6 +146,10 @@ def _stop_signals() -> asyncio.Future[None]:
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, stop)
-        except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or no such signals here
+        except (
+            NotImplementedError,
+            RuntimeError,
+            ValueError,
+        ):  # not the main thread, or no such signals here
             return stopped
     return stopped

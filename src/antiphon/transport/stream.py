@@ -5,11 +5,12 @@ Nothing here opens a connection or waits before trying again; `http` does.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import httpx2
+from msgspec import UNSET
 
 from antiphon.errors import (
     BadAnswer,
@@ -39,7 +40,7 @@ class Trail:
 
     def wait(self, failures: int) -> float:
         """Seconds until the next try: what the server asked for, doubled with each failure after the first."""
-        return min(self.retry * 2 ** max(0, failures - 1), _LONGEST_WAIT)
+        return min(self.retry * float(2 ** max(0, failures - 1)), _LONGEST_WAIT)
 
 
 def media_type(response: httpx2.Response) -> str:
@@ -67,7 +68,7 @@ async def body(response: httpx2.Response, limit: int) -> bytearray:
     return read
 
 
-async def frames(response: httpx2.Response, limit: int, trail: Trail) -> AsyncIterator[Frame]:
+async def frames(response: httpx2.Response, limit: int, trail: Trail) -> AsyncGenerator[Frame, None]:
     """The messages of a stream, as they come; raises `BadAnswer`. Close it when you stop reading."""
     _check_encoding(response)
     decoder = Decoder(limit)
@@ -101,7 +102,9 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
         return stated
     said = f"{url} answered with HTTP status {status}"
     if 300 <= status < 400:
-        return BadAnswer(f"{said} and points to {response.headers.get('location', 'nowhere')}: use that address.")
+        return BadAnswer(
+            f"{said} and points to {response.headers.get('location', 'nowhere')}: use that address."
+        )
     if status >= 500:
         return Unreachable(f"{said}: the server, or something in front of it, is in trouble.")
     return BadAnswer(f"{said}: there seems to be no MCP server at this address.")
@@ -111,7 +114,7 @@ async def _stated(response: httpx2.Response) -> RequestError | None:
     """The JSON-RPC error that a refusal has in its body, where it has one."""
     try:
         frame = jsonrpc.decode(await body(response, _REFUSAL_BYTES))
-        return None if frame.error is jsonrpc.UNSET else answers.error(frame.error)
+        return None if frame.error is UNSET else answers.error(frame.error)
     except (RequestError, BadAnswer, httpx2.TransportError):
         return None
 

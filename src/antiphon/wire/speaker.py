@@ -256,7 +256,7 @@ class Modern(Speaker):
 
 def newest(offered: Iterable[Any]) -> str | None:
     """The newest version that both sides speak, `None` where there is none."""
-    wanted = set(version for version in offered if isinstance(version, str))
+    wanted = {version for version in offered if isinstance(version, str)}
     return next((version for version in KNOWN_VERSIONS if version in wanted), None)
 
 

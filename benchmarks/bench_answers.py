@@ -6,21 +6,22 @@ is the ratio within a round, so that a machine that slows down slows down both s
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from environments import ENVIRONMENTS, prepare, versions
+from job import Job, Measurement, drive
 from processes import cores, running
-from report import Report, Table, facts
+from report import Report, Table, facts, listed
 from traffic import MODERN, SESSIONS
 
-HERE = Path(__file__).resolve().parent
+SERVERS = Path(__file__).resolve().parent / "servers"
 CONNECTIONS = 16
+UNBOUNDED = 10_000_000
+"""More answers than any server gives in a round: time ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,17 @@ class Row:
         return f"{self.server}, {self.version}" + (" in a session" if self.version == SESSIONS else "")
 
 
-ROWS = (
-    Row("antiphon", MODERN),
-    Row("mcp", MODERN),
-    Row("fastmcp", MODERN),
-    Row("echo", MODERN),
-    Row("antiphon", SESSIONS),
-    Row("mcp", SESSIONS),
-)
+Taken: TypeAlias = dict[Row, list[Measurement]]
+
+OURS, MCP, FASTMCP, ECHO = (Row(name, MODERN) for name in ("antiphon", "mcp", "fastmcp", "echo"))
+OURS_SESSION, MCP_SESSION = Row("antiphon", SESSIONS), Row("mcp", SESSIONS)
+ROWS = (OURS, MCP, FASTMCP, ECHO, OURS_SESSION, MCP_SESSION)
 
 RATIOS = (
-    ("antiphon / mcp, 2026-07-28", ROWS[0], ROWS[1], "at least 6"),
-    ("antiphon / fastmcp, 2026-07-28", ROWS[0], ROWS[2], "–"),
-    ("antiphon / bare echo", ROWS[0], ROWS[3], "at least 0.55"),
-    ("antiphon / mcp, 2025-11-25 in a session", ROWS[4], ROWS[5], "–"),
+    ("antiphon / mcp, 2026-07-28", OURS, MCP, "at least 6"),
+    ("antiphon / fastmcp, 2026-07-28", OURS, FASTMCP, "–"),
+    ("antiphon / bare ASGI echo", OURS, ECHO, "at least 0.55"),
+    ("antiphon / mcp, 2025-11-25 in a session", OURS_SESSION, MCP_SESSION, "–"),
 )
 
 COLUMNS = (
@@ -67,126 +65,102 @@ COLUMNS = (
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
     "environment, pinned to one core; the generator has another.",
-    "The peers answer plain JSON (`json_response=True`), FastMCP without sessions (`stateless_http=True`).",
+    "All answer one text block as plain JSON: the peers with `json_response=True` and without structured "
+    "output, FastMCP without sessions (`stateless_http=True`).",
     "Every answer was checked: status 200 and the right sum. Anything else is counted as an error.",
-    "A ratio is the median of the ratios within each round.",
+    "A ratio is the median of the ratios within each round. By CPU: the same of the server's CPU time for "
+    "one answer, which other work on the machine disturbs less.",
 )
 
 
-def once(row: Row, pid: int, port: int, warmup: int, count: int, seconds: float) -> dict[str, Any]:
-    """One round of one row, by a fresh generator process."""
-    job = {
-        "port": port,
-        "server": pid,
-        "version": row.version,
-        "connections": CONNECTIONS,
-        "warmup": warmup,
-        "count": count,
-        "seconds": seconds,
-        "core": cores()[1],
-    }
-    command = [ENVIRONMENTS["echo"].python, HERE / "load.py", json.dumps(job)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 180)
-    if done.returncode:
-        raise RuntimeError(f"{row.name}: {done.stderr.strip().splitlines()[-1]}")
-    measured: dict[str, Any] = json.loads(done.stdout)
-    return measured
-
-
-def rounds(
-    names: list[str], count: int, seconds: float
-) -> tuple[dict[Row, list[dict[str, Any]]], dict[str, Any]]:
+def measure(names: list[str], rounds: int, seconds: float) -> Taken:
     """Start the servers, then measure every row in every round."""
-    taken: dict[Row, list[dict[str, Any]]] = {row: [] for row in ROWS if row.server in names}
+    taken: Taken = {row: [] for row in ROWS if row.server in names}
+    server_core, load_core = cores()
+    with ExitStack() as stack:
+        servers = {}
+        for name in names:
+            script = SERVERS / f"{name}_server.py"
+            servers[name] = stack.enter_context(running(ENVIRONMENTS[name].python, script, server_core))
+        for number in range(rounds):
+            for row, measured in taken.items():
+                pid, port = servers[row.server]
+                job = Job(port, pid, row.version, load_core, UNBOUNDED, seconds, connections=CONNECTIONS)
+                measured.append(drive(job))
+                print(f"round {number + 1}: {row.name}: {measured[-1].per_second:,.0f}/s", flush=True)
+    return taken
+
+
+def line(row: Row, measured: list[Measurement]) -> list[str]:
+    """One row of the table: medians over the rounds."""
+
+    def middle(name: str) -> float:
+        return statistics.median(float(getattr(one, name)) for one in measured)
+
+    rates = [one.per_second for one in measured]
+    return [
+        row.name,
+        f"{middle('per_second'):,.0f}",
+        f"{min(rates):,.0f}–{max(rates):,.0f}",
+        f"{middle('median_ms'):.2f}",
+        f"{middle('p99_ms'):.2f}",
+        f"{middle('server_cpu_us'):.0f}",
+        str(sum(one.errors for one in measured)),
+        f"{middle('generator_busy'):.0%}",
+    ]
+
+
+def ratios(taken: Taken) -> list[dict[str, str | float]]:
+    """Each ratio that can be had from what was taken: of answers a second, and of CPU time."""
+    found: list[dict[str, str | float]] = []
+    for name, ours, theirs, aim in RATIOS:
+        if ours in taken and theirs in taken:
+            pairs = list(zip(taken[ours], taken[theirs], strict=True))
+            rate = statistics.median(mine.per_second / other.per_second for mine, other in pairs)
+            cpu = statistics.median(other.server_cpu_us / mine.server_cpu_us for mine, other in pairs)
+            found.append({"name": name, "rate": round(rate, 3), "cpu": round(cpu, 3), "aim": aim})
+    return found
+
+
+def main() -> None:
+    """Measure, print, and write the result if every server was measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 1 s instead of 7 of 3 s")
+    parser.add_argument(
+        "--servers", default=",".join(ENVIRONMENTS), help="measure only these, and write nothing"
+    )
+    options = parser.parse_args()
+    names: list[str] = options.servers.split(",")
+    rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     prepare("echo")
     known = {name: versions(prepare(name)) for name in names}
-    with ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(
-                running(ENVIRONMENTS[name].python, HERE / "servers" / f"{name}_server.py", cores()[0])
-            )
-            for name in names
-        }
-        for number in range(count):
-            for row, measured in taken.items():
-                warmup = 400 if number == 0 else 100
-                measured.append(once(row, *servers[row.server], warmup, 10_000_000, seconds))
-                print(f"round {number + 1}: {row.name}: {measured[-1]['per_second']:,.0f}/s", flush=True)
-    return taken, known
-
-
-def middle(measured: list[dict[str, Any]], key: str) -> float:
-    """The median of one number over the rounds."""
-    return statistics.median(one[key] for one in measured)
-
-
-def ratio(taken: dict[Row, list[dict[str, Any]]], ours: Row, theirs: Row) -> float:
-    """The median over the rounds of the ratio within a round."""
-    pairs = zip(taken[ours], taken[theirs], strict=True)
-    return statistics.median(mine["per_second"] / other["per_second"] for mine, other in pairs)
-
-
-def report(
-    taken: dict[Row, list[dict[str, Any]]], known: dict[str, Any], about: dict[str, Any], seconds: float
-) -> None:
-    """Print the table and the ratios, and write both where all servers were measured."""
-    lines = []
-    for row, measured in taken.items():
-        rates = [one["per_second"] for one in measured]
-        lines.append(
-            [
-                row.name,
-                f"{middle(measured, 'per_second'):,.0f}",
-                f"{min(rates):,.0f}–{max(rates):,.0f}",
-                f"{middle(measured, 'median_ms'):.2f}",
-                f"{middle(measured, 'p99_ms'):.2f}",
-                f"{middle(measured, 'server_cpu_us'):.0f}",
-                str(sum(one["errors"] for one in measured)),
-                f"{middle(measured, 'generator_busy'):.0%}",
-            ]
-        )
-    found = {
-        name: (round(ratio(taken, ours, theirs), 3), wanted)
-        for name, ours, theirs, wanted in RATIOS
-        if ours in taken and theirs in taken
-    }
-    count = len(next(iter(taken.values())))
+    about = facts()
+    taken = measure(names, rounds, seconds)
+    found = ratios(taken)
     Report(
         "answers",
         "Plain answers over HTTP",
         f"`tools/call` of `add(a: int, b: int) -> str`, {CONNECTIONS} keep-alive connections, one worker; "
-        f"medians of {count} interleaved rounds of {seconds:g} s.",
+        f"medians of {rounds} interleaved rounds of {seconds:g} s.",
         about,
         [
-            Table(COLUMNS, lines),
+            Table(COLUMNS, [line(row, measured) for row, measured in taken.items()]),
             Table(
-                ["ratio of answers/s", "measured", "aim"], [[n, f"{r:.2f}", w] for n, (r, w) in found.items()]
+                ("ratio", "answers/s", "by CPU", "aim"),
+                [[str(r["name"]), f"{r['rate']:.2f}", f"{r['cpu']:.2f}", str(r["aim"])] for r in found],
             ),
         ],
-        [
-            *NOTES,
-            *(f"{name}: " + ", ".join(f"{p} {v}" for p, v in shown.items()) for name, shown in known.items()),
-        ],
+        [*NOTES, *(f"{name}: {listed(shown)}" for name, shown in known.items())],
         {
-            "settings": {"connections": CONNECTIONS, "rounds": count, "seconds": seconds},
+            "settings": {"connections": CONNECTIONS, "rounds": rounds, "seconds": seconds},
             "versions": known,
             "rows": [
-                {**asdict(row), "name": row.name, "rounds": measured} for row, measured in taken.items()
+                {**asdict(row), "name": row.name, "rounds": [asdict(one) for one in measured]}
+                for row, measured in taken.items()
             ],
-            "ratios": {name: measured for name, (measured, _) in found.items()},
+            "ratios": found,
         },
     ).publish(keep=len(taken) == len(ROWS))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="3 rounds of 1 s instead of 7 of 3 s")
-    parser.add_argument("--servers", default=",".join(ENVIRONMENTS), help="measure only these, by name")
-    options = parser.parse_args()
-    about = facts()
-    count, seconds = (3, 1.0) if options.quick else (7, 3.0)
-    taken, known = rounds(options.servers.split(","), count, seconds)
-    report(taken, known, about, seconds)
 
 
 if __name__ == "__main__":

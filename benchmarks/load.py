@@ -10,45 +10,16 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import uvloop
 from connection import Answer, Connection
+from job import Job, Measurement
 from processes import cpu_seconds, pin
 from traffic import SESSIONS, call, close_session, expected, initialize, initialized
 
-__all__ = ["Job", "Measurement"]
-
 PATIENCE = 30.0
 """Seconds to wait for answers under way after the last request was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to send, to whom, and when to stop: at `count` answers or after `seconds`."""
-
-    port: int
-    server: int
-    version: str
-    connections: int
-    warmup: int
-    count: int
-    seconds: float
-    core: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What one job gave."""
-
-    answers: int
-    errors: int
-    seconds: float
-    per_second: float
-    median_ms: float
-    p99_ms: float
-    server_cpu_us: float
-    generator_busy: float
-    answer_bytes: int
 
 
 @dataclass(slots=True)
@@ -128,8 +99,8 @@ class Generator:
         loop = asyncio.get_running_loop()
         job = self.job
         for number in range(job.connections):
-            connection = Connection(number, self)
-            await loop.create_connection(lambda made=connection: made, "127.0.0.1", job.port)
+            made = partial(Connection, number, self)
+            _, connection = await loop.create_connection(made, "127.0.0.1", job.port)
             session = None
             if job.version == SESSIONS:
                 answer = await self.exchange(connection, initialize(job.port))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "Report", "Table", "facts"]
+__all__ = ["RESULTS", "Report", "Table", "facts", "listed"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -30,14 +30,10 @@ class Table:
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
 
         def row(cells: list[str]) -> str:
-            padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths))]
-            return f"| {' | '.join(padded)} |"
+            first, *rest = zip(cells, widths, strict=True)
+            return "| " + " | ".join([first[0].ljust(first[1]), *(cell.rjust(w) for cell, w in rest)]) + " |"
 
-        rule = (
-            "|"
-            + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths))
-            + "|"
-        )
+        rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:]), ""])
         return "\n".join([row(lines[0]), rule, *map(row, lines[1:])])
 
 
@@ -50,6 +46,11 @@ def facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def listed(packages: dict[str, str]) -> str:
+    """Packages with their versions, in words."""
+    return ", ".join(f"{package} {version}" for package, version in packages.items())
 
 
 @dataclass(frozen=True, slots=True)

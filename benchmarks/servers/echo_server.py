@@ -39,7 +39,6 @@ async def app(
                 "content": [{"type": "text", "text": text}],
                 "isError": False,
                 "resultType": "complete",
-                "structuredContent": {"result": text},
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": "1"}},
             },
         }

@@ -1,8 +1,8 @@
 """How every server under measurement is run: the same uvicorn, loop, parser and silence for all.
 
-One worker, uvloop, httptools, no access log, no WebSockets, loopback only. A server file builds
-its ASGI app in its framework's fastest documented configuration and hands it over; nothing here
-knows which framework it came from.
+One worker, uvloop, httptools, no access log, no WebSockets, no proxy to trust, loopback only. A
+server file builds its ASGI app in its framework's fastest documented configuration and hands it over;
+nothing here knows which framework it came from.
 """
 
 import sys
@@ -21,6 +21,8 @@ def serve(app: Any) -> None:
         http="httptools",
         ws="none",
         workers=1,
+        proxy_headers=False,
+        server_header=False,
         access_log=False,
         log_level="warning",
         timeout_keep_alive=120,

@@ -19,6 +19,7 @@ from antiphon.authentication import BearerTokens
 from antiphon.errors import (
     AntiphonError,
     ClientError,
+    Declined,
     DefinitionError,
     Failure,
     Forbidden,
@@ -31,6 +32,7 @@ from antiphon.errors import (
     ResourceNotFound,
     Unauthorized,
 )
+from antiphon.model.ask import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.catalog import PromptMessage, ToolAnnotations
 from antiphon.model.content import (
     Annotations,
@@ -43,11 +45,11 @@ from antiphon.model.content import (
     Text,
     TextContents,
 )
-from antiphon.model.outcome import Completion, Result
+from antiphon.model.outcome import Completion, InputRequired, Result
 from antiphon.model.party import Principal
 from antiphon.runtime.context import Context
 from antiphon.runtime.limits import Limits
-from antiphon.server import Server
+from antiphon.server import Server, shed_after
 
 if TYPE_CHECKING:
     from antiphon.client import Client
@@ -62,29 +64,36 @@ __all__ = [
     "ClientError",
     "Completion",
     "Context",
+    "Declined",
     "DefinitionError",
+    "Elicit",
     "EmbeddedResource",
     "Failure",
     "Forbidden",
     "Icon",
     "Image",
+    "InputRequired",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
     "Limits",
+    "ListRoots",
     "MissingCapability",
     "NotFound",
+    "OpenUrl",
     "Principal",
     "PromptMessage",
     "RequestError",
     "ResourceLink",
     "ResourceNotFound",
     "Result",
+    "Sample",
     "Server",
     "Text",
     "TextContents",
     "ToolAnnotations",
     "Unauthorized",
+    "shed_after",
 ]
 
 __version__ = "0.1.0"

@@ -5,6 +5,7 @@ Only the wire turns them into frames; nothing here knows a protocol version.
 
     AntiphonError
     ├── Failure               a tool ran and failed: the caller gets a result with isError
+    │   └── Declined          a person was asked, and said no
     ├── RequestError          a request that gets a JSON-RPC error instead of a result
     │   ├── ParseError        −32700   not JSON
     │   ├── InvalidRequest    −32600   JSON, but not a JSON-RPC request
@@ -47,6 +48,7 @@ __all__ = [
     "BodyTooLarge",
     "Busy",
     "ClientError",
+    "Declined",
     "DefinitionError",
     "Failure",
     "Forbidden",
@@ -89,6 +91,17 @@ class Failure(AntiphonError):
         self.message = message
         self.data = data
         self.content = content
+
+
+class Declined(Failure):
+    """A person was asked and said no; left alone, it ends the call as failed.
+
+    `action` is `decline` for an explicit no and `cancel` for a dialogue that was closed.
+    """
+
+    def __init__(self, message: str, *, action: str) -> None:
+        super().__init__(message)
+        self.action = action
 
 
 class RequestError(AntiphonError):

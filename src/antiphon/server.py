@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from antiphon.authentication import Authenticate
@@ -29,6 +30,7 @@ from antiphon.model.outcome import (
     Completion,
     Discovery,
     Done,
+    InputRequired,
     Listened,
     Outcome,
     Page,
@@ -63,7 +65,10 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.options import PromptOptions, ResourceOptions, ToolOptions
 from antiphon.runtime.prompt import Prompt
 from antiphon.runtime.resource import Resource
+from antiphon.runtime.rounds import Rounds
+from antiphon.runtime.run import Shed
 from antiphon.runtime.seal import Seal
+from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 from antiphon.wire.headers import Mirrored, declared
 
@@ -82,7 +87,9 @@ class Server:
 
     `authenticate` says who is calling; `secrets` is the ring of keys that several processes share
     (from `ANTIPHON_SECRETS`, separated by commas, unless given); `lifespan` opens what the functions
-    need, which they find as `ctx.lifespan`; `ttl` is how long, in seconds, callers may keep its lists.
+    need, which they find as `ctx.lifespan`; `ttl` is how long, in seconds, callers may keep its lists;
+    `shed` says, given the seconds spent in a call, whether to hand it back to the caller at the next
+    checkpoint (`shed_after` is a ready one).
     """
 
     def __init__(
@@ -99,6 +106,7 @@ class Server:
         secrets: Sequence[str | bytes] | None = None,
         lifespan: Lifespan | None = None,
         limits: Limits | None = None,
+        shed: Shed | None = None,
         page_size: int = 100,
         ttl: float = 0,
     ) -> None:
@@ -116,12 +124,12 @@ class Server:
         self.changes = Changes()
         self._authenticate = authenticate
         self._lifespan = lifespan
-        self._state: Any = None
         self._users = 0
         self._starting = asyncio.Lock()
         self._open: AbstractAsyncContextManager[Any] | None = None
         self._ttl_ms = int(ttl * 1000)
         self._threads = Threads(self.limits.threads)
+        self._stage = Stage(threads=self._threads, rounds=Rounds(self.seal, name, self.limits), shed=shed)
         self._catalog = Catalog(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = Completers(self._catalog, self._threads)
@@ -259,7 +267,7 @@ class Server:
                 self.changes.reopen()
                 if self._lifespan is not None:
                     self._open = self._lifespan(self)
-                    self._state = await self._open.__aenter__()
+                    self._stage = replace(self._stage, lifespan=await self._open.__aenter__())
             self._users += 1
         try:
             yield
@@ -318,7 +326,7 @@ class Server:
         tool = self._catalog.tool(call.request.name)
         if tool.timeout is not None:
             call.watched.deadline = call.watched.started + tool.timeout
-        return tool.run(call, self._state)
+        return tool.run(call, self._stage)
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
         self._offered("tools", self._catalog.tools)
@@ -336,12 +344,12 @@ class Server:
         self._offered("prompts", self._catalog.prompts)
         return self._catalog.page("prompts", call.request.cursor, self._ttl_ms)
 
-    async def _read_resource(self, call: Call[ReadResource]) -> Read:
+    async def _read_resource(self, call: Call[ReadResource]) -> Read | InputRequired:
         resource, variables = self._catalog.resource(call.request.uri)
-        return await resource.read(call, variables, call.request.uri, self._state)
+        return await resource.read(call, variables, call.request.uri, self._stage)
 
-    async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted:
-        return await self._catalog.prompt(call.request.name).fill(call, self._state)
+    async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted | InputRequired:
+        return await self._catalog.prompt(call.request.name).fill(call, self._stage)
 
     async def _complete(self, call: Call[Complete]) -> Completion:
         return await self._completers.suggest(call)
@@ -421,6 +429,11 @@ def _overdue(call: Call[Any]) -> Result:
     if not isinstance(call.request, CallTool):
         raise InternalError(f"The server did not finish within {allowed:g} seconds.")
     return Result(f"The tool {call.request.name!r} did not finish within {allowed:g} seconds.", is_error=True)
+
+
+def shed_after(seconds: float) -> Shed:
+    """Hand a call back to its caller once this many seconds were spent in it."""
+    return lambda spent: spent >= seconds
 
 
 def _secrets() -> list[str]:

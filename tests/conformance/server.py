@@ -8,6 +8,7 @@ import sys
 from typing import Annotated, Any
 
 import uvicorn
+from asking import register
 from pydantic import Field
 
 from antiphon import (
@@ -238,6 +239,8 @@ async def test_prompt_with_image() -> list[PromptMessage]:
         PromptMessage("user", Text("Please analyze the image above.")),
     ]
 
+
+register(server)
 
 if __name__ == "__main__":
     uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning")

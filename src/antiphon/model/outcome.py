@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from antiphon.model.ask import Ask
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
 from antiphon.model.party import Implementation
@@ -17,6 +18,7 @@ __all__ = [
     "Completion",
     "Discovery",
     "Done",
+    "InputRequired",
     "Listened",
     "Outcome",
     "Page",
@@ -65,6 +67,26 @@ class Result:
         error = ", is_error=True" if self.is_error else ""
         data = f", data={self.data!r}" if self.structured else ""
         return f"Result({list(self.content)!r}{data}{error})"
+
+
+class InputRequired:
+    """The call cannot go on without answers: the caller retries it with them, and with the state.
+
+    A function of the explicit style returns one: `asks` are its questions by key, `state` is what it
+    wants back as `ctx.state` in the next round. With neither of them, or with state alone, the caller
+    retries at once.
+    """
+
+    __slots__ = ("asks", "sealed", "state")
+
+    def __init__(self, asks: Mapping[str, Ask] | None = None, *, state: Any = None) -> None:
+        self.asks = dict(asks or {})
+        self.state = state
+        self.sealed: str | None = None
+        """The journal, for the caller to carry."""
+
+    def __repr__(self) -> str:
+        return f"InputRequired({self.asks!r}, state={self.state!r})"
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -121,4 +143,6 @@ class Done(msgspec.Struct, frozen=True):
 
 DONE = Done()
 
-Outcome: TypeAlias = Result | Read | Prompted | Page | Completion | Discovery | Listened | Done
+Outcome: TypeAlias = (
+    Result | InputRequired | Read | Prompted | Page | Completion | Discovery | Listened | Done
+)

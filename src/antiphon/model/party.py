@@ -12,7 +12,7 @@ from antiphon.model.value import Value
 __all__ = ["ANONYMOUS", "LOG_LEVELS", "Implementation", "LogLevel", "Principal"]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-LOG_LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
+LOG_LEVELS: Mapping[Any, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
 """Each level with its rank; higher is graver."""
 
 

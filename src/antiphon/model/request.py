@@ -44,21 +44,28 @@ __all__ = [
 RequestId: TypeAlias = str | int
 
 
-class CallTool(Value, frozen=True):
+class _Asking(Value, frozen=True, kw_only=True):
+    """A request that may take several rounds: what the caller brings along from the round before."""
+
+    input_responses: dict[str, dict[str, Any]] = {}
+    request_state: str | None = None
+
+
+class CallTool(_Asking, frozen=True):
     """Run a tool."""
 
     name: str
     arguments: dict[str, Any] = {}
 
 
-class GetPrompt(Value, frozen=True):
+class GetPrompt(_Asking, frozen=True):
     """Fill in a prompt."""
 
     name: str
     arguments: dict[str, str] = {}
 
 
-class ReadResource(Value, frozen=True):
+class ReadResource(_Asking, frozen=True):
     """Read a resource."""
 
     uri: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
+from antiphon.model.ask import Ask
 from antiphon.model.notification import Change, ListChanged, Notification
 from antiphon.model.party import LogLevel, Principal
 from antiphon.model.request import RequestId, Terms
@@ -34,7 +35,18 @@ class Peer:
 class Call(Generic[R]):
     """A request on its way through a server."""
 
-    __slots__ = ("close_stream", "id", "notify", "peer", "principal", "request", "terms", "watched")
+    __slots__ = (
+        "ask",
+        "close_stream",
+        "id",
+        "notify",
+        "peer",
+        "principal",
+        "request",
+        "rounds",
+        "terms",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -47,6 +59,8 @@ class Call(Generic[R]):
         notify: Callable[[Notification], Awaitable[None]],
         peer: Peer | None = None,
         close_stream: Callable[[], Awaitable[None]] | None = None,
+        rounds: bool = False,
+        ask: Callable[[Ask], Awaitable[Any]] | None = None,
     ) -> None:
         self.request = request
         self.id = id
@@ -56,6 +70,10 @@ class Call(Generic[R]):
         self.notify = notify
         self.peer = peer
         self.close_stream = close_stream
+        self.rounds = rounds
+        """Whether the caller can carry the journal, and come back with answers."""
+        self.ask = ask
+        """Puts a question to the caller while the call waits, where the connection can carry it."""
 
     @property
     def log_level(self) -> LogLevel | None:

@@ -1,20 +1,30 @@
-"""The one `Context` an author sees: what a function may know of its call, and say during it."""
+"""The one `Context` an author sees: what a function may know of its call, say, ask and do during it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+import concurrent.futures
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from antiphon.errors import MissingCapability
+from antiphon.errors import Declined, MissingCapability
+from antiphon.model.ask import Elicit, Elicited, ListRoots, OpenUrl, Root, Sample, Sampled
 from antiphon.model.notification import Log, Progress
 from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel, Principal
 from antiphon.model.request import RequestId
-from antiphon.runtime.call import Call
+from antiphon.runtime import steps
+from antiphon.runtime.forms import Form
+from antiphon.runtime.run import Run, Suspended, current_step
+
+if TYPE_CHECKING:
+    from antiphon.runtime.stage import Stage
 
 __all__ = ["Context"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Context:
@@ -24,11 +34,12 @@ class Context:
     which runs in a thread, wrap what would be awaited: `ctx.wait(ctx.progress(1))`.
     """
 
-    __slots__ = ("_call", "_lifespan", "_loop", "_progress")
+    __slots__ = ("_call", "_loop", "_progress", "_run", "_stage")
 
-    def __init__(self, call: Call[Any], lifespan: Any = None) -> None:
-        self._call = call
-        self._lifespan = lifespan
+    def __init__(self, run: Run, stage: Stage) -> None:
+        self._run = run
+        self._call = run.call
+        self._stage = stage
         self._progress = float("-inf")
         self._loop = asyncio.get_running_loop()
 
@@ -60,7 +71,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """What the server's lifespan yielded."""
-        return self._lifespan
+        return self._stage.lifespan
 
     def require(self, *capabilities: str) -> None:
         """Raise `MissingCapability` unless the client declared all of these."""
@@ -104,6 +115,138 @@ class Context:
         """Log at the level `error`."""
         await self.log("error", data, logger=logger)
 
+    # Asking. What a function does outside of a step may happen again after a question: see `step`.
+
+    @overload
+    async def elicit(
+        self, message: str, form: type[T], *, key: str | None = None, mode: Any = "form"
+    ) -> T: ...
+    @overload
+    async def elicit(
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None, mode: Any = "form"
+    ) -> dict[str, Any]: ...
+    @overload
+    async def elicit(self, message: str, *, url: str, key: str | None = None) -> None: ...
+    async def elicit(
+        self,
+        message: str,
+        form: Any = None,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        mode: Any = "form",
+    ) -> Any:
+        """Ask a person to fill in a form, or to go to a `url`.
+
+        `form` is a model, a dataclass, a TypedDict, a string, number or choice, or a JSON schema. The
+        call may stop here, and the function be run again from its beginning when the answer is there;
+        what must not happen twice stands in a `step`. `key` names the question; the same key gets the
+        same answer in every version of the function. Raises `Declined`, and `MissingCapability`.
+        """
+        if url is not None:
+            answer = await self._run.ask(OpenUrl(message, url), key)
+            _agreed(answer, message)
+            return None
+        shown = Form.of(form)
+
+        def fits(given: Elicited) -> str | None:
+            return shown.read(given.content)[1] if given.action == "accept" else None
+
+        answer = await self._run.ask(Elicit(message, shown.schema, mode), key, fits)
+        _agreed(answer, message)
+        return shown.read(answer.content)[0]
+
+    async def sample(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 1000,
+        system: str | None = None,
+        key: str | None = None,
+        **params: Any,
+    ) -> Sampled:
+        """Ask the client's model. `params` are further ones of `sampling/createMessage`, as on the wire.
+
+        Raises `MissingCapability`. As with `elicit`, the call may stop here and be run again.
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+        asked: dict[str, Any] = {"messages": list(messages), "maxTokens": max_tokens, **params}
+        if system is not None:
+            asked["systemPrompt"] = system
+        answer: Sampled = await self._run.ask(Sample(asked), key)
+        return answer
+
+    async def roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask which folders the client works in. As with `elicit`, the call may stop here."""
+        answer = await self._run.ask(ListRoots(), key)
+        return list(answer.roots)
+
+    # Doing
+
+    @overload
+    async def step(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function once, whatever happens: its result is recorded, and found again in a replay.
+
+        The result is written as JSON and read back through the function's return annotation. Steps
+        are found by the function's name, and by how often it was called before.
+        """
+        step = steps.of(function)
+        key = self._run.journal.key("step", step.name)
+        work = step.work(self._stage.threads, args, kwargs)
+        return step.load(await self._run.step(key, work, step.dump))
+
+    async def checkpoint(self) -> None:
+        """A point at which a server that is told to shed may hand the call back to its caller."""
+        await self._run.checkpoint()
+
+    def now(self) -> datetime:
+        """The time, in UTC; the same in every replay."""
+        return self._run.journal.now()
+
+    def random(self) -> float:
+        """A random number from 0 up to 1; the same in every replay."""
+        return int.from_bytes(self._run.journal.derived("random")[:7], "big") / (1 << 56)
+
+    def uuid(self) -> uuid.UUID:
+        """A random UUID; the same in every replay."""
+        return uuid.UUID(bytes=self._run.journal.derived("uuid")[:16], version=4)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Inside a step, a key for the outside world that is the same however often the step is tried."""
+        step = current_step.get()
+        if step is None:
+            raise RuntimeError(
+                "ctx.idempotency_key is there inside a step: call it in the function of the step."
+            )
+        return self._run.journal.digest(step).hex()[:32]
+
+    @property
+    def suspending(self) -> bool:
+        """Whether the function is being unwound to wait for an answer, and not because it ends."""
+        return self._run.suspending
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds spent in this call, in this round."""
+        return self._run.elapsed
+
+    # The explicit style: return `InputRequired`, and find the answers and the state here
+
+    @property
+    def input_responses(self) -> Mapping[str, Any]:
+        """What the caller answered to the questions of the round before, as on the wire."""
+        return self._run.responses
+
+    @property
+    def state(self) -> Any:
+        """The `state` of the `InputRequired` that the round before returned."""
+        return self._run.journal.state
+
     async def close_stream(self) -> None:
         """Let go of the caller's connection; it comes back for the rest.
 
@@ -125,4 +268,13 @@ class Context:
         if running is self._loop:
             awaitable.close()
             raise RuntimeError("ctx.wait is for functions that are not async: here, use await.")
-        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+        except concurrent.futures.CancelledError:
+            raise Suspended from None
+
+
+def _agreed(answer: Elicited, message: str) -> None:
+    if answer.action != "accept":
+        verb = "declined" if answer.action == "decline" else "dismissed without an answer"
+        raise Declined(f"This was {verb}: {message}", action=answer.action)

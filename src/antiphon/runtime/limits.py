@@ -31,6 +31,10 @@ class Limits:
     """Sessions whose log level, subscriptions and streams are kept in mind."""
     session_time: float = 24 * 3600.0
     """How long a session id is good for."""
+    state: int = 64 * 1024
+    """What a caller may be given to carry between two rounds of a call."""
+    state_time: float = 24 * 3600.0
+    """How long it may take to come back with it."""
     replay_events: int = 1000
     """Events of one stream that are kept for a caller whose connection broke."""
     replay_bytes: int = 1024 * 1024

@@ -12,13 +12,13 @@ import pydantic
 
 from antiphon.errors import DefinitionError
 from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.signature import schema_of
 
 __all__ = ["Output", "blocks"]
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
-_UNTYPED = (str, bytes, Result, type(None), *_BLOCKS)
+_UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
 _dumps = msgspec.json.Encoder().encode
 _any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 
@@ -27,6 +27,7 @@ class Output:
     """How one function's values become results."""
 
     def __init__(self, label: str, returns: Any, *, structured: bool | None = None) -> None:
+        returns = _without_outcomes(returns)
         if structured is None:
             structured = not _is_untyped(returns)
         self.schema: dict[str, Any] | None = None
@@ -80,6 +81,14 @@ def _structured(adapter: pydantic.TypeAdapter[Any], *, boxed: bool) -> Callable[
 
 def _json(value: Any) -> str:
     return _dumps(_any.dump_python(value, mode="json", by_alias=True, fallback=str)).decode()
+
+
+def _without_outcomes(returns: Any) -> Any:
+    """A return annotation without the ways to end a call that are no values of their own."""
+    if get_origin(returns) not in (Union, types.UnionType):
+        return returns
+    kept = tuple(member for member in get_args(returns) if member not in (Result, InputRequired))
+    return Union[kept] if kept else Result  # noqa: UP007
 
 
 def _is_untyped(returns: Any) -> bool:

@@ -13,13 +13,13 @@ import pydantic
 from antiphon.errors import InvalidParams
 from antiphon.model.catalog import PromptArgument, PromptDefinition, PromptMessage
 from antiphon.model.content import Icon
-from antiphon.model.outcome import Prompted
+from antiphon.model.outcome import InputRequired, Prompted
 from antiphon.model.request import GetPrompt
 from antiphon.runtime.call import Call
-from antiphon.runtime.context import Context
-from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.functions import Threads
 from antiphon.runtime.output import blocks
 from antiphon.runtime.signature import Signature, explain, name_of
+from antiphon.runtime.stage import Function, Stage
 
 __all__ = ["Prompt", "choices"]
 
@@ -27,7 +27,7 @@ __all__ = ["Prompt", "choices"]
 class Prompt:
     """A function that a caller can fill in by name."""
 
-    __slots__ = ("_bind", "_context", "_function", "_names", "definition", "name", "parameters")
+    __slots__ = ("_function", "definition", "name", "parameters")
 
     def __init__(
         self,
@@ -40,12 +40,9 @@ class Prompt:
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        signature = Signature.of(function, Context)
+        self._function = Function(function, threads)
+        signature = self._function.signature
         self.name = name or name_of(function)
-        self._function = awaitable(function, threads)
-        self._bind = signature.binder()
-        self._names = signature.names
-        self._context = signature.context
         self.parameters = signature.parameters
         self.definition = PromptDefinition(
             name=self.name,
@@ -56,19 +53,17 @@ class Prompt:
             meta=dict(meta) if meta else None,
         )
 
-    async def fill(self, call: Call[GetPrompt], lifespan: Any) -> Prompted:
+    async def fill(self, call: Call[GetPrompt], stage: Stage) -> Prompted | InputRequired:
         """Fill it in; raises `InvalidParams` for arguments that do not fit."""
         arguments = self._bound(call.request.arguments)
-        if self._context is not None:
-            arguments[self._context] = Context(call, lifespan)
-        value = await self._function(**arguments)
-        if isinstance(value, Prompted):
+        value = await self._function.run(call, arguments, stage)
+        if isinstance(value, Prompted | InputRequired):
             return value
         return Prompted(tuple(_messages(value)), self.definition.description)
 
     def _bound(self, given: Mapping[str, str]) -> dict[str, Any]:
         try:
-            return self._bind(given)
+            return self._function.bind(given)
         except pydantic.ValidationError as error:
             # On the wire all arguments are strings; those of other types may be JSON.
             decoded = {
@@ -76,9 +71,9 @@ class Prompt:
                 for key, value in given.items()
             }
             try:
-                return self._bind(decoded)
+                return self._function.bind(decoded)
             except pydantic.ValidationError:
-                problems = explain(error, self._names)
+                problems = explain(error, self._function.names)
                 raise InvalidParams(f"Invalid arguments for the prompt {self.name!r}:\n{problems}") from None
 
 

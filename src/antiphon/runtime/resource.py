@@ -12,11 +12,11 @@ import pydantic
 from antiphon.errors import DefinitionError, InvalidParams
 from antiphon.model.catalog import ResourceDefinition, TemplateDefinition
 from antiphon.model.content import Annotations, BlobContents, Contents, Icon, TextContents
-from antiphon.model.outcome import Read
+from antiphon.model.outcome import InputRequired, Read
 from antiphon.runtime.call import Call
-from antiphon.runtime.context import Context
-from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.functions import Threads
 from antiphon.runtime.signature import Signature, explain, name_of
+from antiphon.runtime.stage import Function, Stage
 from antiphon.runtime.template import Template
 
 __all__ = ["Resource"]
@@ -28,8 +28,6 @@ class Resource:
     """A function that a caller can read by address."""
 
     __slots__ = (
-        "_bind",
-        "_context",
         "_function",
         "_mime",
         "_shared",
@@ -56,15 +54,13 @@ class Resource:
         ttl: float = 0,
         shared: bool = False,
     ) -> None:
-        signature = Signature.of(function, Context)
+        self._function = Function(function, threads)
+        signature = self._function.signature
         self.uri = uri
         self.template = Template(uri) if Template.is_template(uri) else None
         self._mime = mime_type
         self._ttl_ms = int(ttl * 1000)
         self._shared = shared
-        self._function = awaitable(function, threads)
-        self._context = signature.context
-        self._bind = signature.binder()
         _check_variables(name_of(function), signature, self.template)
         common: dict[str, Any] = {
             "name": name or name_of(function),
@@ -81,15 +77,17 @@ class Resource:
             else TemplateDefinition(uri_template=uri, **common)
         )
 
-    async def read(self, call: Call[Any], variables: Mapping[str, str], uri: str, lifespan: Any) -> Read:
+    async def read(
+        self, call: Call[Any], variables: Mapping[str, str], uri: str, stage: Stage
+    ) -> Read | InputRequired:
         """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
         try:
-            arguments = self._bind(variables)
+            arguments = self._function.bind(variables)
         except pydantic.ValidationError as error:
             raise InvalidParams(f"Invalid address {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
-        if self._context is not None:
-            arguments[self._context] = Context(call, lifespan)
-        value = await self._function(**arguments)
+        value = await self._function.run(call, arguments, stage)
+        if type(value) is InputRequired:
+            return value
         return Read(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)
 
     def _contents(self, value: Any, uri: str) -> Iterable[Contents]:

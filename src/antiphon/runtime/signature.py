@@ -66,9 +66,11 @@ class Signature:
                 continue
             parameters[parameter.name] = hint
             key = _field_name(parameter.name)
+            while key in fields:
+                key += "_"
             if key != parameter.name:
                 names[key] = parameter.name
-            fields[key] = _field(parameter, hint, meanings.get(parameter.name))
+            fields[key] = _field(parameter, hint, meanings.get(parameter.name), renamed=key in names)
         model = _model(label, fields, takes_more)
         return cls(
             description=description,
@@ -182,7 +184,7 @@ def _field_name(name: str) -> str:
     return name
 
 
-def _field(parameter: inspect.Parameter, hint: Any, meaning: str | None) -> Any:
+def _field(parameter: inspect.Parameter, hint: Any, meaning: str | None, *, renamed: bool) -> Any:
     default = parameter.default
     if isinstance(default, FieldInfo):
         info = FieldInfo.from_annotated_attribute(hint, default)
@@ -192,7 +194,7 @@ def _field(parameter: inspect.Parameter, hint: Any, meaning: str | None) -> Any:
         info = FieldInfo.from_annotated_attribute(hint, default)
     if info.description is None and meaning:
         info.description = meaning
-    if _field_name(parameter.name) != parameter.name:
+    if renamed:
         info.alias = info.validation_alias = parameter.name
     return (hint, info)
 

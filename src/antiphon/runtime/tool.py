@@ -11,13 +11,13 @@ import pydantic
 from antiphon.errors import Failure, RequestError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.runtime.call import Call
-from antiphon.runtime.context import Context
-from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.functions import Threads
 from antiphon.runtime.output import Output
-from antiphon.runtime.signature import Signature, explain, name_of
+from antiphon.runtime.signature import explain, name_of
+from antiphon.runtime.stage import Function, Stage
 
 __all__ = ["Tool", "failed"]
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("antiphon")
 class Tool:
     """A function that a caller can run by name."""
 
-    __slots__ = ("_bind", "_context", "_convert", "_function", "_names", "definition", "name", "timeout")
+    __slots__ = ("_convert", "_function", "definition", "name", "timeout")
 
     def __init__(
         self,
@@ -44,14 +44,11 @@ class Tool:
         structured: bool | None = None,
         timeout: float | None = None,
     ) -> None:
-        signature = Signature.of(function, Context)
+        self._function = Function(function, threads)
+        signature = self._function.signature
         self.name = name or name_of(function)
         self.timeout = timeout
         output = Output(self.name, signature.returns, structured=structured)
-        self._function = awaitable(function, threads)
-        self._bind = signature.binder()
-        self._names = signature.names
-        self._context = signature.context
         self._convert = output.convert
         self.definition = ToolDefinition(
             name=self.name,
@@ -64,17 +61,16 @@ class Tool:
             meta=dict(meta) if meta else None,
         )
 
-    async def run(self, call: Call[CallTool], lifespan: Any) -> Result:
+    async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
         try:
-            arguments = self._bind(call.request.arguments)
+            arguments = self._function.bind(call.request.arguments)
         except pydantic.ValidationError as error:
-            problems = explain(error, self._names)
+            problems = explain(error, self._function.names)
             return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
         try:
-            if self._context is not None:
-                arguments[self._context] = Context(call, lifespan)
-            return self._convert(await self._function(**arguments))
+            value = await self._function.run(call, arguments, stage)
+            return value if type(value) is InputRequired else self._convert(value)
         except Failure as failure:
             return failed(failure)
         except RequestError:

@@ -156,7 +156,7 @@ class App:
         watched: Watched,
     ) -> None:
         check_content_type(headers)
-        takes_json, takes_streams = accepts(headers.get(b"accept"))
+        prefers_json, takes_streams = accepts(headers.get(b"accept"))
         body = await self._body(receive, headers)
         if body is None:
             return
@@ -194,6 +194,7 @@ class App:
             keep_alive=self._limits.keep_alive,
             closing_cancels=dialect.closing_cancels,
             new_replay=session.stream if session is not None and dialect.resumable else None,
+            questions=None if session is None else session.questions,
         )
         call = Call(
             request,
@@ -204,15 +205,17 @@ class App:
             notify=reply.notify,
             peer=None if session is None else session.peer,
             close_stream=reply.detach,
+            rounds=dialect.rounds,
+            ask=None if session is None or dialect.rounds or not takes_streams else reply.ask,
         )
         if type(request) is Listen:
             with self._listening(watched):
-                await self._serve(call, reply, dialect, session, takes_json=False)
+                await self._serve(call, reply, dialect, session, prefers_json=False)
         else:
-            await self._serve(call, reply, dialect, session, takes_json)
+            await self._serve(call, reply, dialect, session, prefers_json)
 
     async def _serve(
-        self, call: Call[Any], reply: Reply, dialect: Dialect, session: Session | None, takes_json: bool
+        self, call: Call[Any], reply: Reply, dialect: Dialect, session: Session | None, prefers_json: bool
     ) -> None:
         """Run the call and send how it ended."""
         watched = call.watched
@@ -227,11 +230,11 @@ class App:
                 if type(call.request) is Initialize:
                     headers = (("mcp-session-id", self._initialized(call, dialect)),)
             except RequestError as error:
-                body = dialect.error(call.id, error)
+                body = dialect.refusal(call.request, call.id, error)
                 status, headers = dialect.status(error, understood=True), error.headers
             watched.tick = None
             watched.deadline = asyncio.get_running_loop().time() + self._limits.body_time
-            if takes_json:
+            if prefers_json:
                 await reply.answer(body, status=status, headers=headers)
             else:
                 await reply.stream(body)
@@ -303,6 +306,8 @@ class App:
                 raise InvalidRequest(
                     "This version has no requests of the server's, so there is nothing to answer."
                 )
+            if session is not None:
+                session.questions.answer(frame)
             return
         if frame.method == "notifications/cancelled" and session is not None:
             try:

@@ -27,6 +27,10 @@ class Channel(Protocol):
         """Whether each request has a stream of its own, which giving it up closes."""
 
     @property
+    def has_headers(self) -> bool:
+        """Whether it carries the headers of messages."""
+
+    @property
     def peer(self) -> str:
         """What to call the other side in messages to people."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from antiphon.model.request import Cancel, Initialize, Listen, RequestId
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
+from antiphon.transport.questions import Questions
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Dialect, Negotiated
 from antiphon.wire.dialects import Dialects
@@ -39,6 +41,7 @@ class Connection:
         self._dialects = Dialects(host.info)
         self._negotiated: Negotiated | None = None
         self._peer = Peer()
+        self._questions = Questions()
         self._warden = Warden()
         self._calls: dict[RequestId, Watched] = {}
         self._listening: set[Watched] = set()
@@ -54,6 +57,7 @@ class Connection:
             return
         request_id = frame.request_id
         if frame.method is UNSET:
+            self._questions.answer(frame)
             return
         if request_id is None:
             self._told(frame)
@@ -74,6 +78,7 @@ class Connection:
     async def _serve(self, frame: Frame, request_id: RequestId) -> None:
         watched = self._warden.enter()
         dialect: Dialect | None = None
+        request: Any = None
         try:
             dialect = self._dialects.choose(frame, None, self._negotiated)
             terms = dialect.terms(frame, self._negotiated)
@@ -88,6 +93,10 @@ class Connection:
                 watched=watched,
                 notify=_Notifier(self._write, dialect, request_id),
                 peer=self._peer,
+                rounds=dialect.rounds,
+                ask=None
+                if dialect.rounds
+                else partial(self._questions.put, dialect=dialect, write=self._write),
             )
             self._calls[request_id] = watched
             if type(request) is Listen:
@@ -99,8 +108,10 @@ class Connection:
         except RequestError as error:
             if dialect is None:
                 frame_out = jsonrpc.failure(request_id, error.code, error.message, error.data)
-            else:
+            elif request is None:
                 frame_out = dialect.error(request_id, error)
+            else:
+                frame_out = dialect.refusal(request, request_id, error)
         except asyncio.CancelledError:
             if watched.stopped is None:
                 raise

@@ -75,9 +75,10 @@ _accepts: dict[bytes | None, tuple[bool, bool]] = {
 
 
 def accepts(accept: bytes | None) -> tuple[bool, bool]:
-    """Whether a caller takes JSON, and whether it takes event streams.
+    """Whether to answer with JSON where that will do, and whether the caller takes event streams.
 
-    Raises `NotAcceptable` for one that takes neither.
+    A caller that names event streams before JSON gets those. Raises `NotAcceptable` for one that
+    takes neither.
     """
     verdict = _accepts.get(accept)
     if verdict is None:
@@ -92,11 +93,10 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
 
 
 def _read_accept(accept: str) -> tuple[bool, bool]:
-    ranges = {part.partition(";")[0].strip() for part in accept.split(",")}
-    return (
-        not ranges.isdisjoint({"application/json", "application/*", "*/*"}),
-        not ranges.isdisjoint({"text/event-stream", "text/*", "*/*"}),
-    )
+    ranges = [part.partition(";")[0].strip() for part in accept.split(",")]
+    json = [place for place, kind in enumerate(ranges) if kind in ("application/json", "application/*", "*/*")]
+    stream = [place for place, kind in enumerate(ranges) if kind in ("text/event-stream", "text/*", "*/*")]
+    return bool(json) and (not stream or json[0] <= stream[0]), bool(stream)
 
 
 def _name(host: str) -> str:

@@ -16,8 +16,8 @@ import httpx2
 from msgspec import UNSET
 
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, Unreachable
+from antiphon.transport.answer import Trail, body, decode, frames, media_type, refusal
 from antiphon.transport.channel import Receiver
-from antiphon.transport.stream import Trail, body, decode, frames, media_type, refusal
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.speaker import Message
 
@@ -32,9 +32,10 @@ _SETTLE = 2.0
 
 
 class HttpChannel:
-    """A way to the server at one URL. `http` is used as it is and not closed; without one, it makes its own."""
+    """A way to the server at one URL. An `http` client that it is given is not closed."""
 
     has_streams = True
+    has_headers = True
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class HttpChannel:
         self._session: str | None = None
         self._receive: Receiver | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._mute = False
 
     async def open(self, receive: Receiver) -> None:
         """Get ready; the first connection is made with the first message."""
@@ -74,6 +76,7 @@ class HttpChannel:
         """Send a request and wait for its response."""
         if message.opens_session:
             await self._stop_listening()
+            self._mute = False
         trail = Trail()
         headers = {**message.headers, "accept": _BOTH, "content-type": "application/json"}
         async with self._answer("POST", headers, message) as response:
@@ -101,7 +104,7 @@ class HttpChannel:
 
     async def listen(self, headers: Mapping[str, str]) -> None:
         """Open the stream outside of requests; a server that has none is left in peace."""
-        if self._listening is not None and not self._listening.done():
+        if self._mute or (self._listening is not None and not self._listening.done()):
             return
         opened = asyncio.Event()
         self._listening = asyncio.create_task(self._hear(headers, opened))
@@ -204,6 +207,7 @@ class HttpChannel:
                 # 405 is how a server says that it has no such stream; others say 404 or 400.
                 level = logging.WARNING if opened.is_set() else logging.DEBUG
                 logger.log(level, "No stream outside of requests from %s: %s", self.peer, error)
+                self._mute = True
                 return
             await asyncio.sleep(trail.wait(failures))
         logger.warning("The stream outside of requests from %s does not stay open.", self.peer)

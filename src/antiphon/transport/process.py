@@ -31,6 +31,7 @@ class ProcessChannel:
     """A way to the server that `command` starts; `env` is added to this process's environment."""
 
     has_streams = False
+    has_headers = False
 
     def __init__(
         self,

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
+from antiphon.model.ask import Ask
 from antiphon.model.notification import Notification
 from antiphon.model.request import RequestId
 from antiphon.runtime.warden import Watched
+from antiphon.transport.questions import Questions
 from antiphon.transport.replay import Replay
 from antiphon.wire import sse
 from antiphon.wire.dialect import Dialect
@@ -51,6 +53,7 @@ class Reply:
         "_keep_alive",
         "_lock",
         "_new_replay",
+        "_questions",
         "_receive",
         "_replay",
         "_send",
@@ -74,6 +77,7 @@ class Reply:
         keep_alive: float,
         closing_cancels: bool = True,
         new_replay: Callable[[], Replay] | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self._send = send
         self._receive = receive
@@ -84,6 +88,7 @@ class Reply:
         self._keep_alive = keep_alive
         self._closing_cancels = closing_cancels
         self._new_replay = new_replay
+        self._questions = questions
         self._replay: Replay | None = None
         self._lock: asyncio.Lock | None = None
         self._started = False
@@ -99,6 +104,11 @@ class Reply:
         """Say something meanwhile; a caller that takes no streams does not hear it."""
         if self._streams:
             await self._event(self._dialect.notification(notification, self._id))
+
+    async def ask(self, ask: Ask) -> Any:
+        """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
+        assert self._questions is not None
+        return await self._questions.put(ask, self._dialect, self._event)
 
     async def detach(self) -> None:
         """Let go of the connection; the caller comes back for the rest, if it can."""

@@ -19,6 +19,7 @@ from antiphon.runtime.call import Peer
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.seal import Seal
 from antiphon.runtime.warden import Watched
+from antiphon.transport.questions import Questions
 from antiphon.transport.replay import Replay
 from antiphon.wire.dialect import Negotiated
 
@@ -37,6 +38,7 @@ class Session:
         self.negotiated = negotiated
         self.principal = principal
         self.peer = Peer()
+        self.questions = Questions()
         self.calls: dict[RequestId, Watched] = {}
         self.listening: Watched | None = None
         self._limits = limits

@@ -33,7 +33,18 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
-from antiphon.model.content import Audio, Block, Contents, EmbeddedResource, Image, ResourceLink, Text
+from antiphon.model.content import (
+    Annotations,
+    Audio,
+    BlobContents,
+    Block,
+    Contents,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    TextContents,
+)
 from antiphon.model.notification import (
     Acknowledged,
     ListChanged,
@@ -45,6 +56,7 @@ from antiphon.model.notification import (
 from antiphon.model.outcome import DONE, Completion, Page, Prompted, Read, Result
 from antiphon.model.party import LOG_LEVELS, Implementation
 from antiphon.model.request import Cancel, Interests
+from antiphon.model.value import Value
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
@@ -53,11 +65,20 @@ __all__ += ["completion", "prompted", "read", "result"]
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
 
+
+class _Embedded(Value, frozen=True, tag_field="type", tag="resource"):
+    """An embedded resource whose contents are not read yet: no tag tells text from blob."""
+
+    resource: dict[str, Any]
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+
 _BLOCKS: Mapping[str, type[Any]] = {
     "text": Text,
     "image": Image,
     "audio": Audio,
-    "resource": EmbeddedResource,
+    "resource": _Embedded,
     "resource_link": ResourceLink,
 }
 
@@ -118,8 +139,11 @@ def result(fields: Fields) -> Result:
 
 def read(fields: Fields) -> Read:
     """What a resource holds."""
+    contents = fields.get("contents")
+    if not isinstance(contents, list):
+        raise BadAnswer("The server sent a resource without contents.")
     return Read(
-        _convert(fields.get("contents"), tuple[Contents, ...], "contents"),
+        tuple(_contents(part) for part in contents),
         ttl_ms=_ttl(fields),
         shared=fields.get("cacheScope") == "public",
     )
@@ -247,10 +271,19 @@ def _block(value: Any) -> Block:
         _BLOCKS.get(value["type"]) if isinstance(value, dict) and isinstance(value.get("type"), str) else None
     )
     if kind is not None:
-        return cast(Block, _convert(value, kind, "content"))
+        block = _convert(value, kind, "content")
+        if isinstance(block, _Embedded):
+            return EmbeddedResource(_contents(block.resource), block.annotations, block.meta)
+        return cast(Block, block)
     if not isinstance(value, dict):
         raise BadAnswer(f"The server sent a content block that is no object: {_short(value)}.")
     return cast(Block, value)
+
+
+def _contents(value: Any) -> Contents:
+    if isinstance(value, dict) and "blob" in value:
+        return _convert(value, BlobContents, "contents")
+    return _convert(value, TextContents, "contents")
 
 
 def _message(value: Any) -> PromptMessage:

@@ -21,6 +21,7 @@ from antiphon.errors import (
     RequestError,
     UnsupportedVersion,
 )
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.notification import (
     Acknowledged,
     ListChanged,
@@ -29,7 +30,17 @@ from antiphon.model.notification import (
     Progress,
     ResourceUpdated,
 )
-from antiphon.model.outcome import Completion, Discovery, Done, Outcome, Page, Prompted, Read, Result
+from antiphon.model.outcome import (
+    Completion,
+    Discovery,
+    Done,
+    InputRequired,
+    Outcome,
+    Page,
+    Prompted,
+    Read,
+    Result,
+)
 from antiphon.model.party import Implementation
 from antiphon.model.request import (
     CallTool,
@@ -81,6 +92,8 @@ class Dialect:
     methods: ClassVar[Mapping[str, type[Any]]] = COMMON_METHODS
     closing_cancels: ClassVar[bool] = True
     """Whether a caller that closes its connection has thereby cancelled the call."""
+    rounds: ClassVar[bool] = False
+    """Whether a call can end with questions, to be made again with the answers."""
     resumable: ClassVar[bool] = False
     """Whether a broken stream can be taken up again after its last event id."""
 
@@ -121,6 +134,15 @@ class Dialect:
         value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
         return value
 
+    def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+        """The frame that answers a request which was understood and could not be served."""
+        return self.error(request_id, error)
+
+    def ask(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        """The method and the parameters of a question."""
+        method, params = _ASKS[type(ask)](ask)
+        return method, params
+
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
         """The frame that refuses a request."""
         return jsonrpc.failure(request_id, self.code(error), error.message, error.data)
@@ -155,6 +177,17 @@ class Dialect:
     def _structured(self, result: Result) -> Any:
         return result.data
 
+    def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        if stopped.asks:
+            value["inputRequests"] = {
+                key: {"method": method, "params": params}
+                for key, (method, params) in ((key, self.ask(ask)) for key, ask in stopped.asks.items())
+            }
+        if stopped.sealed is not None:
+            value["requestState"] = stopped.sealed
+        return value
+
     def _page(self, page: Page) -> dict[str, Any]:
         value: dict[str, Any] = {_LISTS[page.kind]: page.items}
         if page.next_cursor is not None:
@@ -186,12 +219,26 @@ class Dialect:
 
 _RESULTS: Mapping[type[Any], Any] = {
     Result: lambda dialect, outcome: dialect._tool_result(outcome),
+    InputRequired: lambda dialect, outcome: dialect._input_required(outcome),
     Page: lambda dialect, outcome: dialect._page(outcome),
     Read: lambda dialect, outcome: dialect._read(outcome),
     Prompted: lambda dialect, outcome: dialect._prompted(outcome),
     Completion: lambda dialect, outcome: dialect._completion(outcome),
     Discovery: lambda dialect, outcome: dialect._discovery(outcome),
     Done: lambda dialect, outcome: dialect._done(outcome),
+}
+
+
+def _elicit(ask: Elicit) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {} if ask.mode is None else {"mode": ask.mode}
+    return "elicitation/create", {**params, "message": ask.message, "requestedSchema": ask.schema}
+
+
+_ASKS: Mapping[type[Any], Any] = {
+    Elicit: _elicit,
+    OpenUrl: lambda ask: ("elicitation/create", {"mode": "url", "message": ask.message, "url": ask.url}),
+    Sample: lambda ask: ("sampling/createMessage", dict(ask.params)),
+    ListRoots: lambda ask: ("roots/list", {}),
 }
 
 

@@ -21,7 +21,7 @@ Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _SAFE_INTEGER = 2**53 - 1
-_ALLOWED_TYPES = {"string", "integer", "boolean"}
+_ALLOWED_TYPES = ("string", "integer", "boolean")
 
 
 def encode_value(value: str | int | bool) -> str:

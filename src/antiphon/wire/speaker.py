@@ -91,8 +91,10 @@ class Speaker:
     methods: ClassVar[Mapping[type[Any], str]]
     closing_cancels: ClassVar[bool]
     """Whether closing the stream of a request cancels it, on channels where it has one."""
-    answers_requests: ClassVar[bool]
-    """Whether a server may send requests of its own, and the client answers them."""
+    has_sessions: ClassVar[bool]
+    """Whether a server may say things outside of requests, and make requests that the client answers."""
+    mirrors_arguments: ClassVar[bool]
+    """Whether arguments stand in headers too, for tools that ask for it."""
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
         self.version = version
@@ -169,7 +171,8 @@ class Legacy(Speaker):
 
     methods = {kind: method for method, kind in V2025.methods.items()}
     closing_cancels = False
-    answers_requests = True
+    has_sessions = True
+    mirrors_arguments = False
 
     def hello(self) -> Initialize:
         """The request that opens a session."""
@@ -202,7 +205,8 @@ class Modern(Speaker):
 
     methods = {kind: method for method, kind in V2026.methods.items()}
     closing_cancels = True
-    answers_requests = False
+    has_sessions = False
+    mirrors_arguments = True
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
         super().__init__(version, client, capabilities)

@@ -99,7 +99,7 @@ class Decoder:
             return
         text = value.removeprefix(b" ").decode("utf-8", "replace")
         if name == b"data":
-            self._size += len(value)
+            self._size += len(line) + 1
             self._data.append(text)
         elif name == b"event":
             self._name = text

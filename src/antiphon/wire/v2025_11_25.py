@@ -5,15 +5,27 @@ https://modelcontextprotocol.io/specification/2025-11-25
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from antiphon.errors import RequestError, ResourceNotFound
+from antiphon.errors import MissingCapability, RequestError, ResourceNotFound
+from antiphon.model.ask import Ask, OpenUrl
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.outcome import Discovery, Page, Result
-from antiphon.model.request import Initialize, Ping, SetLogLevel, Subscribe, Terms, Unsubscribe
+from antiphon.model.request import (
+    CallTool,
+    Initialize,
+    Ping,
+    Request,
+    RequestId,
+    SetLogLevel,
+    Subscribe,
+    Terms,
+    Unsubscribe,
+)
 from antiphon.wire.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.jsonrpc import Frame
 
@@ -47,6 +59,19 @@ class V2025(Dialect):
             progress_token=token if isinstance(token, str | int) else None,
             meta=meta,
         )
+
+    def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+        """There was no error for a capability that is missing: a tool that needs it fails."""
+        if isinstance(error, MissingCapability) and isinstance(request, CallTool):
+            return self.response(request, request_id, Result(error.message, is_error=True))
+        return super().refusal(request, request_id, error)
+
+    def ask(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        """An address that a person is sent to had an id, for a notice that was to come later."""
+        method, params = super().ask(ask)
+        if isinstance(ask, OpenUrl):
+            params["elicitationId"] = hashlib.sha256(ask.url.encode()).hexdigest()[:32]
+        return method, params
 
     def code(self, error: RequestError) -> int:
         """A missing resource had a code of its own."""

@@ -18,7 +18,7 @@ from antiphon.errors import (
     RequestError,
 )
 from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
-from antiphon.model.outcome import Discovery, Listened, Outcome, Page, Read
+from antiphon.model.outcome import Discovery, InputRequired, Listened, Outcome, Page, Read
 from antiphon.model.party import LOG_LEVELS, Implementation
 from antiphon.model.request import CallTool, Discover, Listen, Request, RequestId, Terms
 from antiphon.wire import headers as mirroring
@@ -46,6 +46,7 @@ class V2026(Dialect):
     """The current specification."""
 
     methods = {**COMMON_METHODS, "server/discover": Discover, "subscriptions/listen": Listen}
+    rounds = True
 
     def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
         super().__init__(version, server)
@@ -59,7 +60,7 @@ class V2026(Dialect):
             missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
             raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
         level = meta.get(LOG_LEVEL)
-        if level is not None and level not in LOG_LEVELS:
+        if level is not None and not (isinstance(level, str) and level in LOG_LEVELS):
             raise InvalidParams(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
         client = meta.get(CLIENT_INFO)
         token = meta.get("progressToken")
@@ -97,7 +98,7 @@ class V2026(Dialect):
         if type(outcome) is Listened:
             return {"resultType": "complete", "_meta": {**self._meta, SUBSCRIPTION_ID: outcome.subscription}}
         value = super().result(request, outcome)
-        value["resultType"] = "complete"
+        value["resultType"] = "input_required" if type(outcome) is InputRequired else "complete"
         meta = value.get("_meta")
         value["_meta"] = self._meta if meta is None else {**self._meta, **meta}
         return value

@@ -39,7 +39,7 @@ class Trail:
     retry: float = 1.0
 
     def wait(self, failures: int) -> float:
-        """Seconds until the next try: what the server asked for, doubled with each failure after the first."""
+        """Seconds until the next try: what the server asked for, longer with each failure."""
         return min(self.retry * float(2 ** max(0, failures - 1)), _LONGEST_WAIT)
 
 

@@ -1,0 +1,56 @@
+"""What the load generator is asked and what it answers, and asking it.
+
+It owns the words between a benchmark and the generator's process; `load` is that process.
+"""
+
+import json
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from environments import ENVIRONMENTS
+
+__all__ = ["Job", "Measurement", "drive"]
+
+LOAD = Path(__file__).resolve().parent / "load.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to send, to whom, and when to stop: at `count` answers or after `seconds`.
+
+    `server` is the server's process id, whose CPU time is counted; `core` is the generator's own.
+    """
+
+    port: int
+    server: int
+    version: str
+    core: int | None
+    count: int
+    seconds: float
+    warmup: int = 400
+    connections: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one job gave; `generator_busy` is the share of its core that the generator used."""
+
+    answers: int
+    errors: int
+    seconds: float
+    per_second: float
+    median_ms: float
+    p99_ms: float
+    server_cpu_us: float
+    generator_busy: float
+    answer_bytes: int
+
+
+def drive(job: Job) -> Measurement:
+    """Do one job in a fresh generator process; raises RuntimeError with what went wrong."""
+    command = [str(ENVIRONMENTS["echo"].python), str(LOAD), json.dumps(asdict(job))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=job.seconds + 180)
+    if done.returncode:
+        raise RuntimeError(f"{job.version}: {(done.stderr.strip() or 'no word').splitlines()[-1]}")
+    return Measurement(**json.loads(done.stdout))

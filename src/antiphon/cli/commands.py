@@ -1,0 +1,146 @@
+"""The three commands and their options. What each of them does is in the module that it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, CommandError, leave
+from antiphon.cli.settings import Level
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Antiphon: serve and call tools over the Model Context Protocol.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Where = Annotated[
+    str | None,
+    typer.Argument(metavar="[TARGET]", envvar="ANTIPHON_URL", help="A URL, or a Python FILE[:name]."),
+]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="Send this header; repeatable.")
+]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="ANTIPHON_TOKEN", help="Send this as the bearer token.", show_default=False),
+]
+Timeout = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for an answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"antiphon {installed('antiphon')}")
+        raise typer.Exit
+
+
+@app.command(epilog=EXIT_CODES)
+def run(
+    target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
+    host: Annotated[
+        str, typer.Option(envvar="ANTIPHON_HOST", help="The address to listen at.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="ANTIPHON_PORT", min=0, max=65535, help="The port; 0 for any that is free.")
+    ] = 8000,
+    path: Annotated[str, typer.Option(help="Where the MCP endpoint is.")] = "/mcp",
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve one client on the standard streams instead of HTTP.")
+    ] = False,
+    workers: Annotated[
+        int, typer.Option(envvar="ANTIPHON_WORKERS", min=1, help="Processes to serve with.")
+    ] = 1,
+    hosts: Annotated[
+        str | None,
+        typer.Option(envvar="ANTIPHON_HOSTS", metavar="A,B", help="Host headers to trust; * for all."),
+    ] = None,
+    origins: Annotated[
+        str | None,
+        typer.Option(envvar="ANTIPHON_ORIGINS", metavar="A,B", help="Origin headers to trust; * for all."),
+    ] = None,
+    log_level: Annotated[Level, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="What to log.")] = "info",
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
+) -> None:
+    """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
+    from antiphon.cli import serve
+    from antiphon.cli.settings import Settings, words
+
+    if not path.startswith("/"):
+        raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
+    settings = Settings(target, path, words(hosts), words(origins), log_level, access_log)
+    with _ending():
+        if stdio:
+            serve.over_stdio(settings)
+        else:
+            serve.over_http(settings, host=host, port=port, workers=workers)
+
+
+@app.command(epilog=EXIT_CODES)
+def call(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[TARGET] TOOL [KEY=VALUE]...",
+            help="TARGET is a URL or a Python FILE[:name]; it can be left out where ANTIPHON_URL is set. "
+            "KEY=VALUE is read as the tool's schema says; KEY:=JSON as JSON; KEY=@FILE from a file.",
+            show_default=False,
+        ),
+    ],
+    url: Annotated[str | None, typer.Option("--url", envvar="ANTIPHON_URL", hidden=True)] = None,
+    args: Annotated[str | None, typer.Option(metavar="JSON", help="All arguments, as a JSON object.")] = None,
+    json: Json = False,
+    header: Headers = None,
+    token: Token = None,
+    timeout: Timeout = 60.0,
+) -> None:
+    """Call a tool and print what it gives."""
+    from antiphon.cli.calling import call_tool
+    from antiphon.cli.targets import Target, split_words
+
+    with _ending():
+        place, tool, pairs = split_words(words, url)
+        target = Target.of(place, headers=header or (), token=token, timeout=timeout)
+        raise typer.Exit(call_tool(target, tool, pairs, args, as_json=json))
+
+
+@app.command(epilog=EXIT_CODES)
+def tools(
+    target: Where = None,
+    json: Json = False,
+    header: Headers = None,
+    token: Token = None,
+    timeout: Timeout = 60.0,
+) -> None:
+    """List the tools of a server: their names, what they take and what they are for."""
+    from antiphon.cli.listing import list_tools
+    from antiphon.cli.targets import Target
+
+    with _ending():
+        if target is None:
+            raise CommandError("Say which server: a URL, or a Python file. Or set ANTIPHON_URL.")
+        list_tools(Target.of(target, headers=header or (), token=token, timeout=timeout), as_json=json)
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Turn what ends a command early into a message and an exit code."""
+    try:
+        yield
+    except CommandError as error:
+        leave(error)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

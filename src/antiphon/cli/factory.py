@@ -1,0 +1,26 @@
+"""The app of one worker process, made from what the parent handed down."""
+
+from __future__ import annotations
+
+from antiphon.cli.exits import CommandError, leave
+from antiphon.cli.load import load
+from antiphon.cli.serve import build
+from antiphon.cli.settings import Settings
+from antiphon.transport.asgi import App
+
+__all__ = ["create"]
+
+
+def create() -> App:
+    """Load the file and make its app; ends the process if that fails."""
+    from uvicorn.config import STARTUP_FAILURE
+
+    settings = Settings.inherited()
+    try:
+        server = load(settings.target)
+    except CommandError as error:
+        # The code by which uvicorn knows that another try would fail as well.
+        error.code = STARTUP_FAILURE
+        leave(error)
+    settings.configure_logging()
+    return build(server, settings)

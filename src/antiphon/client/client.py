@@ -1,0 +1,359 @@
+"""The public `Client`: what a program calls. It puts the parts together and speaks the words of the docs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from antiphon.client.connection import Callback, Connection, deliver
+from antiphon.client.handlers import Elicit, Handler, Handlers, elicitation
+from antiphon.client.lists import Lists
+from antiphon.client.subscriptions import Subscriptions
+from antiphon.client.targets import channel_to
+from antiphon.errors import Failure, HeaderMismatch, RequestError
+from antiphon.model.catalog import (
+    Kind,
+    PromptDefinition,
+    ResourceDefinition,
+    TemplateDefinition,
+    ToolDefinition,
+)
+from antiphon.model.notification import (
+    Acknowledged,
+    Change,
+    ListChanged,
+    Log,
+    Notification,
+    Progress,
+    ResourceUpdated,
+)
+from antiphon.model.outcome import Completion, Prompted, Read, Result
+from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
+from antiphon.model.request import (
+    CallTool,
+    Complete,
+    CompletionArgument,
+    CompletionContext,
+    Discover,
+    GetPrompt,
+    Interests,
+    Ping,
+    PromptReference,
+    ReadResource,
+    Request,
+    RequestId,
+    ResourceReference,
+    SetLogLevel,
+    Terms,
+)
+from antiphon.runtime.changes import Changes, Listener, wants
+from antiphon.wire.speaker import KNOWN_VERSIONS
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["Client"]
+
+logger = logging.getLogger("antiphon.client")
+
+
+class Client:
+    """A connection to one server, open inside `async with`.
+
+    `target` is the URL of a server, the command that starts one, or a `Server` of this very process.
+    Everything it does may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the
+    server answered with.
+
+    Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
+    a `ListChanged` or a `ResourceUpdated`. `elicit` asks the person at the client; `handlers` answer other
+    requests of the server's, by method, and `capabilities` declare them.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        name: str = "antiphon",
+        version: str | None = None,
+        auth: httpx2.Auth | None = None,
+        headers: Mapping[str, str] | None = None,
+        http: httpx2.AsyncClient | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+        probe_wait: float = 5.0,
+        max_message: int = 64 * 1024 * 1024,
+        max_pages: int = 1000,
+        protocol: str | None = None,
+        log_level: LogLevel | None = None,
+        on_log: Callback | None = None,
+        on_progress: Callback | None = None,
+        on_change: Callback | None = None,
+        elicit: Elicit | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        if protocol is not None and protocol not in KNOWN_VERSIONS:
+            raise ValueError(f"protocol={protocol!r} is not one of {', '.join(KNOWN_VERSIONS)}.")
+        table = dict(handlers or {})
+        if elicit is not None:
+            table["elicitation/create"] = elicitation(elicit)
+        self._on_log, self._on_progress, self._on_change = on_log, on_progress, on_change
+        self._log_level: LogLevel | None = log_level or ("info" if on_log is not None else None)
+        self._level_was_set = log_level is not None
+        self._hears = on_log is not None or on_change is not None or bool(table)
+        self._changes = Changes()
+        self._lists = Lists(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
+        self._connection = Connection(
+            channel_to(
+                target,
+                auth=auth,
+                headers=headers,
+                http=http,
+                env=env,
+                cwd=cwd,
+                connect_timeout=connect_timeout,
+                max_message=max_message,
+            ),
+            Implementation(name, _own_version() if version is None else version),
+            {**({"elicitation": {}} if elicit is not None else {}), **(capabilities or {})},
+            handlers=Handlers(table),
+            noticed=self._notice,
+            renewed=self._renew,
+            protocol=protocol,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            probe_wait=probe_wait,
+        )
+        self._subscriptions = Subscriptions(self._connection, self._lists.forget)
+
+    async def __aenter__(self) -> Self:
+        await self._connection.open()
+        try:
+            await self._settle_in()
+        except BaseException:
+            await self._connection.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._changes.close()
+        try:
+            await self._subscriptions.close()
+        finally:
+            await self._connection.close()
+
+    # The server
+
+    @property
+    def server(self) -> Implementation | None:
+        """What the server says of itself, if it says anything."""
+        return self._connection.welcome.server
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says it can do."""
+        return self._connection.welcome.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used."""
+        return self._connection.welcome.instructions
+
+    @property
+    def version(self) -> str:
+        """The protocol version that is spoken."""
+        return self._connection.speaker.version
+
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """See whether the server is there."""
+        alive: Request = Ping() if Ping in self._connection.speaker.methods else Discover()
+        await self._connection.ask(alive, timeout=timeout)
+
+    # Tools, resources and prompts
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        on_progress: Callback | None = None,
+        log_level: LogLevel | None = None,
+        meta: Mapping[str, Any] | None = None,
+        check: bool = True,
+        **kwargs: Any,
+    ) -> Result:
+        """Call a tool; more keywords are more arguments.
+
+        Raises `Failure` where the tool failed, unless `check` is false.
+        """
+        request = CallTool(name, {**(arguments or {}), **kwargs})
+        terms = self._terms(log_level, meta)
+        progress = on_progress or self._on_progress
+        ask = self._connection.ask
+        try:
+            result: Result = await ask(
+                request, terms, timeout=timeout, on_progress=progress, mirrored=self._lists.mirrored(name)
+            )
+        except HeaderMismatch:
+            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
+            self._lists.forget("tools")
+            await self.tools()
+            mirrored = self._lists.mirrored(name)
+            if mirrored is None:
+                raise
+            result = await ask(request, terms, timeout=timeout, on_progress=progress, mirrored=mirrored)
+        if check and result.is_error:
+            message = result.text or f"The tool {name!r} failed and did not say why."
+            raise Failure(message, data=result.data, content=result.content)
+        return result
+
+    async def tools(self) -> list[ToolDefinition]:
+        """All tools, as the server lists them."""
+        return await self._list("tools")
+
+    async def resources(self) -> list[ResourceDefinition]:
+        """All resources."""
+        return await self._list("resources")
+
+    async def templates(self) -> list[TemplateDefinition]:
+        """All resource templates."""
+        return await self._list("templates")
+
+    async def prompts(self) -> list[PromptDefinition]:
+        """All prompts."""
+        return await self._list("prompts")
+
+    async def read(self, uri: str, *, timeout: float | None = None) -> Read:
+        """Read a resource."""
+        return cast(Read, await self._connection.ask(ReadResource(uri), self._terms(), timeout=timeout))
+
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> Prompted:
+        """Fill in a prompt."""
+        request = GetPrompt(name, dict(arguments or {}))
+        return cast(Prompted, await self._connection.ask(request, self._terms(), timeout=timeout))
+
+    async def complete(
+        self,
+        ref: str | PromptReference | ResourceReference,
+        argument: str,
+        value: str,
+        context: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Completion:
+        """Suggest values for an argument of a prompt, by its name, or of a resource, by its URI template."""
+        if isinstance(ref, str):
+            ref = ResourceReference(ref) if "://" in ref or "{" in ref else PromptReference(ref)
+        known = CompletionContext(dict(context or {}))
+        request = Complete(ref, CompletionArgument(argument, value), known)
+        return cast(Completion, await self._connection.ask(request, self._terms(), timeout=timeout))
+
+    # What the server says by itself
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """From now on, hear of log messages of this level and above."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
+        self._log_level, self._level_was_set = level, True
+        if SetLogLevel in self._connection.speaker.methods:
+            await self._connection.ask(SetLogLevel(level))
+
+    async def subscribe(self, uri: str) -> None:
+        """Tell `on_change` when this resource changes."""
+        await self._subscriptions.add(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Do not tell of this resource any more."""
+        await self._subscriptions.remove(uri)
+
+    @asynccontextmanager
+    async def listen(self, *uris: str, lists: bool = True) -> AsyncIterator[Listener]:
+        """Iterate over changes: of these resources, and of what the server offers.
+
+        async with client.listen("file:///notes.txt") as changes:
+            async for change in changes: ...
+        """
+        with self._changes.listen(wants(Interests(lists, lists, lists, uris))) as listener:
+            await self._subscriptions.add(*uris, lists=lists)
+            try:
+                yield listener
+            finally:
+                await self._subscriptions.remove(*uris, lists=lists)
+
+    # Inside
+
+    async def _settle_in(self) -> None:
+        await self._listen()
+        if self._on_change is not None:
+            await self._tolerate(self._subscriptions.add(lists=True))
+        if self._level_was_set and self._log_level is not None:
+            await self._tolerate(self.set_log_level(self._log_level))
+
+    async def _renew(self) -> None:
+        """The session is a new one: tell it again what the old one was told."""
+        await self._listen()
+        await self._tolerate(self._subscriptions.renew())
+        if self._level_was_set and self._log_level is not None:
+            await self._tolerate(self.set_log_level(self._log_level))
+
+    async def _listen(self) -> None:
+        speaker = self._connection.speaker
+        if self._hears and speaker.has_sessions:
+            await self._connection.channel.listen(speaker.headers)
+
+    async def _tolerate(self, extra: Coroutine[Any, Any, None]) -> None:
+        """Do what a server need not be able to do."""
+        try:
+            await extra
+        except RequestError as error:
+            logger.warning("%s refused: %s", self._connection.channel.peer, error)
+
+    async def _list(self, kind: Kind) -> list[Any]:
+        async def ask(request: Request) -> Any:
+            return await self._connection.ask(request, self._terms())
+
+        return await self._lists.get(kind, ask, mirroring=self._mirrors)
+
+    @property
+    def _mirrors(self) -> bool:
+        """Whether arguments stand in headers too, for tools that ask for it."""
+        return self._connection.channel.has_headers and self._connection.speaker.mirrors_arguments
+
+    def _terms(self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None) -> Terms:
+        return Terms(log_level=log_level or self._log_level, meta=meta or {})
+
+    async def _notice(self, notice: Notification, subscription: RequestId | None) -> None:
+        if isinstance(notice, Acknowledged):
+            self._subscriptions.acknowledge(subscription, notice.interests)
+        elif isinstance(notice, ListChanged | ResourceUpdated):
+            await self._note_change(notice)
+        elif isinstance(notice, Log) and self._on_log is not None:
+            await deliver(self._on_log, notice)
+        elif isinstance(notice, Progress) and self._on_progress is not None:
+            await deliver(self._on_progress, notice)
+
+    async def _note_change(self, change: Change) -> None:
+        if isinstance(change, ListChanged):
+            self._lists.forget(change.kind)
+        self._changes.publish(change)
+        if self._on_change is not None:
+            await deliver(self._on_change, change)
+
+
+def _own_version() -> str:
+    from antiphon import __version__
+
+    return __version__

@@ -1,0 +1,250 @@
+"""One connection to one server: request ids, deadlines, the session, and what comes in between.
+
+It owns the channel and the version that was agreed on. A session that the server lost is opened again,
+and what was asked in it is asked once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.client.handlers import Handlers
+from antiphon.client.negotiation import Negotiation
+from antiphon.errors import AntiphonError, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.model.notification import Notification, Progress
+from antiphon.model.party import Implementation
+from antiphon.model.request import Cancel, Request, RequestId, Terms
+from antiphon.transport.channel import Channel
+from antiphon.wire import answers
+from antiphon.wire.answers import Welcome
+from antiphon.wire.headers import Mirrored
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.speaker import Message, Speaker
+
+__all__ = ["Callback", "Connection", "deliver"]
+
+logger = logging.getLogger("antiphon.client")
+
+Callback = Callable[[Any], Awaitable[None] | None]
+"""What a user wants to be called with; a plain function or an async one."""
+
+_FAREWELL = 5.0
+"""Seconds that telling the server goodbye, or that an answer is not wanted, may take."""
+
+
+async def deliver(callback: Callback, value: Any) -> None:
+    """Call back; a callback that fails is logged and harms nobody else."""
+    try:
+        waiting = callback(value)
+        if inspect.isawaitable(waiting):
+            await waiting
+    except Exception:
+        logger.exception("The callback for %s failed.", type(value).__name__)
+
+
+class Connection:
+    """A conversation with a server, once it is open."""
+
+    speaker: Speaker
+    welcome: Welcome
+
+    def __init__(
+        self,
+        channel: Channel,
+        client: Implementation,
+        capabilities: Mapping[str, Any],
+        *,
+        handlers: Handlers,
+        noticed: Callable[[Notification, RequestId | None], Awaitable[None]],
+        renewed: Callable[[], Awaitable[None]],
+        protocol: str | None,
+        timeout: float,
+        connect_timeout: float,
+        probe_wait: float,
+    ) -> None:
+        self.channel = channel
+        self.timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._probe_wait = None if channel.has_streams else probe_wait
+        self._negotiation = Negotiation(self, client, capabilities, protocol)
+        self._handlers = handlers
+        self._noticed = noticed
+        self._renewed = renewed
+        self._ids = itertools.count(1)
+        self._progress: dict[RequestId, Callback] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._renewing = asyncio.Lock()
+        self._session = 0
+        self._open = False
+
+    async def open(self) -> None:
+        """Connect and agree on a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
+        try:
+            async with self._deadline(self._connect_timeout, "connecting"):
+                await self.channel.open(self._receive)
+                self.speaker, self.welcome = await self._negotiation.settle(self._probe_wait)
+            self._open = True
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Say goodbye and let go."""
+        try:
+            await self._handlers.close()
+            if self._background:
+                await asyncio.wait(self._background, timeout=_FAREWELL)
+            if self._open:
+                self._open = False
+                async with asyncio.timeout(_FAREWELL):
+                    await self.channel.end(self.speaker.headers)
+        except TimeoutError:
+            logger.debug("%s did not take notice of the end of the session.", self.channel.peer)
+        finally:
+            await self.channel.close()
+
+    async def ask(
+        self,
+        request: Request,
+        terms: Terms = Terms(),  # noqa: B008 - it is frozen
+        *,
+        timeout: float | None = None,
+        on_progress: Callback | None = None,
+        mirrored: Mirrored | None = None,
+    ) -> Any:
+        """Send a request and read its result; raises the error that it got instead."""
+        session = self._session
+        try:
+            return await self._ask(request, terms, timeout, on_progress, mirrored)
+        except SessionLost:
+            await self._renew(session)
+            return await self._ask(request, terms, timeout, on_progress, mirrored)
+
+    def write(self, request: Request, terms: Terms) -> Message:
+        """A request with an id of its own, for a caller that follows it itself."""
+        return self.speaker.request(next(self._ids), request, terms)
+
+    async def exchange(self, speaker: Speaker, request: Request) -> Any:
+        """Send a request in this version, and read its result. The caller has the deadline."""
+        self.speaker = speaker
+        message = speaker.request(next(self._ids), request, Terms())
+        try:
+            return speaker.read(request, await self.channel.request(message))
+        except asyncio.CancelledError:
+            self.abandon(speaker, message)
+            raise
+
+    async def send(self, message: Message) -> None:
+        """Send a notification."""
+        await self.channel.send(message)
+
+    def abandon(self, speaker: Speaker, message: Message, reason: str = "The caller went away.") -> None:
+        """Tell the server that a request's answer is not wanted, where closing its stream has not said so."""
+        if self.channel.has_streams and speaker.closing_cancels:
+            return
+        notice = speaker.cancel(message, reason)
+        if notice is not None:
+            self.spawn(self._tell(notice))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something on the side, and finish it before the connection closes."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _ask(
+        self,
+        request: Request,
+        terms: Terms,
+        timeout: float | None,
+        on_progress: Callback | None,
+        mirrored: Mirrored | None,
+    ) -> Any:
+        if not self._open:
+            raise Unreachable("The client is not connected: use it inside `async with`.")
+        request_id = next(self._ids)
+        speaker = self.speaker
+        if on_progress is not None:
+            terms = msgspec.structs.replace(terms, progress_token=request_id)
+            self._progress[request_id] = on_progress
+        try:
+            message = speaker.request(request_id, request, terms, mirrored)
+            limit = self.timeout if timeout is None else timeout
+            try:
+                async with self._deadline(limit, message.method):
+                    frame = await self.channel.request(message)
+            except (asyncio.CancelledError, TimedOut) as error:
+                self.abandon(speaker, message, str(error) or "The caller went away.")
+                raise
+        finally:
+            self._progress.pop(request_id, None)
+        return speaker.read(request, frame)
+
+    async def _renew(self, lost: int) -> None:
+        """Open a new session in place of the lost one, unless somebody else just did."""
+        async with self._renewing:
+            if self._session != lost:
+                return
+            async with self._deadline(self._connect_timeout, "initialize"):
+                self.speaker, self.welcome = await self._negotiation.initialize(self.speaker.version)
+            self._session += 1
+        await self._renewed()
+
+    def _deadline(self, seconds: float, what: str) -> _Deadline:
+        return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
+
+    async def _receive(self, frame: Frame) -> None:
+        """Take what is not a response."""
+        if frame.request_id is not None:
+            if self.speaker.has_sessions:
+                self._handlers.accept(frame, self._reply, self._refuse)
+            else:
+                logger.warning("%s sent a request, which its version forbids.", self.channel.peer)
+            return
+        notice = answers.notification(frame)
+        if isinstance(notice, Cancel):
+            self._handlers.cancel(notice.request_id)
+        elif isinstance(notice, Progress) and notice.token in self._progress:
+            await deliver(self._progress[notice.token], notice)
+        elif notice is not None:
+            await self._noticed(notice, self.speaker.subscription(frame))
+
+    async def _reply(self, request_id: RequestId, result: Any) -> None:
+        await self._tell(self.speaker.reply(request_id, result))
+
+    async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
+        await self._tell(self.speaker.refuse(request_id, error.code, error.message))
+
+    async def _tell(self, message: Message) -> None:
+        """Send something that nobody waits for."""
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                await self.channel.send(message)
+        except (AntiphonError, TimeoutError) as error:
+            logger.debug("%s was not told %s: %s", self.channel.peer, message.method or "an answer", error)
+
+
+class _Deadline:
+    """A time limit that raises `TimedOut` with a message that says what to do."""
+
+    def __init__(self, seconds: float, message: str) -> None:
+        self._limit = asyncio.timeout(seconds)
+        self._message = message
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        try:
+            await self._limit.__aexit__(*raised)
+        except TimeoutError:
+            if self._limit.expired():
+                raise TimedOut(f"{self._message} Give it more time with timeout=.") from None
+            raise

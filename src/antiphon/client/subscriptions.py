@@ -1,0 +1,166 @@
+"""Which changes a client hears of, and the stream that brings them.
+
+It owns the set of interests. On versions with sessions it subscribes to one resource after another; later
+ones have one request for everything, which is sent anew when the set changes and when its stream breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from antiphon.client.connection import Connection
+from antiphon.errors import AntiphonError, ClientError, TimedOut
+from antiphon.model.request import Interests, Listen, RequestId, Subscribe, Terms, Unsubscribe
+
+__all__ = ["Subscriptions"]
+
+logger = logging.getLogger("antiphon.client")
+
+_TRIES = 5
+
+
+class Subscriptions:
+    """The interests of one client. `missed` is called when changes may have been missed."""
+
+    def __init__(self, connection: Connection, missed: Callable[[], None]) -> None:
+        self._connection = connection
+        self._missed = missed
+        self._uris: Counter[str] = Counter()
+        self._lists = 0
+        self._changing = asyncio.Lock()
+        self._stream: asyncio.Task[None] | None = None
+        self._acknowledging: dict[RequestId, asyncio.Future[Interests]] = {}
+
+    async def add(self, *uris: str, lists: bool = False) -> None:
+        """Hear of these resources, and of lists that change.
+
+        Raises `ClientError` where the server does not tell of one of them.
+        """
+        async with self._changing:
+            new = [uri for uri in uris if not self._uris[uri]]
+            self._uris.update(uris)
+            self._lists += lists
+            try:
+                if self._connection.speaker.has_sessions:
+                    await self._connection.channel.listen(self._connection.speaker.headers)
+                    for uri in new:
+                        await self._connection.ask(Subscribe(uri))
+                elif new or (lists and self._lists == 1):
+                    await self._reopen(new)
+            except BaseException:
+                self._drop(uris, lists=lists)
+                raise
+
+    async def remove(self, *uris: str, lists: bool = False) -> None:
+        """Hear of them no more, unless somebody else wants to."""
+        async with self._changing:
+            gone = self._drop(uris, lists=lists)
+            if self._connection.speaker.has_sessions:
+                for uri in gone:
+                    await self._connection.ask(Unsubscribe(uri))
+            elif gone or (lists and not self._lists):
+                await self._reopen([])
+
+    async def renew(self) -> None:
+        """The session is a new one, which knows nothing of what the old one was told."""
+        self._missed()
+        if self._uris or self._lists:
+            await self._connection.channel.listen(self._connection.speaker.headers)
+        for uri in self._uris:
+            await self._connection.ask(Subscribe(uri))
+
+    def acknowledge(self, subscription: RequestId | None, interests: Interests) -> None:
+        """The server has said which changes it will tell of."""
+        waiting = self._acknowledging.get(subscription) if subscription is not None else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(interests)
+
+    async def close(self) -> None:
+        """Hear of nothing any more."""
+        stream, self._stream = self._stream, None
+        await _stop(stream)
+
+    def _drop(self, uris: tuple[str, ...], *, lists: bool) -> list[str]:
+        self._uris.subtract(uris)
+        gone = [uri for uri in dict.fromkeys(uris) if self._uris[uri] <= 0]
+        for uri in gone:
+            del self._uris[uri]
+        self._lists = max(0, self._lists - lists)
+        return gone
+
+    def _interests(self) -> Interests:
+        offered = self._connection.welcome.capabilities
+
+        def changing(kind: str) -> bool:
+            capability = offered.get(kind)
+            return self._lists > 0 and isinstance(capability, dict) and capability.get("listChanged") is True
+
+        return Interests(changing("tools"), changing("prompts"), changing("resources"), tuple(self._uris))
+
+    async def _reopen(self, needed: list[str]) -> None:
+        """Open a stream for the interests of now, and only then close the one of before."""
+        before = self._stream
+        interests = self._interests()
+        if interests == Interests():
+            self._stream = None
+        else:
+            accepted: asyncio.Future[Interests] = asyncio.get_running_loop().create_future()
+            stream = asyncio.create_task(self._hear(interests, accepted))
+            try:
+                async with asyncio.timeout(self._connection.timeout):
+                    told = await accepted
+                refused = set(needed) - set(told.resource_subscriptions)
+                if refused:
+                    raise ClientError(f"The server does not tell of changes to {', '.join(sorted(refused))}.")
+            except TimeoutError:
+                await _stop(stream)
+                raise TimedOut("The server has not acknowledged the subscription.") from None
+            except BaseException:
+                await _stop(stream)
+                raise
+            self._stream = stream
+        await _stop(before)
+
+    async def _hear(self, interests: Interests, accepted: asyncio.Future[Interests]) -> None:
+        """Keep a stream open; what comes on it goes the way of all notifications."""
+        failures = 0
+        while failures < _TRIES:
+            again = asyncio.get_running_loop().create_future() if accepted.done() else accepted
+            try:
+                await self._hear_once(interests, again)
+            except AntiphonError as error:
+                if not accepted.done():
+                    accepted.set_exception(error)
+                    return
+                logger.debug("The stream of changes broke: %s", error)
+            if not accepted.done():
+                accepted.set_exception(ClientError("The server ended the subscription at once."))
+                return
+            failures = 0 if again.done() else failures + 1
+            self._missed()
+            await asyncio.sleep(min(2.0**failures, 60.0))
+        logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
+
+    async def _hear_once(self, interests: Interests, accepted: asyncio.Future[Interests]) -> None:
+        connection = self._connection
+        speaker = connection.speaker
+        request = Listen(interests)
+        message = connection.write(request, Terms())
+        assert message.id is not None
+        self._acknowledging[message.id] = accepted
+        try:
+            speaker.read(request, await connection.channel.request(message))
+        except asyncio.CancelledError:
+            connection.abandon(speaker, message)
+            raise
+        finally:
+            del self._acknowledging[message.id]
+
+
+async def _stop(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait({task})

@@ -1,0 +1,62 @@
+"""From what a user names to the channel that leads there: a URL, a command, or a server in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from antiphon.transport.channel import Channel
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["channel_to"]
+
+
+def channel_to(
+    target: Any,
+    *,
+    auth: httpx2.Auth | None,
+    headers: Mapping[str, str] | None,
+    http: httpx2.AsyncClient | None,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    connect_timeout: float,
+    max_message: int,
+) -> Channel:
+    """The channel, not yet open. What only other kinds of channel have use for is ignored.
+
+    Raises `ValueError` for a string that is no URL and `TypeError` for what leads nowhere.
+    """
+    if isinstance(target, Sequence) and not isinstance(target, str | bytes):
+        from antiphon.transport.process import ProcessChannel
+
+        if not target:
+            raise ValueError("The command is empty: name the program and its arguments, one by one.")
+        return ProcessChannel(target, env=env, cwd=cwd, max_message=max_message)
+    address = str(target)
+    if address.startswith(("http://", "https://")):
+        from antiphon.transport.http import HttpChannel
+
+        return HttpChannel(
+            target,
+            http=http,
+            auth=auth,
+            headers=headers,
+            connect_timeout=connect_timeout,
+            max_message=max_message,
+        )
+    if isinstance(target, str):
+        raise ValueError(f"{target!r} is no http address; a command is a list, like {target.split()!r}.")
+    if hasattr(target, "open") and hasattr(target, "request"):
+        return cast(Channel, target)
+    return _in_memory(target)
+
+
+def _in_memory(server: Any) -> Channel:
+    try:
+        from antiphon.transport.memory import connect
+    except ImportError:
+        raise TypeError(f"Cannot connect to {type(server).__name__}: name a URL or a command.") from None
+    return cast(Channel, connect(server))

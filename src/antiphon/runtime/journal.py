@@ -1,0 +1,91 @@
+"""The journal of one run: what it asked and was answered, which steps it did and what they gave.
+
+Owns the record and nothing else: who carries it between two runs is the carriers' business.
+Entries are found by key, never by position, so that a new version of a function can use what an old
+one recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["MISSING", "Journal"]
+
+MISSING: Any = object()
+"""What a journal gives for something that it does not have."""
+
+_ID = "id"
+_STATE = "state"
+
+
+class Journal:
+    """What one run has done so far. Values are JSON."""
+
+    __slots__ = ("_counts", "_on_record", "entries", "grown")
+
+    def __init__(
+        self, entries: dict[str, Any] | None = None, *, on_record: Callable[[str, Any], None] | None = None
+    ) -> None:
+        self.entries: dict[str, Any] = entries if entries is not None else {}
+        self.grown = False
+        """Whether this run has added anything."""
+        self._counts: Counter[str] = Counter()
+        self._on_record = on_record
+
+    def key(self, kind: str, name: str) -> str:
+        """The key of the next thing of this kind and name in this run."""
+        base = f"{kind}:{name}"
+        self._counts[base] += 1
+        count = self._counts[base]
+        return base if count == 1 else f"{base}#{count}"
+
+    def find(self, key: str) -> Any:
+        """What was recorded under a key, or `MISSING`."""
+        return self.entries.get(key, MISSING)
+
+    def record(self, key: str, value: Any) -> None:
+        """Note something that was done or answered."""
+        self.entries[key] = value
+        self.grown = True
+        if self._on_record is not None:
+            self._on_record(key, value)
+
+    @property
+    def id(self) -> str:
+        """What this run is known by, the same in every replay."""
+        found: str = self.entries.get(_ID, "")
+        if not found:
+            found = secrets.token_hex(16)
+            self.record(_ID, found)
+        return found
+
+    @property
+    def state(self) -> Any:
+        """What an author of the explicit style gave to be kept, `None` if nothing."""
+        return self.entries.get(_STATE)
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self.record(_STATE, value)
+
+    def now(self) -> datetime:
+        """The time, the same in every replay."""
+        key = self.key("now", "")
+        found = self.find(key)
+        if found is MISSING:
+            found = datetime.now(UTC).isoformat()
+            self.record(key, found)
+        return datetime.fromisoformat(found)
+
+    def derived(self, kind: str) -> bytes:
+        """The next 32 random bytes of a kind, the same in every replay."""
+        return self.digest(self.key(kind, ""))
+
+    def digest(self, key: str) -> bytes:
+        """32 bytes that belong to a key of this run alone."""
+        return hashlib.sha256(f"{self.id}\0{key}".encode()).digest()

@@ -1,0 +1,236 @@
+"""One run of an author's function against a journal.
+
+Owns the questions that are open, and the way a run stops at them. A question that the journal cannot
+answer goes to whoever carries it: the connection, which brings the answer while the function waits;
+or the client, for which the function is unwound and the call ends, to be run again with the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from antiphon.errors import Failure, MissingCapability
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, read_answer
+from antiphon.model.outcome import InputRequired
+from antiphon.runtime.call import Call
+from antiphon.runtime.journal import MISSING, Journal
+
+__all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
+
+Shed: TypeAlias = Callable[[float], bool]
+"""Whether to hand a call back to its caller, given the seconds spent in it."""
+
+_TURNS = 3
+"""How many turns of the loop a run waits for more questions before it stops at those it has."""
+_TRIES = 10
+"""How often a question is put again, on a connection, to a client whose answers do not fit."""
+
+current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
+
+
+class Suspended(BaseException):
+    """Unwinds a function that is not `async`, where a cancellation unwinds one that is."""
+
+
+class Run:
+    """A function on its way through a journal."""
+
+    __slots__ = (
+        "_asks",
+        "_futures",
+        "_settling",
+        "_shed",
+        "_steps",
+        "call",
+        "journal",
+        "responses",
+        "suspending",
+        "threaded",
+    )
+
+    def __init__(
+        self,
+        call: Call[Any],
+        journal: Journal,
+        *,
+        shed: Shed | None = None,
+        responses: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.call = call
+        self.journal = journal
+        self.responses: Mapping[str, Any] = call.request.input_responses if responses is None else responses
+        self.suspending = False
+        self.threaded = False
+        self._asks: dict[str, Ask] = {}
+        self._futures: set[asyncio.Future[None]] = set()
+        self._steps = 0
+        self._settling: asyncio.Handle | None = None
+        self._shed = shed
+
+    # Asking
+
+    async def ask(self, ask: Ask, key: str | None, fits: Callable[[Any], str | None] | None = None) -> Any:
+        """The answer to a question, from the journal or from the caller.
+
+        `fits` says what is wrong with an answer; one with which something is wrong is not accepted.
+        Raises `InvalidParams` for a response that answers no question of this kind.
+        """
+        self._go_on()
+        if current_step.get() is not None:
+            raise RuntimeError("A step cannot ask: ask first, and hand the answer to the step.")
+        name = self.journal.key("ask", key or _key(ask)).removeprefix("ask:")
+        entry = f"ask:{name}"
+        recorded = self.journal.find(entry)
+        if recorded is not MISSING:
+            return read_answer(ask, name, recorded)
+        require(ask, self.call.terms.capabilities)
+        if name in self.responses:
+            answer = read_answer(ask, name, self.responses[name])
+            if fits is None or fits(answer) is None:
+                self.journal.record(entry, self.responses[name])
+                return answer
+        if self.call.ask is not None:
+            return await self._ask_now(self.call.ask, ask, name, fits)
+        if not self.call.rounds:
+            raise Failure(
+                "This needs an answer of the caller's, and there is no way to ask for it on this connection."
+            )
+        await self._wait_for_the_next_round(name, ask)
+        raise AssertionError("a question that was put to the client is answered in another run")
+
+    async def _ask_now(
+        self,
+        put: Callable[[Ask], Awaitable[Any]],
+        ask: Ask,
+        name: str,
+        fits: Callable[[Any], str | None] | None,
+    ) -> Any:
+        for _ in range(_TRIES):
+            response = await put(ask)
+            answer = read_answer(ask, name, response)
+            if fits is None or (problem := fits(answer)) is None:
+                self.journal.record(f"ask:{name}", response)
+                return answer
+        raise Failure(f"No answer to {name!r} fits what was asked for: {problem}.")
+
+    async def _wait_for_the_next_round(self, name: str, ask: Ask) -> None:
+        self._asks[name] = ask
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.add(future)
+        self._settle(_TURNS)
+        await future
+
+    # Steps and checkpoints
+
+    async def step(self, key: str, work: Callable[[], Awaitable[Any]], dump: Callable[[Any], Any]) -> Any:
+        """What a step gave: recorded before, or done now and recorded."""
+        self._go_on()
+        recorded = self.journal.find(key)
+        if recorded is not MISSING:
+            return recorded
+        _ = self.journal.id  # so that the key handed to the outside world is the same in every replay
+        self._steps += 1
+        token = current_step.set(key)
+        try:
+            value = dump(await work())
+            self.journal.record(key, value)
+        finally:
+            current_step.reset(token)
+            self._steps -= 1
+            if self._futures:
+                self._settle(_TURNS)
+        await self.checkpoint()
+        return value
+
+    async def checkpoint(self) -> None:
+        """Hand the call back to the client, to be taken up elsewhere, if the server is told to shed.
+
+        Only where something was recorded since the run began, so that each round gets further.
+        """
+        self._go_on()
+        if (
+            self._shed is None
+            or not self.call.rounds
+            or not self.journal.grown
+            or not self._shed(self.elapsed)
+        ):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.add(future)
+        self._settle(0)
+        await future
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds spent in this call, in this round."""
+        return asyncio.get_running_loop().time() - self.call.watched.started
+
+    # Stopping
+
+    def outcome(self) -> InputRequired:
+        """How a run that was stopped ends."""
+        return InputRequired(self._asks)
+
+    def _go_on(self) -> None:
+        """Raise, if the run was stopped and the function did not notice."""
+        if self.suspending:
+            raise asyncio.CancelledError
+
+    def _settle(self, turns: int) -> None:
+        """Stop the run after some turns of the loop, unless there is more to wait for by then."""
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().call_soon(self._turn, turns)
+
+    def _turn(self, turns: int) -> None:
+        if turns > 0:
+            self._settling = asyncio.get_running_loop().call_soon(self._turn, turns - 1)
+        elif self._steps == 0:
+            self._suspend()
+
+    def _suspend(self) -> None:
+        self.suspending = True
+        if not self.threaded and self.call.watched.task is not None:
+            self.call.watched.task.cancel()
+        for future in self._futures:
+            future.cancel()
+
+
+def _key(ask: Ask) -> str:
+    """A key made from the question: the same question has the same key, in every process."""
+    if isinstance(ask, Elicit | OpenUrl):
+        words = re.findall(r"[a-z0-9]+", ask.message.lower())
+    elif isinstance(ask, Sample):
+        words = ["sample"]
+    else:
+        words = ["roots"]
+    digest = hashlib.sha256(msgspec.json.encode(ask, order="deterministic")).hexdigest()[:8]
+    return f"{'_'.join(words)[:40].strip('_')}_{digest}"
+
+
+def require(ask: Ask, capabilities: Mapping[str, Any]) -> None:
+    """Raise `MissingCapability` for a question that the client cannot answer."""
+    name, mode = {
+        Elicit: ("elicitation", "form"),
+        OpenUrl: ("elicitation", "url"),
+        Sample: ("sampling", None),
+        ListRoots: ("roots", None),
+    }[type(ask)]
+    declared = capabilities.get(name)
+    if isinstance(declared, Mapping):
+        # An elicitation capability that names no mode means forms.
+        if mode is None or mode in declared or (mode == "form" and "url" not in declared):
+            return
+    needed: dict[str, Any] = {name: {} if mode is None else {mode: {}}}
+    what = name if mode is None else f"{name} ({mode})"
+    raise MissingCapability(
+        f"This needs a client that can do {what}, and this one did not declare it.",
+        data={"requiredCapabilities": needed},
+    )

@@ -1,0 +1,106 @@
+"""Puts an author's function on: binds its arguments, gives it its context, runs it through its rounds.
+
+Owns the life of one function from registration to a returned value or a pause, for tools, prompts and
+resources alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.errors import DefinitionError
+from antiphon.model.ask import Ask
+from antiphon.model.outcome import InputRequired
+from antiphon.runtime.call import Call
+from antiphon.runtime.context import Context
+from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.rounds import Rounds
+from antiphon.runtime.run import Run, Shed, Suspended, require
+from antiphon.runtime.signature import Signature
+
+__all__ = ["Function", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all runs of one server share."""
+
+    threads: Threads
+    rounds: Rounds
+    shed: Shed | None = None
+    lifespan: Any = None
+
+
+class Function:
+    """An author's function, ready to be put on."""
+
+    __slots__ = ("_context", "_threaded", "bind", "invoke", "names", "signature")
+
+    def __init__(self, function: Callable[..., Any], threads: Threads) -> None:
+        self.signature = Signature.of(function, Context)
+        self.bind = self.signature.binder()
+        self.names = self.signature.names
+        self.invoke = awaitable(function, threads)
+        self._context = self.signature.context
+        self._threaded = self.invoke is not function
+
+    async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Stage) -> Any:
+        """What the function returned, or the `InputRequired` that it stopped with."""
+        if self._context is None:
+            if call.request.request_state is not None:
+                stage.rounds.open(call)
+            return await self.invoke(**arguments)
+        journal = stage.rounds.open(call)
+        run = Run(call, journal, shed=stage.shed)
+        while True:
+            arguments[self._context] = Context(run, stage)
+            value = await self._once(run, arguments)
+            if type(value) is not InputRequired:
+                return value
+            if call.ask is None:
+                return stage.rounds.close(call, journal, value)
+            run = Run(call, journal, responses=await _put(call, value.asks))
+
+    async def _once(self, run: Run, arguments: dict[str, Any]) -> Any:
+        run.threaded = self._threaded
+        watched = run.call.watched
+        try:
+            value = await self.invoke(**arguments)
+        except asyncio.CancelledError:
+            if not run.suspending or watched.stopped is not None:
+                raise
+            watched.absolve()
+            return run.outcome()
+        except Suspended:
+            return run.outcome()
+        except BaseException:
+            if run.suspending and not self._threaded:
+                watched.absolve()
+            raise
+        if run.suspending:  # the function caught the signal to stop, and went on
+            if not self._threaded:
+                watched.absolve()
+            return run.outcome()
+        if type(value) is InputRequired:
+            _check(run, value)
+        return value
+
+
+def _check(run: Run, stopped: InputRequired) -> None:
+    """The questions of the explicit style are those that the client can answer, and its state is kept."""
+    for ask in stopped.asks.values():
+        require(ask, run.call.terms.capabilities)
+    if stopped.state is not None:
+        run.journal.state = stopped.state
+    if not stopped.asks and not run.journal.entries:
+        raise DefinitionError("InputRequired has questions, or state, or both.")
+
+
+async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
+    """Put questions of the explicit style to a caller that answers on the connection."""
+    assert call.ask is not None
+    answers = await asyncio.gather(*(call.ask(ask) for ask in asks.values()))
+    return dict(zip(asks, answers, strict=True))

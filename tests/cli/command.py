@@ -1,0 +1,97 @@
+"""The `antiphon` command as a user runs it: a real process, with real sockets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.polling import wait_until
+from tests.support.process import ROOT, environment
+
+PATIENCE = 20.0
+COMMAND = (sys.executable, "-m", "antiphon")
+
+
+def antiphon(
+    *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=_environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+class Running:
+    """A server that `antiphon run` has started."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        """Where it says that it is, once it does."""
+        found = re.search(r"is served at (http://\S+?)[. ]( |Tools|by)", self.log)
+        return found[1] if found else ""
+
+    def terminate(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def running(
+    target: Path | str,
+    *options: str,
+    directory: Path,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Running]:
+    """`antiphon run TARGET --port 0`, until the block ends. `directory` is for its log."""
+    log = directory / "server.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [*COMMAND, "run", str(target), "--port", "0", *options],
+            cwd=cwd,
+            env=_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    server = Running(process, log)
+    try:
+        wait_until(lambda: server.url or process.poll() is not None, PATIENCE)
+        assert process.poll() is None, f"the server ended at once:\n{server.log}"
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """Without the settings of whoever runs the tests."""
+    plain = {key: value for key, value in environment().items() if not key.startswith("ANTIPHON_")}
+    return {**plain, **(more or {})}

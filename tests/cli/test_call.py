@@ -1,0 +1,198 @@
+"""`antiphon call`: typed values in, readable or JSON results out, and an exit code that says how it went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import antiphon
+from tests.cli.conftest import SERVED
+from tests.support.process import free_port
+
+
+def test_prints_the_text_of_a_result(url: str) -> None:
+    done = antiphon("call", url, "greet", "name=Ada", "times=2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello, Ada! Hello, Ada!\n", "")
+
+
+def test_prints_the_whole_result_as_json(url: str) -> None:
+    done = antiphon("call", url, "work", "steps=2", "--json")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert result["content"] == [{"type": "text", "text": "# Done\n\nAll **steps**."}]
+    assert result["structuredContent"] == {"steps": 2}
+    assert result["isError"] is False
+    assert result["_meta"]["took"] == "no time"
+
+
+def test_progress_and_log_messages_go_to_the_standard_error(url: str) -> None:
+    done = antiphon("call", url, "work", "steps=2")
+    assert done.stderr.splitlines() == ["[1/2] step 1", "[2/2] step 2", "info: all steps done"]
+    assert done.stdout == "# Done\n\nAll **steps**.\n"
+
+
+def test_summarises_what_is_not_text(url: str) -> None:
+    assert antiphon("call", url, "picture").stdout == "Look:\n[image/png, 100 bytes]\n"
+
+
+def _types(url: str, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+    done = antiphon("call", url, "types", *arguments, "--json", **({"cwd": cwd} if cwd else {}))
+    assert done.returncode == 0, done.stderr
+    data: dict[str, Any] = json.loads(done.stdout)["structuredContent"]
+    return data
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("text=42", "42"),
+        ("text=true", "true"),
+        ("text=a=b", "a=b"),
+        ("text=", ""),
+        ("whole=-7", -7),
+        ("number=2.5", 2.5),
+        ("number=2", 2.0),
+        ("flag=true", True),
+        ("flag=True", True),
+        ('point={"x": 3}', {"x": 3, "y": 0}),
+        ('tags=["a", "b"]', ["a", "b"]),
+        ("maybe=null", "null"),
+        ("maybe:=null", None),
+        ('maybe:="5"', "5"),
+        ("unit=ft", "ft"),
+        ("anything=5", 5),
+        ("anything=five", "five"),
+    ],
+)
+def test_reads_values_as_the_schema_says(url: str, argument: str, value: object) -> None:
+    key = argument.partition("=")[0].rstrip(":")
+    more = () if key == "text" else ("text=x",)
+    assert _types(url, argument, *more)[key] == value
+
+
+def test_reads_values_from_files(url: str, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("a\nb", encoding="utf-8")
+    (tmp_path / "point.json").write_text('{"x": 1, "y": 2}', encoding="utf-8")
+    data = _types(url, "text=@note.txt", "point=@point.json", cwd=tmp_path)
+    assert (data["text"], data["point"]) == ("a\nb", {"x": 1, "y": 2})
+
+
+def test_takes_all_arguments_as_one_object(url: str) -> None:
+    data = _types(url, "--args", '{"text": "x", "whole": 1}', "whole=2")
+    assert (data["text"], data["whole"]) == ("x", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("whole=x",), "whole: 'x' is not of type integer."),
+        (("whole=1.5",), "whole: '1.5' is not of type integer."),
+        (("tags=a",), "tags: 'a' is not of type array or null."),
+        (("text",), "'text' is not an argument: write key=value."),
+        (("text=a", "text=b"), "text is given twice."),
+        (("text:=a",), "text is not JSON"),
+        (("text=@nothing.txt",), "text: cannot read nothing.txt: No such file"),
+        (("--args", "[1]"), "--args is a JSON object"),
+    ],
+)
+def test_an_argument_that_cannot_be_read_is_a_usage_error(
+    url: str, arguments: tuple[str, ...], message: str
+) -> None:
+    done = antiphon("call", url, "types", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failure_goes_to_the_standard_error_with_exit_code_1(url: str) -> None:
+    done = antiphon("call", url, "fail", "why=Out of tea.")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Out of tea.\n")
+
+
+def test_a_failure_as_json(url: str) -> None:
+    done = antiphon("call", url, "fail", "why=Out of tea.", "--json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["isError"]) == (1, True)
+    assert result["structuredContent"] == {"why": "Out of tea."}
+
+
+def test_a_missing_argument_is_told_by_the_server(url: str) -> None:
+    done = antiphon("call", url, "greet")
+    assert done.returncode == 1
+    assert "name: This argument is required" in done.stderr
+
+
+def test_an_unknown_tool_is_a_usage_error_with_a_hint(url: str) -> None:
+    done = antiphon("call", url, "gret", "name=Ada")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: The server has no tool 'gret'. Did you mean 'greet'?\n"
+
+
+def test_a_server_that_is_not_there_is_exit_code_3() -> None:
+    done = antiphon("call", f"http://127.0.0.1:{free_port()}/mcp", "greet", "name=Ada")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.splitlines()) <= 2
+    assert "No connection to" in done.stderr
+
+
+def test_an_address_without_mcp_is_exit_code_3(url: str) -> None:
+    done = antiphon("call", url + "/elsewhere", "greet", "name=Ada")
+    assert done.returncode == 3
+    assert "There is no MCP endpoint" in done.stderr
+
+
+def test_a_call_that_takes_too_long_is_exit_code_3(url: str) -> None:
+    done = antiphon("call", url, "slow", "seconds=15", "--timeout", "0.5")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.strip().endswith("To wait longer: --timeout.")
+
+
+def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
+    done = antiphon("call", "localhost:8000", "greet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: 'localhost:8000' is neither a URL (http://…) nor a Python file (….py).\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("http://127.0.0.1:1/mcp",), "Say which tool"), (("greet",), "Say which server")],
+)
+def test_too_few_words_are_a_usage_error(words: tuple[str, ...], message: str) -> None:
+    done = antiphon("call", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_the_target_can_come_from_the_environment(url: str) -> None:
+    done = antiphon("call", "greet", "name=Ada", env={"ANTIPHON_URL": url})
+    assert done.stdout == "Hello, Ada!\n"
+    assert antiphon("tools", env={"ANTIPHON_URL": url}).stdout.startswith("greet(")
+
+
+def test_a_file_is_started_for_the_call() -> None:
+    done = antiphon("call", SERVED, "greet", "name=Ada")
+    assert (done.returncode, done.stdout) == (0, "Hello, Ada!\n")
+    assert done.stderr == "printed while the file is loaded\n"
+
+
+def test_a_file_that_is_broken_is_exit_code_3_with_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    done = antiphon("call", "broken.py", "greet", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_sends_tokens_and_headers(guarded_url: str) -> None:
+    assert antiphon("call", guarded_url, "caller", "--token", "ada").stdout == "ada\n"
+    assert antiphon("call", guarded_url, "caller", env={"ANTIPHON_TOKEN": "bob"}).stdout == "bob\n"
+    assert antiphon("call", guarded_url, "caller", "--header", "X-Name: eve").stdout == "eve\n"
+
+
+def test_a_refused_caller_is_exit_code_3(guarded_url: str) -> None:
+    done = antiphon("call", guarded_url, "caller")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Authentication is required." in done.stderr
+    assert antiphon("call", guarded_url, "caller", "--header", "nonsense").returncode == 2

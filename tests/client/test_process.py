@@ -1,0 +1,256 @@
+"""Servers that are child processes: they are found dead, told to stop, and never left behind."""
+
+import asyncio
+import json
+import os
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.client import Client
+from antiphon.errors import BadAnswer, TimedOut, Unreachable
+from antiphon.model.notification import Progress
+
+PRELUDE = """
+import json, os, signal, sys, time
+
+def say(**fields):
+    print(json.dumps({"jsonrpc": "2.0", **fields}), flush=True)
+
+def hear():
+    for line in sys.stdin:
+        yield json.loads(line)
+
+def discovered(message):
+    say(id=message["id"], result={"supportedVersions": ["2026-07-28"], "capabilities": {}})
+
+def done(message, text="Done."):
+    say(id=message["id"], result={"content": [{"type": "text", "text": text}]})
+"""
+
+
+def child(script: str) -> list[str]:
+    """The command of a server that does this."""
+    return [sys.executable, "-c", PRELUDE + textwrap.dedent(script)]
+
+
+def answering(script: str) -> list[str]:
+    """A server of 2026-07-28 that does this with each `message` after the first."""
+    body = textwrap.indent(textwrap.dedent(script), "        ")
+    return child(
+        "for message in hear():\n    if message['method'] == 'server/discover':\n"
+        f"        discovered(message)\n    else:\n{body}"
+    )
+
+
+async def test_a_command_that_does_not_exist_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="Cannot start no-such-program"):
+        async with Client(["no-such-program"]):
+            pass
+
+
+async def test_a_child_that_dies_at_once_is_unreachable_with_its_exit_code() -> None:
+    with pytest.raises(Unreachable, match="exited with code 3"):
+        async with Client(child("sys.exit(3)")):
+            pass
+
+
+async def test_a_child_that_dies_fails_everything_that_waits_and_everything_after() -> None:
+    async with Client(answering("if message['params']['name'] == 'die': os._exit(5)")) as client:
+        waiting = [asyncio.create_task(client.call("wait")) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Unreachable, match="exited with code 5"):
+            await client.call("die")
+        for call in waiting:
+            with pytest.raises(Unreachable, match="exited with code 5"):
+                await call
+        with pytest.raises(Unreachable):
+            await client.call("again")
+
+
+async def test_a_child_ended_by_a_signal_says_which() -> None:
+    async with Client(answering("os.kill(os.getpid(), signal.SIGKILL)")) as client:
+        with pytest.raises(Unreachable, match="signal 9"):
+            await client.call("tool")
+
+
+async def test_a_child_that_closes_its_output_is_unreachable() -> None:
+    async with Client(answering("os.close(1); time.sleep(60)")) as client:
+        with pytest.raises(Unreachable, match="closed its output"):
+            await client.call("tool")
+
+
+async def test_lines_that_are_no_messages_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    script = "print('Loading...'); print(); print('{}'); done(message)"
+    async with Client(answering(script)) as client:
+        assert (await client.call("tool")).text == "Done."
+    assert "Loading..." in caplog.text
+
+
+async def test_a_child_that_only_talks_rubbish_is_a_bad_answer() -> None:
+    async with Client(answering("while True: print('la la la')")) as client:
+        with pytest.raises(BadAnswer, match="does not speak MCP"):
+            await client.call("tool")
+
+
+async def test_an_endless_line_is_a_bad_answer_in_bounded_memory() -> None:
+    async with Client(answering("while True: sys.stdout.write('x' * 65536)"), max_message=1 << 20) as client:
+        with pytest.raises(BadAnswer, match="more than 1048576 bytes"):
+            await client.call("tool")
+
+
+async def test_an_answer_that_nobody_waits_for_is_ignored() -> None:
+    async with Client(answering("say(id=999, result={}); say(id='x', result={}); done(message)")) as client:
+        assert (await client.call("tool")).text == "Done."
+
+
+async def test_a_large_answer_arrives_whole() -> None:
+    async with Client(answering("done(message, 'x' * 3_000_000)")) as client:
+        assert len((await client.call("tool")).text) == 3_000_000
+
+
+async def test_a_child_that_does_not_read_does_not_hang_the_client() -> None:
+    async with Client(answering("time.sleep(60)")) as client:
+        with pytest.raises(TimedOut):
+            await asyncio.gather(*(client.call("tool", data="x" * 300_000, timeout=0.3) for _ in range(3)))
+
+
+async def test_an_old_server_that_ignores_the_first_question_is_asked_the_second() -> None:
+    script = """
+    for message in hear():
+        if message["method"] == "initialize":
+            info = {"name": "old", "version": "1"}
+            say(id=message["id"], result={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info})
+        elif message["method"] == "tools/call":
+            done(message)
+    """
+    async with Client(child(script), probe_wait=0.05) as client:
+        assert client.version == "2025-06-18"
+        assert (await client.call("tool")).text == "Done."
+
+
+async def test_a_new_server_that_is_slow_to_start_is_still_spoken_to_as_one() -> None:
+    script = """
+    time.sleep(0.3)
+    for message in hear():
+        if message["method"] == "server/discover":
+            discovered(message)
+        elif "id" in message:
+            say(id=message["id"], error={"code": -32601, "message": "No."})
+    """
+    async with Client(child(script), probe_wait=0.01) as client:
+        assert client.version == "2026-07-28"
+
+
+async def test_a_call_that_times_out_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = f"if 'id' not in message: open({str(told)!r}, 'w').write(json.dumps(message)); sys.exit()"
+    async with Client(answering(script)) as client:
+        with pytest.raises(TimedOut):
+            await client.call("tool", timeout=0.1)
+    notice = json.loads(told.read_text())
+    assert notice["method"] == "notifications/cancelled"
+    assert notice["params"]["requestId"] == 2
+
+
+async def test_what_comes_before_the_answer_is_received_before_it() -> None:
+    script = """
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(2000):
+            say(method="notifications/progress", params={"progressToken": token, "progress": step})
+        done(message)
+    """
+    seen: list[Progress] = []
+
+    async def note(progress: Progress) -> None:
+        await asyncio.sleep(0)
+        seen.append(progress)
+
+    async with Client(answering(script)) as client:
+        await client.call("tool", on_progress=note)
+    assert [each.progress for each in seen] == list(range(2000))
+
+
+async def test_a_callback_may_call_the_server_itself() -> None:
+    script = """
+        token = message["params"]["_meta"].get("progressToken")
+        if token is not None:
+            say(method="notifications/progress", params={"progressToken": token, "progress": 1})
+        done(message, message["params"]["name"])
+    """
+    inner: list[str] = []
+
+    async def call_again(progress: Progress) -> None:
+        inner.append((await client.call("inner", timeout=5)).text)
+
+    async with Client(answering(script)) as client:
+        assert (await client.call("outer", on_progress=call_again)).text == "outer"
+    assert inner == ["inner"]
+
+
+async def test_the_environment_and_the_directory_are_passed_on(tmp_path: Path) -> None:
+    script = "done(message, os.environ['MINE'] + ' ' + os.getcwd() + ' ' + str('PATH' in os.environ))"
+    async with Client(answering(script), env={"MINE": "here"}, cwd=tmp_path) as client:
+        assert (await client.call("tool")).text == f"here {tmp_path} True"
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "stubborn",
+    ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"],
+    ids=["until-asked", "until-forced"],
+)
+async def test_a_child_that_does_not_want_to_end_is_ended(stubborn: str) -> None:
+    script = f"""
+    {stubborn or "pass"}
+    for message in hear():
+        if message["method"] == "server/discover":
+            discovered(message)
+        else:
+            done(message, str(os.getpid()))
+    time.sleep(60)
+    """
+    client = Client(child(script))
+    client._connection.channel._grace = 0.1  # type: ignore[attr-defined]
+    async with client:
+        pid = int((await client.call("pid")).text)
+        assert alive(pid)
+    assert not alive(pid)
+
+
+async def test_a_child_ends_when_its_input_is_closed(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    script = f"""
+    for message in hear():
+        discovered(message)
+    open({str(ended)!r}, "w").write("well")
+    """
+    async with Client(child(script)):
+        pass
+    assert ended.read_text() == "well"
+
+
+async def test_a_client_that_is_closed_says_so() -> None:
+    client = Client(answering("done(message)"))
+    with pytest.raises(Unreachable, match="async with"):
+        await client.call("tool")
+    async with client:
+        pass
+    with pytest.raises(Unreachable):
+        await client.call("tool")
+
+
+@pytest.mark.parametrize("target", ["python server.py", [], 5])
+def test_a_target_that_leads_nowhere_is_refused_at_once(target: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Client(target)

@@ -1,0 +1,1 @@
+"""What the server-side tests share: real servers, raw HTTP, and one speaker for each dialect."""

@@ -1,0 +1,28 @@
+"""Waiting for something to become true, with a deadline, instead of sleeping for luck."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def until(condition: Callable[[], T], within: float = 10.0) -> T:
+    """What the condition gives, once that is true; fails if it never becomes so."""
+    deadline = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"
+        await asyncio.sleep(0.01)
+    return value
+
+
+def wait_until(condition: Callable[[], T], within: float = 10.0) -> T:
+    """The same, for tests that are not async."""
+    deadline = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"
+        time.sleep(0.02)
+    return value

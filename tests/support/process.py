@@ -1,0 +1,102 @@
+"""Servers in processes of their own, each on a free port, each ended by its own id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import antiphon
+
+ROOT = Path(__file__).parent.parent.parent
+SERVERS = Path(__file__).parent / "servers"
+
+
+class ServerProcess:
+    """A running server."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self._log = log
+
+    @property
+    def url(self) -> str:
+        """Where its endpoint is."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def log(self) -> str:
+        """What it has written to its standard streams."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def memory(self) -> int:
+        """Its resident memory, in bytes."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a process that can import what the tests can."""
+    paths = [str(Path(antiphon.__file__).parent.parent), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(more or {})}
+
+
+@contextmanager
+def started(
+    script: Path | str, directory: Path, *, env: Mapping[str, str] | None = None, within: float = 20.0
+) -> Iterator[ServerProcess]:
+    """Run `python SCRIPT PORT`, wait until the port answers, and end it afterwards."""
+    port = free_port()
+    path = SERVERS / script
+    log = directory / f"{path.stem}-{port}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, str(path), str(port)],
+            cwd=ROOT,
+            env=environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    server = ServerProcess(process, port, log)
+    try:
+        _wait_for(server, within)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+
+
+def _wait_for(server: ServerProcess, within: float) -> None:
+    deadline = time.monotonic() + within
+    while True:
+        assert server.process.poll() is None, f"the server ended at once:\n{server.log}"
+        try:
+            socket.create_connection(("127.0.0.1", server.port), 1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, f"the server does not answer:\n{server.log}"
+            time.sleep(0.05)

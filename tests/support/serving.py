@@ -1,0 +1,62 @@
+"""A server behind a real socket and a real uvicorn, in the event loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+
+from antiphon import Server
+from antiphon.transport.asgi import App
+from tests.support.polling import until
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves the signals of the test run alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Address:
+    """Where a server is, and what is behind it."""
+
+    def __init__(self, port: int, app: Any, runner: uvicorn.Server) -> None:
+        self.port = port
+        self.app = app
+        self.runner = runner
+
+    @property
+    def url(self) -> str:
+        """Where the endpoint is."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def under_way(self) -> int:
+        """How many requests the app looks after now."""
+        assert isinstance(self.app, App)
+        return len(self.app._warden)
+
+
+@asynccontextmanager
+async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any) -> AsyncIterator[Address]:
+    """Serve a server, with the options of `Server.asgi`, or any ASGI app."""
+    app = served.asgi(**options) if isinstance(served, Server) else served
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app, log_level="error", lifespan=lifespan, timeout_graceful_shutdown=5, access_log=False  # type: ignore[arg-type]
+    )
+    runner = _Uvicorn(config)
+    task = asyncio.create_task(runner.serve(sockets=[listening]))
+    try:
+        await until(lambda: runner.started or task.done())
+        yield Address(listening.getsockname()[1], app, runner)
+    finally:
+        runner.should_exit = True
+        await task
+        listening.close()

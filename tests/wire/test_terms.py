@@ -1,0 +1,140 @@
+"""What a request says besides its parameters, and the headers that must say it too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from antiphon.errors import HeaderMismatch, InvalidParams
+from antiphon.model.party import Implementation
+from antiphon.model.request import Terms
+from antiphon.wire.dialect import Negotiated
+from antiphon.wire.dialects import Dialects
+from antiphon.wire.jsonrpc import Frame
+
+KEY = "io.modelcontextprotocol/"
+META = {KEY + "protocolVersion": "2026-07-28", KEY + "clientCapabilities": {"sampling": {}}}
+dialects = Dialects(Implementation("tests", "1"))
+modern, draft, legacy = dialects.modern, dialects.draft, dialects.negotiate("2025-11-25")
+
+
+def frame(method: str = "tools/list", params: Any = UNSET, meta: Any = None) -> Frame:
+    if meta is not None:
+        params = {**({} if params is UNSET else params), "_meta": meta}
+    return Frame("2.0", method, 1, params)
+
+
+def test_2026_reads_its_terms_from_every_request() -> None:
+    meta = {
+        **META,
+        KEY + "clientInfo": {"name": "c", "version": "2", "title": "C"},
+        KEY + "logLevel": "error",
+        "progressToken": "p",
+        "mine": 1,
+    }
+    assert modern.terms(frame(meta=meta), None) == Terms(
+        client=Implementation("c", "2", title="C"),
+        capabilities={"sampling": {}},
+        log_level="error",
+        progress_token="p",
+        meta=meta,
+    )
+
+
+def test_2026_needs_no_client_info_and_hears_no_log_without_a_level() -> None:
+    terms = modern.terms(frame(meta=META), None)
+    assert (terms.client, terms.log_level, terms.progress_token) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        {},
+        {KEY + "clientCapabilities": {}},
+        {KEY + "protocolVersion": "2026-07-28"},
+        {**META, KEY + "clientCapabilities": []},
+        {**META, KEY + "clientCapabilities": None},
+        {**META, KEY + "logLevel": "loud"},
+        {**META, KEY + "logLevel": 3},
+        {**META, KEY + "logLevel": ["info"]},
+        {**META, KEY + "clientInfo": {"name": "c"}},
+        {**META, KEY + "clientInfo": "c"},
+    ],
+    ids=repr,
+)
+def test_2026_refuses_terms_that_are_missing_or_wrong(meta: Any) -> None:
+    with pytest.raises(InvalidParams):
+        modern.terms(frame(meta=meta), None)
+
+
+@pytest.mark.parametrize("token", ["a", "", 0, 7])
+@pytest.mark.parametrize("dialect", [modern, draft, legacy], ids=lambda dialect: dialect.version)
+def test_a_progress_token_keeps_its_type(dialect: Any, token: Any) -> None:
+    found = dialect.terms(frame(meta={**META, "progressToken": token}), None).progress_token
+    assert found == token
+    assert type(found) is type(token)
+
+
+@pytest.mark.parametrize("token", [None, 1.5, [], {}])
+@pytest.mark.parametrize("dialect", [modern, draft, legacy], ids=lambda dialect: dialect.version)
+def test_a_progress_token_of_another_type_is_none(dialect: Any, token: Any) -> None:
+    assert dialect.terms(frame(meta={**META, "progressToken": token}), None).progress_token is None
+
+
+def test_a_session_said_who_it_is_when_it_began() -> None:
+    negotiated = Negotiated("2025-11-25", {"roots": {}}, Implementation("c", "2"))
+    for dialect in (legacy, draft):
+        terms = dialect.terms(frame(meta={"mine": 1}), negotiated)
+        assert (terms.client, terms.capabilities, terms.log_level) == (Implementation("c", "2"), {"roots": {}}, "debug")
+        assert terms.meta == {"mine": 1}
+
+
+def test_a_bare_request_hears_no_log() -> None:
+    assert draft.terms(frame(), None) == Terms()
+
+
+AGREEING = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"t"}
+CALL = frame("tools/call", {"name": "t"}, META)
+
+
+def test_headers_that_agree_pass() -> None:
+    modern.check_headers(CALL, AGREEING)
+
+
+def test_headers_may_be_padded_and_in_base64() -> None:
+    modern.check_headers(CALL, {**AGREEING, b"mcp-name": b"  t \t"})
+    modern.check_headers(CALL, {**AGREEING, b"mcp-name": b"=?base64?dA==?="})
+
+
+@pytest.mark.parametrize("name", AGREEING, ids=repr)
+@pytest.mark.parametrize("value", [None, b"", b"wrong", b"TOOLS/CALL", b"\xff", b"=?base64?!?="])
+def test_headers_that_are_missing_or_differ_are_refused(name: bytes, value: bytes | None) -> None:
+    headers = {key: given for key, given in {**AGREEING, name: value}.items() if given is not None}
+    with pytest.raises(HeaderMismatch) as caught:
+        modern.check_headers(CALL, headers)
+    assert caught.value.code == -32020
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [("prompts/get", {"name": "p"}, b"p"), ("resources/read", {"uri": "u:%20x"}, b"u:%20x")],
+)
+def test_prompts_and_resources_have_their_name_in_a_header_too(method: str, params: Any, name: bytes) -> None:
+    headers = {**AGREEING, b"mcp-method": method.encode(), b"mcp-name": name}
+    modern.check_headers(frame(method, params, META), headers)
+    del headers[b"mcp-name"]
+    with pytest.raises(HeaderMismatch):
+        modern.check_headers(frame(method, params, META), headers)
+
+
+def test_lists_need_no_name() -> None:
+    headers = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/list"}
+    modern.check_headers(frame("tools/list", meta=META), headers)
+
+
+def test_versions_with_sessions_ask_for_no_such_headers() -> None:
+    legacy.check_headers(CALL, {})
+    draft.check_headers(CALL, {})

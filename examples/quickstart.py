@@ -1,7 +1,7 @@
 """The server of the README: two tools, a resource and a prompt.
 
-    antiphon run examples/quickstart.py
-    antiphon call http://127.0.0.1:8000/mcp greet name=Ada
+antiphon run examples/quickstart.py
+antiphon call http://127.0.0.1:8000/mcp greet name=Ada
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools that the seeds of this project describe, each answering as its seed shows.
 
-    antiphon run examples/seeds.py
-    antiphon call http://127.0.0.1:8000/mcp get_weather city="New York"
+antiphon run examples/seeds.py
+antiphon call http://127.0.0.1:8000/mcp get_weather city="New York"
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ from antiphon.runtime.resource import Resource
 from antiphon.runtime.rounds import Rounds
 from antiphon.runtime.run import Shed
 from antiphon.runtime.seal import Seal
-from antiphon.runtime.stage import Stage
+from antiphon.runtime.stage import Function, Stage
 from antiphon.runtime.tool import Tool
 from antiphon.wire.headers import Mirrored, declared
 
@@ -129,7 +129,7 @@ class Server:
         self._open: AbstractAsyncContextManager[Any] | None = None
         self._ttl_ms = int(ttl * 1000)
         self._threads = Threads(self.limits.threads)
-        self._stage = Stage(threads=self._threads, rounds=Rounds(self.seal, name, self.limits), shed=shed)
+        self.stage = Stage(threads=self._threads, rounds=Rounds(self.seal, name, self.limits), shed=shed)
         self._catalog = Catalog(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = Completers(self._catalog, self._threads)
@@ -267,7 +267,7 @@ class Server:
                 self.changes.reopen()
                 if self._lifespan is not None:
                     self._open = self._lifespan(self)
-                    self._stage = replace(self._stage, lifespan=await self._open.__aenter__())
+                    self.stage = replace(self.stage, lifespan=await self._open.__aenter__())
             self._users += 1
         try:
             yield
@@ -295,6 +295,10 @@ class Server:
     def authenticates(self) -> bool:
         """Whether it asks who is calling."""
         return self._authenticate is not None
+
+    def function(self, tool: str) -> Function:
+        """The function behind a tool; raises `NotFound`."""
+        return self._catalog.tool(tool).function
 
     def mirrored(self, tool: str) -> Mirrored | None:
         """The headers that mirror arguments of a tool, each with the path of its argument."""
@@ -326,7 +330,7 @@ class Server:
         tool = self._catalog.tool(call.request.name)
         if tool.timeout is not None:
             call.watched.deadline = call.watched.started + tool.timeout
-        return tool.run(call, self._stage)
+        return tool.run(call, self.stage)
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
         self._offered("tools", self._catalog.tools)
@@ -346,10 +350,10 @@ class Server:
 
     async def _read_resource(self, call: Call[ReadResource]) -> Read | InputRequired:
         resource, variables = self._catalog.resource(call.request.uri)
-        return await resource.read(call, variables, call.request.uri, self._stage)
+        return await resource.read(call, variables, call.request.uri, self.stage)
 
     async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted | InputRequired:
-        return await self._catalog.prompt(call.request.name).fill(call, self._stage)
+        return await self._catalog.prompt(call.request.name).fill(call, self.stage)
 
     async def _complete(self, call: Call[Complete]) -> Completion:
         return await self._completers.suggest(call)

@@ -23,7 +23,7 @@ def antiphon(
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
-        env=_environment(env),
+        env=plain_environment(env),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -70,7 +70,7 @@ def running(
         process = subprocess.Popen(
             [*COMMAND, "run", str(target), "--port", "0", *options],
             cwd=cwd,
-            env=_environment(env),
+            env=plain_environment(env),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -91,7 +91,7 @@ def running(
         process.wait()
 
 
-def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+def plain_environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """Without the settings of whoever runs the tests."""
     plain = {key: value for key, value in environment().items() if not key.startswith("ANTIPHON_")}
     return {**plain, **(more or {})}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,73 +37,29 @@ def test_summarises_what_is_not_text(url: str) -> None:
     assert antiphon("call", url, "picture").stdout == "Look:\n[image/png, 100 bytes]\n"
 
 
-def _types(url: str, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    done = antiphon("call", url, "types", *arguments, "--json", **({"cwd": cwd} if cwd else {}))
-    assert done.returncode == 0, done.stderr
-    data: dict[str, Any] = json.loads(done.stdout)["structuredContent"]
-    return data
+def test_reads_values_as_the_schema_of_the_tool_says(url: str) -> None:
+    done = antiphon(
+        *(
+            "call",
+            url,
+            "types",
+            "text=42",
+            "whole=42",
+            "flag=true",
+            'point={"x": 1}',
+            "maybe:=null",
+            "--json",
+        ),
+    )
+    data = json.loads(done.stdout)["structuredContent"]
+    assert (data["text"], data["whole"], data["flag"], data["maybe"]) == ("42", 42, True, None)
+    assert data["point"] == {"x": 1, "y": 0}
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("text=42", "42"),
-        ("text=true", "true"),
-        ("text=a=b", "a=b"),
-        ("text=", ""),
-        ("whole=-7", -7),
-        ("number=2.5", 2.5),
-        ("number=2", 2.0),
-        ("flag=true", True),
-        ("flag=True", True),
-        ('point={"x": 3}', {"x": 3, "y": 0}),
-        ('tags=["a", "b"]', ["a", "b"]),
-        ("maybe=null", "null"),
-        ("maybe:=null", None),
-        ('maybe:="5"', "5"),
-        ("unit=ft", "ft"),
-        ("anything=5", 5),
-        ("anything=five", "five"),
-    ],
-)
-def test_reads_values_as_the_schema_says(url: str, argument: str, value: object) -> None:
-    key = argument.partition("=")[0].rstrip(":")
-    more = () if key == "text" else ("text=x",)
-    assert _types(url, argument, *more)[key] == value
-
-
-def test_reads_values_from_files(url: str, tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_text("a\nb", encoding="utf-8")
-    (tmp_path / "point.json").write_text('{"x": 1, "y": 2}', encoding="utf-8")
-    data = _types(url, "text=@note.txt", "point=@point.json", cwd=tmp_path)
-    assert (data["text"], data["point"]) == ("a\nb", {"x": 1, "y": 2})
-
-
-def test_takes_all_arguments_as_one_object(url: str) -> None:
-    data = _types(url, "--args", '{"text": "x", "whole": 1}', "whole=2")
-    assert (data["text"], data["whole"]) == ("x", 2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("whole=x",), "whole: 'x' is not of type integer."),
-        (("whole=1.5",), "whole: '1.5' is not of type integer."),
-        (("tags=a",), "tags: 'a' is not of type array or null."),
-        (("text",), "'text' is not an argument: write key=value."),
-        (("text=a", "text=b"), "text is given twice."),
-        (("text:=a",), "text is not JSON"),
-        (("text=@nothing.txt",), "text: cannot read nothing.txt: No such file"),
-        (("--args", "[1]"), "--args is a JSON object"),
-    ],
-)
-def test_an_argument_that_cannot_be_read_is_a_usage_error(
-    url: str, arguments: tuple[str, ...], message: str
-) -> None:
-    done = antiphon("call", url, "types", *arguments)
+def test_an_argument_that_cannot_be_read_is_a_usage_error(url: str) -> None:
+    done = antiphon("call", url, "types", "whole=x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == "Error: whole: 'x' is not of type integer.\n"
 
 
 def test_a_failure_goes_to_the_standard_error_with_exit_code_1(url: str) -> None:

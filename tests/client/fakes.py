@@ -75,7 +75,9 @@ class Reply:
         await self.message({"id": self.request.id, "error": error}, status)
 
     async def message(self, fields: dict[str, Any], status: int = 200, **headers: str) -> None:
-        await self.body(status, "application/json", json.dumps({"jsonrpc": "2.0", **fields}).encode(), **headers)
+        await self.body(
+            status, "application/json", json.dumps({"jsonrpc": "2.0", **fields}).encode(), **headers
+        )
 
     async def events(self) -> None:
         await self.head(200, "text/event-stream")
@@ -151,14 +153,18 @@ def modern(answer: Answer, **capabilities: Any) -> Answer:
 
     async def every(reply: Reply) -> None:
         if reply.request.method == "server/discover":
-            await reply.result({"resultType": "complete", "supportedVersions": [MODERN], "capabilities": capabilities})
+            await reply.result(
+                {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": capabilities}
+            )
         else:
             await answer(reply)
 
     return every
 
 
-def legacy(answer: Answer, version: str = "2025-11-25", session: str | None = "s1", **capabilities: Any) -> Answer:
+def legacy(
+    answer: Answer, version: str = "2025-11-25", session: str | None = "s1", **capabilities: Any
+) -> Answer:
     """A server with sessions whose answers, apart from the handshake, are a test's own."""
 
     async def every(reply: Reply) -> None:

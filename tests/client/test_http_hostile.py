@@ -22,7 +22,10 @@ LIMIT = 256 * 1024
 
 async def call(answer: Answer, timeout: float = 5) -> str:
     """Call a tool of a server that answers so."""
-    async with serving(modern(answer)) as fake, Client(fake.url, timeout=timeout, max_message=LIMIT) as client:
+    async with (
+        serving(modern(answer)) as fake,
+        Client(fake.url, timeout=timeout, max_message=LIMIT) as client,
+    ):
         return (await client.call("tool")).text
 
 
@@ -173,7 +176,9 @@ async def test_a_flood_of_notifications_does_not_move_the_deadline() -> None:
     async def flood(reply: Reply) -> None:
         await reply.events()
         while True:
-            await reply.event({"method": "notifications/message", "params": {"level": "info", "data": "x" * 999}})
+            await reply.event(
+                {"method": "notifications/message", "params": {"level": "info", "data": "x" * 999}}
+            )
 
     with pytest.raises(TimedOut):
         await call(flood, timeout=0.2)
@@ -245,7 +250,9 @@ async def test_content_of_an_unknown_type_stays_as_it_came() -> None:
 
 async def test_one_unreadable_tool_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(reply: Reply) -> None:
-        await reply.result({"tools": [{"name": "bad", "inputSchema": 5}, {"name": "good", "inputSchema": {}}]})
+        await reply.result(
+            {"tools": [{"name": "bad", "inputSchema": 5}, {"name": "good", "inputSchema": {}}]}
+        )
 
     async with serving(modern(answer)) as fake, Client(fake.url) as client:
         assert [tool.name for tool in await client.tools()] == ["good"]
@@ -256,7 +263,9 @@ async def test_a_callback_that_fails_does_not_fail_the_call(caplog: pytest.LogCa
     async def answer(reply: Reply) -> None:
         token = reply.request.params["_meta"]["progressToken"]
         await reply.events()
-        await reply.event({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        await reply.event(
+            {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        )
         await reply.event({"id": reply.request.id, "result": {"content": []}})
 
     def broken(progress: object) -> None:

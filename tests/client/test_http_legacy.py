@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from antiphon.client import Client, Elicitation
-from antiphon.errors import InvalidParams, MethodNotFound, SessionLost, TimedOut, Unreachable, UnsupportedVersion
+from antiphon.errors import (
+    InvalidParams,
+    MethodNotFound,
+    SessionLost,
+    TimedOut,
+    Unreachable,
+    UnsupportedVersion,
+)
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from tests.client.fakes import Answer, Heard, Reply, legacy, serving
 
@@ -87,7 +94,13 @@ def forgetful(times: int) -> Answer:
 async def test_a_lost_session_is_opened_again_and_the_request_repeated() -> None:
     async with serving(forgetful(1)) as fake, Client(fake.url) as client:
         assert (await client.call("tool")).text == "Done."
-    assert fake.methods()[3:] == ["tools/call", "initialize", "notifications/initialized", "tools/call", "DELETE"]
+    assert fake.methods()[3:] == [
+        "tools/call",
+        "initialize",
+        "notifications/initialized",
+        "tools/call",
+        "DELETE",
+    ]
     assert "mcp-session-id" not in fake.heard[4].headers
 
 
@@ -216,7 +229,11 @@ async def test_a_question_to_the_person_is_answered_with_defaults_filled_in() ->
         asked.append(question)
         return {"name": "Ada"}
 
-    properties = {"name": {"type": "string", "default": "?"}, "age": {"type": "integer", "default": 30}, "x": {}}
+    properties = {
+        "name": {"type": "string", "default": "?"},
+        "age": {"type": "integer", "default": 30},
+        "x": {},
+    }
     params = {"message": "Who?", "requestedSchema": {"type": "object", "properties": properties}}
     answer = await ask_client({"method": "elicitation/create", "params": params}, elicit=elicit)
     assert answer["result"] == {"action": "accept", "content": {"name": "Ada", "age": 30}}

@@ -144,7 +144,9 @@ async def test_cancelling_closes_the_stream_and_sends_nothing() -> None:
 
 def listing(ttl: int) -> Answer:
     async def answer(reply: Reply) -> None:
-        await reply.result({"tools": [{"name": "t", "inputSchema": {}}], "ttlMs": ttl, "cacheScope": "private"})
+        await reply.result(
+            {"tools": [{"name": "t", "inputSchema": {}}], "ttlMs": ttl, "cacheScope": "private"}
+        )
 
     return answer
 
@@ -271,7 +273,9 @@ async def test_subscribing_opens_one_stream_for_everything() -> None:
             await client.subscribe("memo://a")
             await client.subscribe("memo://b")
             await client.unsubscribe("memo://a")
-            telling.say.put_nowait({"method": "notifications/resources/updated", "params": {"uri": "memo://b"}})
+            telling.say.put_nowait(
+                {"method": "notifications/resources/updated", "params": {"uri": "memo://b"}}
+            )
             assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://b")
     assert [wanted.get("resourceSubscriptions") for wanted in telling.interests] == [
         None,

@@ -78,7 +78,7 @@ async def test_a_child_ended_by_a_signal_says_which() -> None:
 
 
 async def test_a_child_that_closes_its_output_is_unreachable() -> None:
-    async with Client(answering("os.close(1); time.sleep(60)")) as client:
+    async with Client(answering("os.close(1); time.sleep(60)"), grace=0.1) as client:
         with pytest.raises(Unreachable, match="closed its output"):
             await client.call("tool")
 
@@ -91,13 +91,14 @@ async def test_lines_that_are_no_messages_are_skipped(caplog: pytest.LogCaptureF
 
 
 async def test_a_child_that_only_talks_rubbish_is_a_bad_answer() -> None:
-    async with Client(answering("while True: print('la la la')")) as client:
+    async with Client(answering("while True: print('la la la')"), grace=0.1) as client:
         with pytest.raises(BadAnswer, match="does not speak MCP"):
             await client.call("tool")
 
 
 async def test_an_endless_line_is_a_bad_answer_in_bounded_memory() -> None:
-    async with Client(answering("while True: sys.stdout.write('x' * 65536)"), max_message=1 << 20) as client:
+    command = answering("while True: sys.stdout.write('x' * 65536)")
+    async with Client(command, max_message=1 << 20, grace=0.1) as client:
         with pytest.raises(BadAnswer, match="more than 1048576 bytes"):
             await client.call("tool")
 
@@ -113,7 +114,7 @@ async def test_a_large_answer_arrives_whole() -> None:
 
 
 async def test_a_child_that_does_not_read_does_not_hang_the_client() -> None:
-    async with Client(answering("time.sleep(60)")) as client:
+    async with Client(answering("time.sleep(60)"), grace=0.1) as client:
         with pytest.raises(TimedOut):
             await asyncio.gather(*(client.call("tool", data="x" * 300_000, timeout=0.3) for _ in range(3)))
 
@@ -220,9 +221,7 @@ async def test_a_child_that_does_not_want_to_end_is_ended(stubborn: str) -> None
             done(message, str(os.getpid()))
     time.sleep(60)
     """
-    client = Client(child(script))
-    client._connection.channel._grace = 0.1  # type: ignore[attr-defined]
-    async with client:
+    async with Client(child(script), grace=0.1) as client:
         pid = int((await client.call("pid")).text)
         assert alive(pid)
     assert not alive(pid)

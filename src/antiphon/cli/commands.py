@@ -36,15 +36,14 @@ Timeout = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, no_args_is_help=True)
 def root(
-    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from antiphon import __version__
 
-        typer.echo(f"antiphon {installed('antiphon')}")
+        typer.echo(f"antiphon {__version__}")
         raise typer.Exit
 
 

@@ -77,7 +77,7 @@ def _find(module: ModuleType, place: str, name: str | None) -> Server:
         found = getattr(module, name, None)
         if isinstance(found, Server):
             return found
-        what = "has no such name" if found is None else f"has a {type(found).__name__} there, not a Server"
+        what = "has no such name" if found is None else f"has a value of type {type(found).__name__} there"
         raise CommandError(f"There is no Server {name!r} in {place}: it {what}.")
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if not servers:

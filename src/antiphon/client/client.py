@@ -69,6 +69,9 @@ class Client:
     Everything it does may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the
     server answered with.
 
+    `timeout` is for each request, `connect_timeout` for coming to terms, and `probe_wait` for a process to
+    answer in the newest version before an older one is tried; `grace` is how long it may take to end.
+
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
     a `ListChanged` or a `ResourceUpdated`. `elicit` asks the person at the client; `handlers` answer other
     requests of the server's, by method, and `capabilities` declare them.
@@ -88,6 +91,7 @@ class Client:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
         probe_wait: float = 5.0,
+        grace: float = 2.0,
         max_message: int = 64 * 1024 * 1024,
         max_pages: int = 1000,
         protocol: str | None = None,
@@ -120,6 +124,7 @@ class Client:
                 cwd=cwd,
                 connect_timeout=connect_timeout,
                 max_message=max_message,
+                grace=grace,
             ),
             Implementation(name, _own_version() if version is None else version),
             {**({"elicitation": {}} if elicit is not None else {}), **(capabilities or {})},

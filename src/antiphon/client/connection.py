@@ -35,7 +35,7 @@ logger = logging.getLogger("antiphon.client")
 Callback = Callable[[Any], Awaitable[None] | None]
 """What a user wants to be called with; a plain function or an async one."""
 
-_FAREWELL = 5.0
+_FAREWELL = 2.0
 """Seconds that telling the server goodbye, or that an answer is not wanted, may take."""
 
 

@@ -24,8 +24,9 @@ def channel_to(
     cwd: str | os.PathLike[str] | None,
     connect_timeout: float,
     max_message: int,
+    grace: float,
 ) -> Channel:
-    """The channel, not yet open. What only other kinds of channel have use for is ignored.
+    """The channel, not yet open; a channel is taken as it is. What only other kinds of channel have use for is ignored.
 
     Raises `ValueError` for a string that is no URL and `TypeError` for what leads nowhere.
     """
@@ -34,7 +35,7 @@ def channel_to(
 
         if not target:
             raise ValueError("The command is empty: name the program and its arguments, one by one.")
-        return ProcessChannel(target, env=env, cwd=cwd, max_message=max_message)
+        return ProcessChannel(target, env=env, cwd=cwd, max_message=max_message, grace=grace)
     address = str(target)
     if address.startswith(("http://", "https://")):
         from antiphon.transport.http import HttpChannel
@@ -51,12 +52,8 @@ def channel_to(
         raise ValueError(f"{target!r} is no http address; a command is a list, like {target.split()!r}.")
     if hasattr(target, "open") and hasattr(target, "request"):
         return cast(Channel, target)
-    return _in_memory(target)
-
-
-def _in_memory(server: Any) -> Channel:
-    try:
+    if hasattr(target, "handle") and hasattr(target, "running"):
         from antiphon.transport.memory import connect
-    except ImportError:
-        raise TypeError(f"Cannot connect to {type(server).__name__}: name a URL or a command.") from None
-    return cast(Channel, connect(server))
+
+        return connect(target)
+    raise TypeError(f"A {type(target).__name__} leads to no server: name a URL, a command or a Server.")

@@ -60,7 +60,7 @@ class Call(Generic[R]):
         peer: Peer | None = None,
         close_stream: Callable[[], Awaitable[None]] | None = None,
         rounds: bool = False,
-        ask: Callable[[Ask], Awaitable[Any]] | None = None,
+        ask: Callable[[str, Ask], Awaitable[Any]] | None = None,
     ) -> None:
         self.request = request
         self.id = id

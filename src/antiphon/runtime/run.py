@@ -107,13 +107,13 @@ class Run:
 
     async def _ask_now(
         self,
-        put: Callable[[Ask], Awaitable[Any]],
+        put: Callable[[str, Ask], Awaitable[Any]],
         ask: Ask,
         name: str,
         fits: Callable[[Any], str | None] | None,
     ) -> Any:
         for _ in range(_TRIES):
-            response = await put(ask)
+            response = await put(name, ask)
             answer = read_answer(ask, name, response)
             if fits is None or (problem := fits(answer)) is None:
                 self.journal.record(f"ask:{name}", response)

@@ -56,15 +56,17 @@ class Function:
         journal = stage.rounds.open(call)
         run = Run(call, journal, shed=stage.shed)
         while True:
-            arguments[self._context] = Context(run, stage)
-            value = await self._once(run, arguments)
+            value = await self.once(run, arguments, Context(run, stage))
             if type(value) is not InputRequired:
                 return value
             if call.ask is None:
                 return stage.rounds.close(call, journal, value)
             run = Run(call, journal, responses=await _put(call, value.asks))
 
-    async def _once(self, run: Run, arguments: dict[str, Any]) -> Any:
+    async def once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
+        """One run, to its end or to where it stops."""
+        if self._context is not None:
+            arguments[self._context] = context
         run.threaded = self._threaded
         watched = run.call.watched
         try:
@@ -102,5 +104,5 @@ def _check(run: Run, stopped: InputRequired) -> None:
 async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
     """Put questions of the explicit style to a caller that answers on the connection."""
     assert call.ask is not None
-    answers = await asyncio.gather(*(call.ask(ask) for ask in asks.values()))
+    answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in asks.items()))
     return dict(zip(asks, answers, strict=True))

@@ -27,7 +27,7 @@ logger = logging.getLogger("antiphon")
 class Tool:
     """A function that a caller can run by name."""
 
-    __slots__ = ("_convert", "_function", "definition", "name", "timeout")
+    __slots__ = ("_convert", "definition", "function", "name", "timeout")
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Tool:
         structured: bool | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._function = Function(function, threads)
-        signature = self._function.signature
+        self.function = Function(function, threads)
+        signature = self.function.signature
         self.name = name or name_of(function)
         self.timeout = timeout
         output = Output(self.name, signature.returns, structured=structured)
@@ -64,12 +64,12 @@ class Tool:
     async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
         try:
-            arguments = self._function.bind(call.request.arguments)
+            arguments = self.function.bind(call.request.arguments)
         except pydantic.ValidationError as error:
-            problems = explain(error, self._function.names)
+            problems = explain(error, self.function.names)
             return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
         try:
-            value = await self._function.run(call, arguments, stage)
+            value = await self.function.run(call, arguments, stage)
             return value if type(value) is InputRequired else self._convert(value)
         except Failure as failure:
             return failed(failure)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from antiphon.errors import Busy, RequestError
+from antiphon.model.ask import Ask
 from antiphon.model.notification import Notification
 from antiphon.model.party import ANONYMOUS, Principal
 from antiphon.model.request import Cancel, Initialize, Listen, RequestId
@@ -85,18 +85,17 @@ class Connection:
             request = dialect.parse(frame)
             if len(self._warden) > self._host.limits.calls:
                 raise Busy("The server is at its limit of calls: try again.")
+            voice = _Voice(self._write, dialect, request_id, self._questions)
             call: Call[Any] = Call(
                 request,
                 id=request_id,
                 terms=terms,
                 principal=self._principal,
                 watched=watched,
-                notify=_Notifier(self._write, dialect, request_id),
+                notify=voice.notify,
                 peer=self._peer,
                 rounds=dialect.rounds,
-                ask=None
-                if dialect.rounds
-                else partial(self._questions.put, dialect=dialect, write=self._write),
+                ask=None if dialect.rounds else voice.ask,
             )
             self._calls[request_id] = watched
             if type(request) is Listen:
@@ -153,17 +152,25 @@ class Connection:
         return task
 
 
-class _Notifier:
-    """Writes the notifications of one call."""
+class _Voice:
+    """What one call says and asks on the connection."""
 
-    __slots__ = ("_dialect", "_id", "_write")
+    __slots__ = ("_dialect", "_id", "_questions", "_write")
 
     def __init__(
-        self, write: Callable[[bytes], Awaitable[None]], dialect: Dialect, request_id: RequestId
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        dialect: Dialect,
+        request_id: RequestId,
+        questions: Questions,
     ) -> None:
         self._write = write
         self._dialect = dialect
         self._id = request_id
+        self._questions = questions
 
-    async def __call__(self, notification: Notification) -> None:
+    async def notify(self, notification: Notification) -> None:
         await self._write(self._dialect.notification(notification, self._id))
+
+    async def ask(self, key: str, ask: Ask) -> Any:
+        return await self._questions.put(ask, self._dialect, self._write)

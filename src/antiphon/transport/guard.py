@@ -94,7 +94,9 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
 
 def _read_accept(accept: str) -> tuple[bool, bool]:
     ranges = [part.partition(";")[0].strip() for part in accept.split(",")]
-    json = [place for place, kind in enumerate(ranges) if kind in ("application/json", "application/*", "*/*")]
+    json = [
+        place for place, kind in enumerate(ranges) if kind in ("application/json", "application/*", "*/*")
+    ]
     stream = [place for place, kind in enumerate(ranges) if kind in ("text/event-stream", "text/*", "*/*")]
     return bool(json) and (not stream or json[0] <= stream[0]), bool(stream)
 

@@ -13,7 +13,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 from antiphon.errors import Unreachable
 from antiphon.transport.channel import Receiver
@@ -23,6 +22,7 @@ from antiphon.wire.speaker import Message
 
 __all__ = ["ProcessChannel"]
 
+_READ_AHEAD = 64 * 1024
 _LAST_WORDS = 1.0
 """Seconds in which what a dead process had written must have been read."""
 
@@ -47,30 +47,34 @@ class ProcessChannel:
         self._cwd = cwd
         self._max_message = max_message
         self._grace = grace
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: _Child | None = None
         self._duplex: Duplex | None = None
         self._watching: asyncio.Task[None] | None = None
         self.peer = shlex.join(self._command)
 
     async def open(self, receive: Receiver) -> None:
         """Start the process."""
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, child = await loop.subprocess_exec(
+                lambda: _Child(loop),
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                stderr=None,
                 env=self._env,
                 cwd=self._cwd,
                 start_new_session=sys.platform != "win32",  # so that its own children can be stopped with it
             )
         except (OSError, ValueError) as error:
             raise Unreachable(f"Cannot start {self.peer}: {error}.") from error
-        assert process.stdout is not None
-        self._process = process
+        child.transport = transport
+        assert child.stdout is not None
+        self._process = child
         self._duplex = Duplex(
-            self.peer, process.stdout.read, self._write, receive, max_message=self._max_message
+            self.peer, child.stdout.read, self._write, receive, max_message=self._max_message
         )
-        self._watching = asyncio.create_task(self._watch(process, self._duplex))
+        self._watching = asyncio.create_task(self._watch(child, self._duplex))
 
     async def request(self, message: Message) -> Frame:
         """Send a request and wait for its response."""
@@ -88,22 +92,21 @@ class ProcessChannel:
 
     async def close(self) -> None:
         """Stop the process: by closing its input, then by asking it, then by force."""
-        process, self._process = self._process, None
-        if process is None or self._duplex is None or self._watching is None:
+        child, self._process = self._process, None
+        if child is None or self._duplex is None or self._watching is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
-        for forced in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            if forced is not None:
-                _signal(process, forced)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), self._grace)
-                break
         self._watching.cancel()
         await asyncio.wait({self._watching})
         await self._duplex.close()
-        # A grandchild may still hold the pipes; asyncio has no public way to let go of them.
-        cast(Any, process)._transport.close()
+        try:
+            assert child.stdin is not None
+            child.stdin.close()
+            for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
+                if await child.exits_within(self._grace) or signal_number is None:
+                    break
+                _signal(child.transport, signal_number)
+        finally:
+            child.transport.close()
 
     def _open_duplex(self) -> Duplex:
         if self._process is None or self._duplex is None:
@@ -111,39 +114,66 @@ class ProcessChannel:
         return self._duplex
 
     async def _write(self, line: bytes) -> None:
-        process = self._process
-        if process is None or process.stdin is None:
+        child = self._process
+        if child is None or child.stdin is None:
             raise Unreachable(f"The connection to {self.peer} is closed.")
         try:
-            process.stdin.write(line)
-            await process.stdin.drain()
+            child.stdin.write(line)
+            await child.stdin.drain()
         except (ConnectionError, RuntimeError):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _LAST_WORDS)
-            raise Unreachable(_epitaph(self.peer, process)) from None
+            await child.exits_within(_LAST_WORDS)
+            raise Unreachable(_epitaph(self.peer, child)) from None
 
-    async def _watch(self, process: asyncio.subprocess.Process, duplex: Duplex) -> None:
+    async def _watch(self, child: _Child, duplex: Duplex) -> None:
         """Fail what waits when the process dies or closes its output."""
-        waiting = asyncio.create_task(process.wait())
+        exiting = asyncio.create_task(child.exited.wait())
         try:
-            await asyncio.wait({waiting, duplex.listening}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({waiting, duplex.listening}, timeout=_LAST_WORDS)
+            await asyncio.wait({exiting, duplex.listening}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({exiting, duplex.listening}, timeout=_LAST_WORDS)
         finally:
-            waiting.cancel()
-        duplex.fail(Unreachable(_epitaph(self.peer, process)))
+            exiting.cancel()
+        duplex.fail(Unreachable(_epitaph(self.peer, child)))
 
 
-def _epitaph(peer: str, process: asyncio.subprocess.Process) -> str:
-    code = process.returncode
+class _Child(asyncio.subprocess.SubprocessStreamProtocol):
+    """The process, as asyncio tells of it.
+
+    `asyncio.subprocess.Process.wait` of Python 3.11 waits for the pipes as well, which a grandchild, or
+    output that nobody reads, keeps open; this one knows when the process itself is gone.
+    """
+
+    transport: asyncio.SubprocessTransport
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(_READ_AHEAD, loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """Called by asyncio."""
+        super().process_exited()
+        self.exited.set()
+
+    async def exits_within(self, seconds: float) -> bool:
+        """Wait for the end of the process; whether it came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _epitaph(peer: str, child: _Child) -> str:
+    code = child.transport.get_returncode()
     if code is None:
         return f"{peer} has closed its output."
     how = f"was ended by signal {-code}" if code < 0 else f"has exited with code {code}"
     return f"{peer} {how}: its standard error says why."
 
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform != "win32":
-            os.killpg(process.pid, number)
+            os.killpg(transport.get_pid(), number)
         else:
-            process.send_signal(number)
+            transport.send_signal(number)

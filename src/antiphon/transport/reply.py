@@ -105,7 +105,7 @@ class Reply:
         if self._streams:
             await self._event(self._dialect.notification(notification, self._id))
 
-    async def ask(self, ask: Ask) -> Any:
+    async def ask(self, key: str, ask: Ask) -> Any:
         """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
         assert self._questions is not None
         return await self._questions.put(ask, self._dialect, self._event)

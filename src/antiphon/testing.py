@@ -1,0 +1,273 @@
+"""Testing tools without a server process: give a tool answers, see its questions, replay it everywhere.
+
+rehearsal = await rehearse(server, "resolve_bug", {"item": 7}, answers={"resolution": {"resolution": "Fixed"}})
+assert rehearsal.result.text == "Bug #7 resolved."
+assert [question.key for question in rehearsal.questions] == ["resolution"]
+
+assert await differences(server, "resolve_bug", {"item": 7}, answers={…}) == []
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+import pydantic
+
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.notification import Notification
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.party import ANONYMOUS, Principal
+from antiphon.model.request import CallTool, Terms
+from antiphon.runtime.call import Call
+from antiphon.runtime.context import Context
+from antiphon.runtime.journal import MISSING, Journal
+from antiphon.runtime.run import Run
+from antiphon.runtime.signature import name_of
+from antiphon.runtime.warden import Watched
+from antiphon.server import Server
+
+__all__ = ["Question", "Rehearsal", "differences", "rehearse"]
+
+Answers: TypeAlias = Mapping[str, Any] | Callable[["Question"], Any]
+"""Answers by key, or a function from a question to its answer.
+
+An answer is what a form would hold (a mapping, a model, or the bare value of a question for one), the
+text of a model, a list of roots, or `"decline"` and `"cancel"` for a person who says no.
+"""
+
+_EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that a tool asked."""
+
+    key: str
+    ask: Ask
+
+    @property
+    def message(self) -> str:
+        """What it says to a person; empty where it is for a program."""
+        return self.ask.message if isinstance(self.ask, Elicit | OpenUrl) else ""
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """How a rehearsed call went."""
+
+    result: Result | None = None
+    """How it ended; `None` if it still waits for the answers to `open`."""
+    questions: list[Question] = field(default_factory=list)
+    """Everything that was asked, in order."""
+    open: list[Question] = field(default_factory=list)
+    """What was asked and not answered."""
+    rounds: int = 0
+    """How often the call was made."""
+    notifications: list[Notification] = field(default_factory=list)
+    """What was said meanwhile: progress, and log messages."""
+
+
+async def rehearse(
+    target: Server | Callable[..., Any],
+    name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    answers: Answers | None = None,
+    principal: Principal = ANONYMOUS,
+    capabilities: Mapping[str, Any] = _EVERYTHING,
+) -> Rehearsal:
+    """Call a tool of a server, or a function, through as many rounds as it takes.
+
+    Each round is sealed and opened as it would be on the wire. Raises `RequestError` for a call that
+    ends with a JSON-RPC error.
+    """
+    server, tool = _staged(target, name)
+    rehearsal = Rehearsal()
+    request = CallTool(name=tool, arguments=dict(arguments or {}))
+    async with server.running():
+        while rehearsal.rounds < _ROUNDS:
+            rehearsal.rounds += 1
+            call = _call(request, rehearsal, principal, capabilities)
+            outcome = await server.handle(call)
+            if not isinstance(outcome, InputRequired):
+                assert isinstance(outcome, Result)
+                rehearsal.result = outcome
+                return rehearsal
+            asked = [Question(key, ask) for key, ask in outcome.asks.items()]
+            rehearsal.questions += asked
+            responses = _responses(asked, answers)
+            if any(question.key not in responses for question in asked):
+                rehearsal.open = [question for question in asked if question.key not in responses]
+                return rehearsal
+            request = CallTool(
+                name=tool,
+                arguments=request.arguments,
+                input_responses=responses,
+                request_state=outcome.sealed,
+            )
+    raise AssertionError(
+        f"{tool!r} still asks after {_ROUNDS} rounds: {[q.key for q in rehearsal.questions[-3:]]}."
+    )
+
+
+async def differences(
+    target: Server | Callable[..., Any],
+    name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    answers: Answers | None = None,
+) -> list[str]:
+    """Stop a tool at every point of its journal in turn and replay it: where two runs differ, in words.
+
+    Steps are done once, in the first run; a replay that would do anything else than the first run did
+    next is stopped before it does it. An empty list says that the tool replays as it should.
+    """
+    server, tool = _staged(target, name)
+    found: list[str] = []
+    async with server.running():
+        first = _Recording()
+        expected = await _play(server, tool, arguments, answers, first)
+        keys = [key for key in first.entries if key != "id"]
+        for point in range(len(keys) + 1):
+            known = {key: first.entries[key] for key in ("id", *keys[:point]) if key in first.entries}
+            replay = _Prefix(known)
+            outcome = await _play(server, tool, arguments, answers, replay)
+            where = f"after {keys[point - 1]!r}" if point else "at the start"
+            if replay.reached is None:
+                if point < len(keys):
+                    found.append(f"{where}: the replay ended, and the first run went on to {keys[point]!r}.")
+                elif _view(outcome) != _view(expected):
+                    found.append(
+                        f"at the end: the replay gave {_view(outcome)}, and the first run {_view(expected)}."
+                    )
+            elif replay.reached not in keys[point:]:
+                there = repr(keys[point]) if point < len(keys) else "its end"
+                found.append(
+                    f"{where}: the replay went on to {replay.reached!r}, and the first run to {there}."
+                )
+    return found
+
+
+class _Reached(BaseException):
+    """A replay has come to something that is not in its journal."""
+
+
+class _Recording(Journal):
+    """A new journal. Its entries are in the order in which things were done."""
+
+    __slots__ = ()
+
+
+class _Prefix(Journal):
+    """A journal that stops whoever comes to its end."""
+
+    __slots__ = ("reached",)
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        super().__init__(entries)
+        self.reached: str | None = None
+
+    def find(self, key: str) -> Any:
+        found = super().find(key)
+        if found is MISSING:
+            self.reached = self.reached or key
+            raise _Reached(key)
+        return found
+
+
+async def _play(
+    server: Server, tool: str, arguments: Mapping[str, Any] | None, answers: Answers | None, journal: Journal
+) -> Any:
+    """Run a tool once against a journal, its questions answered on the spot."""
+    rehearsal = Rehearsal()
+    call = _call(CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, _EVERYTHING)
+    call.rounds = False
+    function = server.function(tool)
+
+    async def answer(key: str, ask: Ask) -> Any:
+        given = _responses([Question(key, ask)], answers)
+        if key not in given:
+            raise AssertionError(f"{tool!r} asks {key!r}, and there is no answer to it.")
+        return given[key]
+
+    run = Run(call, journal)
+    call.ask = answer
+    bound = function.bind(call.request.arguments)
+    try:
+        return await function.once(run, bound, Context(run, server.stage))
+    except _Reached:
+        return None
+    except Exception as error:
+        return error
+
+
+def _staged(target: Server | Callable[..., Any], name: str | None) -> tuple[Server, str]:
+    if isinstance(target, Server):
+        if name is None:
+            raise TypeError("Say which tool of the server to rehearse.")
+        return target, name
+    server = Server("rehearsal")
+    server.add_tool(target, name=name)
+    return server, name or name_of(target)
+
+
+def _call(
+    request: CallTool, rehearsal: Rehearsal, principal: Principal, capabilities: Mapping[str, Any]
+) -> Call[CallTool]:
+    async def notify(notification: Notification) -> None:
+        rehearsal.notifications.append(notification)
+
+    return Call(
+        request,
+        id=rehearsal.rounds,
+        terms=Terms(capabilities=capabilities, log_level="debug", progress_token="rehearsal"),
+        principal=principal,
+        watched=Watched(asyncio.current_task(), asyncio.get_running_loop().time()),
+        notify=notify,
+        rounds=True,
+    )
+
+
+def _responses(asked: Sequence[Question], answers: Answers | None) -> dict[str, dict[str, Any]]:
+    """The answers to these questions, as they would be on the wire."""
+    given: dict[str, dict[str, Any]] = {}
+    for question in asked:
+        if callable(answers):
+            answer = answers(question)
+        elif answers is not None and question.key in answers:
+            answer = answers[question.key]
+        else:
+            continue
+        given[question.key] = _response(question.ask, answer)
+    return given
+
+
+def _response(ask: Ask, answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Mapping) and ("action" in answer or "roots" in answer or "role" in answer):
+        return dict(answer)
+    if isinstance(ask, Elicit | OpenUrl) and answer in ("decline", "cancel"):
+        return {"action": answer}
+    if isinstance(ask, OpenUrl):
+        return {"action": "accept"}
+    if isinstance(ask, Sample):
+        return {"role": "assistant", "content": {"type": "text", "text": str(answer)}, "model": "rehearsal"}
+    if isinstance(ask, ListRoots):
+        return {"roots": [root if isinstance(root, Mapping) else {"uri": str(root)} for root in answer]}
+    if isinstance(answer, pydantic.BaseModel):
+        answer = answer.model_dump(mode="json", by_alias=True)
+    content = answer if isinstance(answer, Mapping) else {"value": answer}
+    return {"action": "accept", "content": dict(content)}
+
+
+def _view(outcome: Any) -> str:
+    """An outcome, in a form that can be compared and shown."""
+    if isinstance(outcome, Exception):
+        return f"{type(outcome).__name__}: {outcome}"
+    if isinstance(outcome, Result):
+        return repr(outcome)
+    return repr(msgspec.to_builtins(outcome, enc_hook=repr))

@@ -1,0 +1,100 @@
+"""Who hears of which changes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from antiphon.model.notification import Change, ListChanged, ResourceUpdated
+from antiphon.model.request import Interests
+from antiphon.runtime.call import Peer
+from antiphon.runtime.changes import Changes, Listener, wants
+
+TOOLS, PROMPTS, RESOURCES = ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")
+ALL: list[Change] = [TOOLS, PROMPTS, RESOURCES, ResourceUpdated("u:1"), ResourceUpdated("u:2")]
+
+
+def everything(change: Change) -> bool:
+    return True
+
+
+async def taken(listener: Listener, count: int) -> list[Change]:
+    found: list[Change] = []
+    async with asyncio.timeout(5):
+        async for change in listener:
+            found.append(change)
+            if len(found) == count:
+                return found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("interests", "expected"),
+    [
+        (Interests(), []),
+        (Interests(tools_list_changed=True), [TOOLS]),
+        (Interests(prompts_list_changed=True), [PROMPTS]),
+        (Interests(resources_list_changed=True), [RESOURCES]),
+        (Interests(resource_subscriptions=("u:2", "u:3")), [ResourceUpdated("u:2")]),
+        (Interests(True, True, True, ("u:1", "u:2")), ALL),
+    ],
+)
+def test_interests_choose_among_the_changes(interests: Interests, expected: list[Change]) -> None:
+    assert [change for change in ALL if wants(interests)(change)] == expected
+
+
+def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
+    peer = Peer()
+    peer.subscriptions.add("u:1")
+    assert [change for change in ALL if peer.wants(change)] == ALL[:4]
+
+
+async def test_every_listener_hears_what_it_wants_in_order() -> None:
+    changes = Changes()
+    with changes.listen(everything) as one, changes.listen(lambda change: change == PROMPTS) as other:
+        for change in ALL:
+            changes.publish(change)
+        assert await taken(one, 5) == ALL
+        assert await taken(other, 1) == [PROMPTS]
+
+
+async def test_a_change_that_happens_often_is_kept_once() -> None:
+    changes = Changes()
+    with changes.listen(everything) as listener:
+        for _ in range(10_000):
+            changes.publish(TOOLS)
+        changes.publish(PROMPTS)
+        changes.close()
+        assert await taken(listener, 99) == [TOOLS, PROMPTS]
+
+
+async def test_changes_may_come_from_any_thread() -> None:
+    changes = Changes()
+    with changes.listen(everything) as listener:
+        thread = threading.Thread(target=changes.publish, args=(TOOLS,))
+        thread.start()
+        assert await taken(listener, 1) == [TOOLS]
+        thread.join()
+
+
+async def test_closing_ends_listening_after_what_had_happened() -> None:
+    changes = Changes()
+    with changes.listen(everything) as listener:
+        changes.publish(TOOLS)
+        changes.close()
+        assert await taken(listener, 99) == [TOOLS]
+    with changes.listen(everything) as late:
+        assert await taken(late, 99) == []
+    changes.reopen()
+    with changes.listen(everything) as again:
+        changes.publish(TOOLS)
+        assert await taken(again, 1) == [TOOLS]
+
+
+async def test_who_has_left_is_forgotten() -> None:
+    changes = Changes()
+    with changes.listen(everything):
+        assert len(changes._listeners) == 1
+    assert len(changes._listeners) == 0

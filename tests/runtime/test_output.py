@@ -1,0 +1,135 @@
+"""From return values to results."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from antiphon import Audio, DefinitionError, EmbeddedResource, Image, ResourceLink, Result, Text, TextContents
+from antiphon.runtime.output import Output
+
+
+class Point(BaseModel):
+    x: int
+    y: int = Field(0, serialization_alias="why")
+
+
+@dataclasses.dataclass
+class Size:
+    width: float
+
+
+class Tag(TypedDict):
+    name: str
+
+
+IMAGE = Image("YQ==", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("returns", "value", "data", "boxed"),
+    [
+        (Point, Point(x=1), {"x": 1, "why": 0}, False),
+        (Point, {"x": 1}, {"x": 1, "why": 0}, False),
+        (Size, Size(2), {"width": 2.0}, False),
+        (Tag, {"name": "n"}, {"name": "n"}, False),
+        (dict[str, int], {"a": 1}, {"a": 1}, False),
+        (dict, {"a": 1}, {"a": 1}, False),
+        (int, 3, 3, True),
+        (float, 1.5, 1.5, True),
+        (bool, True, True, True),
+        (list[int], [1, 2], [1, 2], True),
+        (list[str], ["a"], ["a"], True),
+        (Point | None, None, None, True),
+        (Point | None, Point(x=1), {"x": 1, "why": 0}, True),
+        (str | int, "a", "a", True),
+        (datetime.date, datetime.date(2026, 1, 2), "2026-01-02", True),
+        (Annotated[int, Field(ge=0)], 3, 3, True),
+        (tuple[int, str], (1, "a"), [1, "a"], True),
+    ],
+    ids=repr,
+)
+def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data: Any, boxed: bool) -> None:
+    output = Output("t", returns)
+    assert output.schema is not None
+    result = output.convert(value)
+    assert (result.structured, result.data, result.boxed, result.is_error) == (True, data, boxed, False)
+    assert json.loads(result.text) == data
+
+
+@pytest.mark.parametrize(
+    ("returns", "value", "content"),
+    [
+        (str, "a", [Text("a")]),
+        (str, "", [Text("")]),
+        (None, None, []),
+        (str | None, None, []),
+        (Any, "a", [Text("a")]),
+        (Any, {"a": 1}, [Text('{"a":1}')]),
+        (Any, [1, "a"], [Text('[1,"a"]')]),
+        (Any, Point(x=1), [Text('{"x":1,"why":0}')]),
+        (Any, object, [Text(json.dumps(str(object)))]),
+        (Image, IMAGE, [IMAGE]),
+        (Image | Text, IMAGE, [IMAGE]),
+        (list[Image], [IMAGE, IMAGE], [IMAGE, IMAGE]),
+        (list[Text | Image], [Text("a"), IMAGE], [Text("a"), IMAGE]),
+        (list[str | Image], ["a", IMAGE], [Text("a"), IMAGE]),
+        (list[Image], [], []),
+        (Any, ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
+        (Audio, Audio("YQ==", "audio/wav"), [Audio("YQ==", "audio/wav")]),
+        (ResourceLink, ResourceLink("u:", "n"), [ResourceLink("u:", "n")]),
+        (EmbeddedResource, EmbeddedResource(TextContents("u:", "t")), [EmbeddedResource(TextContents("u:", "t"))]),
+    ],
+    ids=repr,
+)
+def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: list[Any]) -> None:
+    output = Output("t", returns)
+    assert output.schema is None
+    result = output.convert(value)
+    assert list(result.content) == content
+    assert not result.structured
+
+
+def test_structured_content_can_be_switched_off_and_on() -> None:
+    off = Output("t", Point, structured=False)
+    assert off.schema is None
+    assert off.convert(Point(x=1)).text == '{"x":1,"why":0}'
+    on = Output("t", str, structured=True)
+    assert on.schema == {"type": "string"}
+    assert on.convert("a").data == "a"
+
+
+@pytest.mark.parametrize("returns", [str, Result, Any])
+def test_a_result_is_passed_on_as_it_is(returns: Any) -> None:
+    given = Result("a", data={"b": 1}, meta={"m": 1}, is_error=True)
+    assert Output("t", returns).convert(given) is given
+
+
+def test_the_data_of_a_result_is_checked_against_the_annotation() -> None:
+    convert: Callable[[Any], Result] = Output("t", Point).convert
+    result = convert(Result("said otherwise", data={"x": 1}))
+    assert (result.text, result.data) == ("said otherwise", {"x": 1, "why": 0})
+    with pytest.raises(ValueError):
+        convert(Result("x", data={"x": "no number"}))
+
+
+def test_the_data_of_a_failed_result_is_not_checked() -> None:
+    assert Output("t", Point).convert(Result("x", data={"why": "not"}, is_error=True)).data == {"why": "not"}
+
+
+def test_a_value_that_is_not_what_was_announced_is_an_error() -> None:
+    with pytest.raises(ValueError):
+        Output("t", Point).convert({"x": "no number"})
+
+
+def test_a_type_without_a_schema_is_refused() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Output("t", object())
+    assert "structured=False" in str(caught.value)

@@ -1,0 +1,101 @@
+"""Deadlines, ticks and the end of everything that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from antiphon.runtime.warden import Stopped, Warden, Watched
+from tests.support.polling import until
+
+
+async def sleeping(warden: Warden, box: list[Watched], deadline: float | None = None) -> str:
+    """Sleep under the warden's eyes; how it was stopped."""
+    watched = warden.enter()
+    if deadline is not None:
+        watched.deadline = watched.started + deadline
+    box.append(watched)
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        assert watched.stopped is not None
+        watched.absolve()
+        return watched.stopped
+    finally:
+        warden.leave(watched)
+    return "slept"
+
+
+async def test_a_deadline_stops_a_task() -> None:
+    warden = Warden()
+    async with asyncio.timeout(5):
+        assert await sleeping(warden, [], deadline=0.05) == "deadline"
+    assert len(warden) == 0
+
+
+async def test_a_deadline_may_be_set_later_or_moved() -> None:
+    warden = Warden()
+    box: list[Watched] = []
+    task = asyncio.create_task(sleeping(warden, box))
+    await until(lambda: box)
+    box[0].deadline = box[0].started + 0.01
+    async with asyncio.timeout(5):
+        assert await task == "deadline"
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "disconnected", "shutdown"])
+async def test_stopping_tells_why_and_the_first_reason_counts(reason: Stopped) -> None:
+    warden = Warden()
+    box: list[Watched] = []
+    task = asyncio.create_task(sleeping(warden, box))
+    await until(lambda: box)
+    box[0].stop(reason)
+    box[0].stop("deadline")
+    assert await task == reason
+    assert task.cancelling() == 0
+
+
+async def test_stopping_all() -> None:
+    warden = Warden()
+    box: list[Watched] = []
+    tasks = [asyncio.create_task(sleeping(warden, box)) for _ in range(10)]
+    await until(lambda: len(box) == 10)
+    assert len(warden) == 10
+    warden.stop("shutdown")
+    assert await asyncio.gather(*tasks) == ["shutdown"] * 10
+    assert len(warden) == 0
+
+
+async def test_draining_waits_for_the_last_one() -> None:
+    warden = Warden()
+    assert await warden.drained(0)
+    box: list[Watched] = []
+    task = asyncio.create_task(sleeping(warden, box))
+    await until(lambda: box)
+    assert not await warden.drained(0.01)
+    draining = asyncio.create_task(warden.drained(5))
+    box[0].stop("cancelled")
+    assert await draining
+    await task
+
+
+async def test_who_takes_long_is_ticked() -> None:
+    warden = Warden()
+    ticks: list[float] = []
+    box: list[Watched] = []
+    task = asyncio.create_task(sleeping(warden, box))
+    await until(lambda: box)
+    box[0].tick = ticks.append
+    await until(lambda: len(ticks) >= 2)
+    assert ticks == sorted(ticks)
+    box[0].stop("cancelled")
+    await task
+
+
+async def test_no_timer_runs_while_nothing_is_under_way() -> None:
+    warden = Warden()
+    for _ in range(3):
+        watched = warden.enter()
+        warden.leave(watched)
+    await until(lambda: warden._timer is None)

@@ -11,7 +11,7 @@ from antiphon.model.party import Principal
 
 __all__ = ["Authenticate", "BearerTokens"]
 
-Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | None | Awaitable[Principal | None]]
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
 """From a request's headers, with lower-case names, to who sends them.
 
 `None` refuses with a plain 401; raise `Unauthorized` or `Forbidden` to say more.

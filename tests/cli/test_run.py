@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.cli.command import COMMAND, PATIENCE, plain_environment, antiphon, running
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
 from tests.cli.conftest import SERVED
 from tests.support.polling import wait_until
 

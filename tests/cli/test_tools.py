@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cli.command import COMMAND, PATIENCE, plain_environment, antiphon, running
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
 from tests.cli.conftest import SERVED
 
 COLOUR = re.compile(r"\x1b\[(\d+;)*[39][0-7][;m]")

@@ -1,4 +1,4 @@
-"""Fake servers for the client's tests: a plain socket that says whatever a test wants, and writes down what it heard."""
+"""Fake servers: a plain socket that says what a test wants, and notes what it hears."""
 
 import asyncio
 import json

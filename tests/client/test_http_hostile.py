@@ -189,7 +189,7 @@ async def test_a_server_that_is_no_mcp_server_says_so() -> None:
         await reply.body(404, "text/html", b"<h1>Not found</h1>")
 
     async with serving(website) as fake:
-        with pytest.raises(BadAnswer, match="status 404.*no MCP server"):
+        with pytest.raises(BadAnswer, match=r"status 404.*no MCP server"):
             async with Client(fake.url):
                 pass
 

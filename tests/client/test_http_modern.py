@@ -268,15 +268,15 @@ async def test_a_changed_list_is_told_and_asked_for_again() -> None:
 
 async def test_subscribing_opens_one_stream_for_everything() -> None:
     telling, heard = Telling(), asyncio.Queue[Change]()
-    async with serving(modern(telling, **CAPABLE)) as fake:
-        async with Client(fake.url, on_change=heard.put_nowait) as client:
-            await client.subscribe("memo://a")
-            await client.subscribe("memo://b")
-            await client.unsubscribe("memo://a")
-            telling.say.put_nowait(
-                {"method": "notifications/resources/updated", "params": {"uri": "memo://b"}}
-            )
-            assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://b")
+    async with (
+        serving(modern(telling, **CAPABLE)) as fake,
+        Client(fake.url, on_change=heard.put_nowait) as client,
+    ):
+        await client.subscribe("memo://a")
+        await client.subscribe("memo://b")
+        await client.unsubscribe("memo://a")
+        telling.say.put_nowait({"method": "notifications/resources/updated", "params": {"uri": "memo://b"}})
+        assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://b")
     assert [wanted.get("resourceSubscriptions") for wanted in telling.interests] == [
         None,
         ["memo://a"],

@@ -1,4 +1,4 @@
-"""Antiphon's client with the servers of other libraries, over HTTP and as child processes, on two versions."""
+"""Antiphon's client with the servers of other libraries, over HTTP and stdio, on several versions."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -124,7 +124,8 @@ async def test_an_old_server_that_ignores_the_first_question_is_asked_the_second
     for message in hear():
         if message["method"] == "initialize":
             info = {"name": "old", "version": "1"}
-            say(id=message["id"], result={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info})
+            result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+            say(id=message["id"], result=result)
         elif message["method"] == "tools/call":
             done(message)
     """

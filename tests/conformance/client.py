@@ -1,4 +1,4 @@
-"""The client that the official conformance suite drives: `python client.py URL`, the scenario in the environment."""
+"""What the official conformance suite drives: `python client.py URL`, the scenario in the environment."""
 
 import asyncio
 import json

@@ -26,9 +26,10 @@ def channel_to(
     max_message: int,
     grace: float,
 ) -> Channel:
-    """The channel, not yet open; a channel is taken as it is. What only other kinds of channel have use for is ignored.
+    """The channel, not yet open. What only other kinds of channel have use for is ignored.
 
-    Raises `ValueError` for a string that is no URL and `TypeError` for what leads nowhere.
+    A channel of one's own is taken as it is. Raises `ValueError` for a string that is no URL and
+    `TypeError` for what leads nowhere.
     """
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
         from antiphon.transport.process import ProcessChannel

@@ -103,7 +103,8 @@ def _field(wanted: Any, name: str, prop: Mapping[str, Any], definitions: Mapping
         raise _not_flat(wanted, name)
     if "exclusiveMinimum" in field or "exclusiveMaximum" in field:
         raise DefinitionError(
-            f"{wanted!r}: the field {name!r} has a bound that forms cannot have: use ge and le instead of gt and lt."
+            f"{wanted!r}: the field {name!r} has a bound that forms cannot have: "
+            "use ge and le instead of gt and lt."
         )
     if field.get("format") not in _FORMATS:
         field.pop("format", None)

@@ -39,7 +39,8 @@ class Output:
             self.schema = schema_of(adapter, mode="serialization")
         except (pydantic.errors.PydanticUserError, TypeError) as error:
             raise DefinitionError(
-                f"{label}: the return annotation {returns!r} has no JSON schema ({str(error).splitlines()[0]}). "
+                f"{label}: the return annotation {returns!r} has no JSON schema. "
+                f"{str(error).splitlines()[0]} "
                 "Return a type that pydantic knows, or register the tool with structured=False."
             ) from None
         self.convert = _structured(adapter, boxed=self.schema.get("type") != "object")

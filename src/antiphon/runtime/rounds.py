@@ -63,14 +63,11 @@ class Rounds:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "No secret is configured, so only this process can carry on the calls that it asked something "
-                "in. Set ANTIPHON_SECRETS, or Server(secrets=…), to let other processes do so, or a restart."
+                "No secret is configured, so only this process can carry on the calls that it asked "
+                "something in. Set ANTIPHON_SECRETS, or Server(secrets=…), to let others do so, or a restart."
             )
         raw = _pack(journal.entries)
-        if len(raw) > _WORTH_PACKING:
-            raw = _PACKED + zlib.compress(raw, 6)
-        else:
-            raw = _PLAIN + raw
+        raw = _PACKED + zlib.compress(raw, 6) if len(raw) > _WORTH_PACKING else _PLAIN + raw
         if len(raw) > self._limits.state:
             logger.error(
                 "The state of request %r has %d bytes, and %d are allowed. Let steps return less, keep "

@@ -224,10 +224,11 @@ def require(ask: Ask, capabilities: Mapping[str, Any]) -> None:
         ListRoots: ("roots", None),
     }[type(ask)]
     declared = capabilities.get(name)
-    if isinstance(declared, Mapping):
-        # An elicitation capability that names no mode means forms.
-        if mode is None or mode in declared or (mode == "form" and "url" not in declared):
-            return
+    # An elicitation capability that names no mode means forms.
+    if isinstance(declared, Mapping) and (
+        mode is None or mode in declared or (mode == "form" and "url" not in declared)
+    ):
+        return
     needed: dict[str, Any] = {name: {} if mode is None else {mode: {}}}
     what = name if mode is None else f"{name} ({mode})"
     raise MissingCapability(

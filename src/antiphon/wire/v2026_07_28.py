@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from antiphon.errors import (
 )
 from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
 from antiphon.model.outcome import Discovery, InputRequired, Listened, Outcome, Page, Read
-from antiphon.model.party import LOG_LEVELS, Implementation
+from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.request import CallTool, Discover, Listen, Request, RequestId, Terms
 from antiphon.wire import headers as mirroring
 from antiphon.wire import jsonrpc
@@ -60,15 +60,13 @@ class V2026(Dialect):
             missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
             raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
         level = meta.get(LOG_LEVEL)
-        if level is not None and not (isinstance(level, str) and level in LOG_LEVELS):
-            raise InvalidParams(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
         client = meta.get(CLIENT_INFO)
         token = meta.get("progressToken")
         try:
             return Terms(
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=meta[CAPABILITIES],
-                log_level=level,
+                log_level=None if level is None else _log_level(level),
                 progress_token=token if isinstance(token, str | int) else None,
                 meta=meta,
             )
@@ -130,6 +128,12 @@ class V2026(Dialect):
         if discovery.instructions is not None:
             value["instructions"] = discovery.instructions
         return value
+
+
+def _log_level(value: Any) -> LogLevel:
+    if isinstance(value, str) and value in LOG_LEVELS:
+        return cast(LogLevel, value)
+    raise InvalidParams(f"{value!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
 
 
 def _agree(headers: Mapping[bytes, bytes], name: str, value: Any) -> None:

@@ -1,0 +1,87 @@
+"""The requests that a server makes of its client, on versions where it makes them on an open stream."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from antiphon.client import Client, Elicitation
+from antiphon.errors import InvalidParams, MethodNotFound
+from tests.client.fakes import Reply, legacy, serving
+
+DONE = {"content": [{"type": "text", "text": "Done."}]}
+
+
+async def ask_client(question: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """What a client answers when a server asks it something on the stream of a call."""
+    answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def answer(reply: Reply) -> None:
+        if reply.request.verb == "GET":
+            await reply.head(405, None, content_length="0")
+        elif reply.request.method == "tools/call":
+            await reply.events()
+            await reply.event({"id": "q1", **question})
+            await answered
+            await reply.event({"id": reply.request.id, "result": DONE})
+        else:
+            answered.set_result(reply.request.body)
+            await reply.head(202, None, content_length="0")
+
+    async with serving(legacy(answer)) as fake, Client(fake.url, **options) as client:
+        await client.call("tool", timeout=5)
+    return answered.result()
+
+
+async def test_a_ping_of_the_servers_is_answered() -> None:
+    assert await ask_client({"method": "ping"}) == {"jsonrpc": "2.0", "id": "q1", "result": {}}
+
+
+async def test_a_request_that_nobody_handles_is_refused() -> None:
+    answer = await ask_client({"method": "sampling/createMessage", "params": {}})
+    assert answer["error"]["code"] == MethodNotFound.code
+
+
+async def test_a_question_to_the_person_is_answered_with_defaults_filled_in() -> None:
+    asked: list[Elicitation] = []
+
+    async def elicit(question: Elicitation) -> Mapping[str, Any]:
+        asked.append(question)
+        return {"name": "Ada"}
+
+    properties = {
+        "name": {"type": "string", "default": "?"},
+        "age": {"type": "integer", "default": 30},
+        "x": {},
+    }
+    params = {"message": "Who?", "requestedSchema": {"type": "object", "properties": properties}}
+    answer = await ask_client({"method": "elicitation/create", "params": params}, elicit=elicit)
+    assert answer["result"] == {"action": "accept", "content": {"name": "Ada", "age": 30}}
+    assert asked[0].message == "Who?"
+
+
+async def test_a_person_may_decline() -> None:
+    async def elicit(question: Elicitation) -> str:
+        return "decline"
+
+    answer = await ask_client({"method": "elicitation/create", "params": {"message": "Who?"}}, elicit=elicit)
+    assert answer["result"] == {"action": "decline"}
+
+
+async def test_a_handler_that_fails_refuses_and_leaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ZeroDivisionError("secret")
+
+    answer = await ask_client({"method": "roots/list"}, handlers={"roots/list": broken})
+    assert answer["error"]["code"] == -32603
+    assert "secret" not in str(answer)
+    assert "secret" in caplog.text
+
+
+async def test_a_malformed_question_is_invalid() -> None:
+    async def elicit(question: Elicitation) -> str:
+        raise AssertionError
+
+    answer = await ask_client({"method": "elicitation/create", "params": {"message": 5}}, elicit=elicit)
+    assert answer["error"]["code"] == InvalidParams.code

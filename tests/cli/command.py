@@ -91,7 +91,7 @@ def running(
         process.wait()
 
 
-def plain_environment(more: Mapping[str, str] | None) -> dict[str, str]:
+def plain_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Without the settings of whoever runs the tests."""
     plain = {key: value for key, value in environment().items() if not key.startswith("ANTIPHON_")}
     return {**plain, **(more or {})}

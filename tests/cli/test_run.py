@@ -192,7 +192,7 @@ def test_stdio_speaks_frames_and_nothing_else() -> None:
     done = subprocess.run(
         [*COMMAND, "run", str(SERVED), "--stdio"],
         input="".join(json.dumps(frame) + "\n" for frame in frames),
-        env=plain_environment(None),
+        env=plain_environment(),
         capture_output=True,
         encoding="utf-8",
         timeout=PATIENCE,

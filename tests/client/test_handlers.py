@@ -85,3 +85,23 @@ async def test_a_malformed_question_is_invalid() -> None:
 
     answer = await ask_client({"method": "elicitation/create", "params": {"message": 5}}, elicit=elicit)
     assert answer["error"]["code"] == InvalidParams.code
+
+
+async def test_answers_do_not_wait_behind_the_calls_that_wait_for_them() -> None:
+    calls = 8
+    answered: dict[Any, asyncio.Event] = {number: asyncio.Event() for number in range(calls)}
+
+    async def answer(reply: Reply) -> None:
+        if reply.request.method == "tools/call":
+            number = reply.request.params["arguments"]["number"]
+            await reply.events()
+            await reply.event({"id": number, "method": "ping"})
+            await answered[number].wait()
+            await reply.event({"id": reply.request.id, "result": DONE})
+        else:
+            answered[reply.request.id].set()
+            await reply.head(202, None, content_length="0")
+
+    async with serving(legacy(answer)) as fake, Client(fake.url, max_requests=2, timeout=5) as client:
+        await asyncio.gather(*(client.call("tool", number=number) for number in range(calls)))
+    assert fake.methods().count("tools/call") == calls

@@ -93,7 +93,7 @@ def test_a_session_said_who_it_is_when_it_began() -> None:
 
 
 def test_a_bare_request_hears_no_log() -> None:
-    assert draft.terms(frame(), None) == Terms()
+    assert draft.terms(frame(), None).log_level is None
 
 
 AGREEING = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"t"}

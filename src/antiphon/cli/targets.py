@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exits import UNREACHABLE, CommandError
 from antiphon.cli.load import is_file
-from antiphon.errors import ClientError, RequestError, TimedOut
+from antiphon.errors import AntiphonError, RequestError, TimedOut
 
 if TYPE_CHECKING:
     from antiphon.client import Client
@@ -60,10 +60,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise CommandError(
             f"{str(error).removesuffix(_HINT)} To wait longer: --timeout.", UNREACHABLE
         ) from error
-    except ClientError as error:
-        raise CommandError(str(error), UNREACHABLE) from error
     except RequestError as error:
         raise CommandError(f"The server refused: {error.message} ({error.code})", UNREACHABLE) from error
+    except AntiphonError as error:
+        raise CommandError(str(error), UNREACHABLE) from error
 
 
 def is_url(text: str) -> bool:

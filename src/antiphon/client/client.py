@@ -71,6 +71,7 @@ class Client:
 
     `timeout` is for each request, `connect_timeout` for coming to terms, and `probe_wait` for a process to
     answer in the newest version before an older one is tried; `grace` is how long it may take to end.
+    `max_message` bounds what a server sends, in bytes, and `max_requests` how many go out over HTTP at once.
 
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
     a `ListChanged` or a `ResourceUpdated`. `elicit` asks the person at the client; `handlers` answer other
@@ -93,6 +94,7 @@ class Client:
         probe_wait: float = 5.0,
         grace: float = 2.0,
         max_message: int = 64 * 1024 * 1024,
+        max_requests: int = 100,
         max_pages: int = 1000,
         protocol: str | None = None,
         log_level: LogLevel | None = None,
@@ -124,6 +126,7 @@ class Client:
                 cwd=cwd,
                 connect_timeout=connect_timeout,
                 max_message=max_message,
+                max_requests=max_requests,
                 grace=grace,
             ),
             Implementation(name, _own_version() if version is None else version),

@@ -217,15 +217,15 @@ class Connection:
             await self._noticed(notice, self.speaker.subscription(frame))
 
     async def _reply(self, request_id: RequestId, result: Any) -> None:
-        await self._tell(self.speaker.reply(request_id, result))
+        await self._tell(self.speaker.reply(request_id, result), self.timeout)
 
     async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
-        await self._tell(self.speaker.refuse(request_id, error.code, error.message))
+        await self._tell(self.speaker.refuse(request_id, error.code, error.message), self.timeout)
 
-    async def _tell(self, message: Message) -> None:
+    async def _tell(self, message: Message, limit: float = _FAREWELL) -> None:
         """Send something that nobody waits for."""
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(limit):
                 await self.channel.send(message)
         except (AntiphonError, TimeoutError) as error:
             logger.debug("%s was not told %s: %s", self.channel.peer, message.method or "an answer", error)

@@ -24,6 +24,7 @@ def channel_to(
     cwd: str | os.PathLike[str] | None,
     connect_timeout: float,
     max_message: int,
+    max_requests: int,
     grace: float,
 ) -> Channel:
     """The channel, not yet open. What only other kinds of channel have use for is ignored.
@@ -48,6 +49,7 @@ def channel_to(
             headers=headers,
             connect_timeout=connect_timeout,
             max_message=max_message,
+            max_requests=max_requests,
         )
     if isinstance(target, str):
         raise ValueError(f"{target!r} is no http address; a command is a list, like {target.split()!r}.")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
-import msgspec
 import pydantic
 
 from antiphon.errors import InvalidParams
 from antiphon.model.catalog import PromptArgument, PromptDefinition, PromptMessage
-from antiphon.model.content import Icon
+from antiphon.model.content import Block, Icon
 from antiphon.model.outcome import InputRequired, Prompted
 from antiphon.model.request import GetPrompt
 from antiphon.runtime.call import Call
@@ -113,5 +112,8 @@ def _messages(value: Any) -> Iterable[PromptMessage]:
     if isinstance(value, list | tuple):
         return [message for item in value for message in _messages(item)]
     if isinstance(value, Mapping) and "role" in value:
-        return [msgspec.convert(value, PromptMessage)]
+        content = value.get("content")
+        if isinstance(content, Mapping):  # a block as it is on the wire
+            return [PromptMessage(value["role"], cast(Block, content))]
+        return [PromptMessage(value["role"], block) for block in blocks(content)]
     return [PromptMessage("user", block) for block in blocks(value)]

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from antiphon.errors import Failure, MissingCapability
+from antiphon.errors import Failure, InvalidParams, MissingCapability
 from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, read_answer
 from antiphon.model.outcome import InputRequired
 from antiphon.runtime.call import Call
@@ -31,6 +31,9 @@ _TURNS = 3
 """How many turns of the loop a run waits for more questions before it stops at those it has."""
 _TRIES = 10
 """How often a question is put again, on a connection, to a client whose answers do not fit."""
+
+_UNUSED = 4096
+"""How many bytes of answers that nobody asked for are kept."""
 
 current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
 
@@ -88,8 +91,8 @@ class Run:
         name = self.journal.key("ask", key or _key(ask)).removeprefix("ask:")
         entry = f"ask:{name}"
         recorded = self.journal.find(entry)
-        if recorded is not MISSING:
-            return read_answer(ask, name, recorded)
+        if recorded is not MISSING and (answer := _fitting(ask, name, recorded, fits)) is not None:
+            return answer
         require(ask, self.call.terms.capabilities)
         if name in self.responses:
             answer = read_answer(ask, name, self.responses[name])
@@ -175,7 +178,19 @@ class Run:
     # Stopping
 
     def outcome(self) -> InputRequired:
-        """How a run that was stopped ends."""
+        """How a run that was stopped ends.
+
+        Answers that it had no use for are kept, if they are small: while a new version is rolled out,
+        the next round may be served by the version that asked for them.
+        """
+        unused = {
+            f"ask:{key}": response
+            for key, response in self.responses.items()
+            if key not in self._asks and f"ask:{key}" not in self.journal.entries
+        }
+        if unused and len(msgspec.json.encode(unused)) <= _UNUSED:
+            for entry, response in unused.items():
+                self.journal.record(entry, response)
         return InputRequired(self._asks)
 
     def _go_on(self) -> None:
@@ -201,6 +216,15 @@ class Run:
             self.call.watched.task.cancel()
         for future in self._futures:
             future.cancel()
+
+
+def _fitting(ask: Ask, name: str, response: Any, fits: Callable[[Any], str | None] | None) -> Any:
+    """The answer in a response, or `None` if it is of another kind or does not fit."""
+    try:
+        answer = read_answer(ask, name, response)
+    except InvalidParams:
+        return None
+    return answer if fits is None or fits(answer) is None else None
 
 
 def _key(ask: Ask) -> str:

@@ -177,6 +177,8 @@ class App:
             terms = dialect.terms(frame, None if session is None else session.negotiated)
             dialect.check_headers(frame, headers)
             request = dialect.parse(frame)
+            if type(request) is Listen and not takes_streams:
+                raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
             if type(request) is CallTool and (mirrored := self._host.mirrored(request.name)):
                 dialect.check_mirrored(mirrored, request, headers)
             if len(self._warden) - self._streams > self._limits.calls:

@@ -46,7 +46,7 @@ class HttpChannel:
         headers: Mapping[str, str] | None = None,
         connect_timeout: float = 30.0,
         max_message: int = 64 * 1024 * 1024,
-        max_connections: int = 256,
+        max_requests: int = 100,
         resumes: int = 5,
     ) -> None:
         self.peer = str(url)
@@ -56,9 +56,9 @@ class HttpChannel:
         self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
         self._headers = {**(headers or {}), "accept-encoding": "identity"}
         self._timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._limits = httpx2.Limits(
-            max_connections=max_connections, max_keepalive_connections=max_connections
-        )
+        # Requests are counted here and not in the pool, where an answer to the server would wait behind them.
+        self._slots = asyncio.Semaphore(max_requests)
+        self._limits = httpx2.Limits(max_connections=None, max_keepalive_connections=max_requests)
         self._max_message = max_message
         self._resumes = resumes
         self._session: str | None = None
@@ -73,7 +73,11 @@ class HttpChannel:
             self._http = httpx2.AsyncClient(timeout=self._timeout, limits=self._limits)
 
     async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its response."""
+        """Send a request and wait for its response; only so many are under way at once."""
+        async with self._slots:
+            return await self._request(message)
+
+    async def _request(self, message: Message) -> Frame:
         if message.opens_session:
             await self._stop_listening()
             self._mute = False

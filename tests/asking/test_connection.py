@@ -1,0 +1,170 @@
+"""Asking on the connection: the same functions, for clients of versions with requests of the server's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from antiphon import Server
+from tests.asking.driving import EVERYTHING, accept
+from tests.asking.test_rounds import make, steps, unwound
+from tests.support import http
+from tests.support.memory import in_memory
+from tests.support.serving import serving
+from tests.support.speakers import Session
+
+SAID = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+ANSWERS: Mapping[str, Any] = {
+    "Name?": accept(name="Ada"),
+    "Log in": {"action": "accept"},
+    "x?": accept(x="y"),
+    "sampling/createMessage": SAID,
+    "roots/list": {"roots": [{"uri": "file:///home"}]},
+}
+
+
+async def held(session: Session, tool: str, answers: Mapping[str, Any] = ANSWERS) -> tuple[Any, list[Any]]:
+    """Call a tool and answer what it asks on its stream: its response, and the questions."""
+    asked: list[Any] = []
+    async with session.asking("tools/call", {"name": tool, "arguments": {}}) as connection:
+        await connection.receive_head()
+        async for event in connection.events():
+            if not event.data:
+                continue
+            frame = event.frame
+            if "method" not in frame:
+                return frame, asked
+            asked.append(frame)
+            answer = answers[frame["params"].get("message", frame["method"])]
+            if callable(answer):
+                answer = answer(len(asked))
+            body = {
+                "jsonrpc": "2.0",
+                "id": frame["id"],
+                **(answer if "error" in answer else {"result": answer}),
+            }
+            told = await http.request(session.port, "POST", session.headers, json.dumps(body).encode())
+            assert told.status == 202
+    raise AssertionError("the stream ended without a response")
+
+
+async def opened(
+    port: int, capabilities: Mapping[str, Any] = EVERYTHING, version: str = "2025-11-25"
+) -> Session:
+    session = Session(port)
+    await session.open(version, capabilities)
+    return session
+
+
+@pytest.mark.parametrize("tool", ["greet", "greet_from_a_thread"])
+async def test_the_question_goes_out_on_the_open_stream_and_the_function_waits(tool: str) -> None:
+    unwound.clear()
+    async with serving(make()) as address:
+        frame, asked = await held(await opened(address.port), tool)
+    assert frame["result"]["content"][0]["text"] == "Hello, Ada!"
+    assert [question["method"] for question in asked] == ["elicitation/create"]
+    assert "thread suspending=True" not in unwound
+
+
+async def test_everything_can_be_asked_and_a_step_is_done_once() -> None:
+    steps.clear()
+    async with serving(make()) as address:
+        session = await opened(address.port)
+        frame, asked = await held(session, "everything")
+        assert frame["result"]["content"][0]["text"] == "Ada: hi in file:///home"
+        assert len(asked) == 4
+        frame, _ = await held(session, "step_beside_a_question")
+        assert frame["result"]["content"][0]["text"] == "Ada beside"
+    assert steps == ["beside"]
+
+
+async def test_the_explicit_style_is_driven_by_the_server() -> None:
+    async with serving(make()) as address:
+        frame, asked = await held(await opened(address.port), "explicit")
+    assert frame["result"]["content"][0]["text"] == "2 rounds, last y"
+    assert len(asked) == 2
+
+
+async def test_an_unfitting_answer_is_asked_for_again() -> None:
+    answers = {"Name?": lambda count: accept(name="Ada") if count == 3 else accept(name=5)}
+    async with serving(make()) as address:
+        frame, asked = await held(await opened(address.port), "greet", answers)
+    assert frame["result"]["content"][0]["text"] == "Hello, Ada!"
+    assert len(asked) == 3
+
+
+async def test_a_client_that_never_answers_fittingly_ends_the_call_as_failed() -> None:
+    async with serving(make()) as address:
+        frame, asked = await held(await opened(address.port), "greet", {"Name?": accept(name=5)})
+    assert frame["result"]["isError"] is True
+    assert len(asked) == 10
+
+
+async def test_an_error_of_the_clients_fails_the_call() -> None:
+    refusal = {"error": {"code": -1, "message": "nobody is here"}}
+    async with serving(make()) as address:
+        frame, _ = await held(await opened(address.port), "greet", {"Name?": refusal})
+    assert frame["result"]["isError"] is True
+    assert "nobody is here" in frame["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
+async def test_a_client_without_the_capability_gets_a_failure_that_names_it(version: str) -> None:
+    async with serving(make()) as address:
+        session = await opened(address.port, {}, version)
+        response = await session.call("greet")
+    assert response.result["isError"] is True
+    assert "elicitation" in response.text
+
+
+async def test_a_client_that_takes_no_streams_gets_a_failure() -> None:
+    async with serving(make()) as address:
+        session = await opened(address.port)
+        session.headers["accept"] = "application/json"
+        response = await session.call("greet")
+    assert response.result["isError"] is True
+    assert "no way to ask" in response.text
+
+
+async def test_a_response_that_answers_nothing_is_taken_and_ignored() -> None:
+    async with serving(make()) as address:
+        session = await opened(address.port)
+        body = json.dumps({"jsonrpc": "2.0", "id": "ask-never-asked", "result": {}}).encode()
+        assert (await http.request(session.port, "POST", session.headers, body)).status == 202
+
+
+async def test_a_cancelled_call_stops_waiting_for_its_answer() -> None:
+    async with serving(make()) as address:
+        session = await opened(address.port)
+        async with session.asking("tools/call", {"name": "greet"}, id=7) as connection:
+            await connection.receive_head()
+            async for event in connection.events():
+                if event.data:
+                    break
+            await session.tell("notifications/cancelled", {"requestId": 7})
+            rest = [event async for event in connection.events()]
+        assert all(not event.data for event in rest)
+
+
+async def test_a_connection_of_its_own_asks_too() -> None:
+    server: Server = make()
+    async with in_memory(server) as client:
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": dict(EVERYTHING),
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        await client.result("initialize", params)
+        calling = asyncio.create_task(client.call("greet"))
+        while not (
+            asked := [frame for frame in client.notifications if frame["method"] == "elicitation/create"]
+        ):
+            await asyncio.sleep(0)
+        client.connection.receive(
+            json.dumps({"jsonrpc": "2.0", "id": asked[0]["id"], "result": accept(name="Ada")})
+        )
+        assert (await calling)["content"][0]["text"] == "Hello, Ada!"

@@ -1,0 +1,207 @@
+"""The state that a client carries: it opens for the call it belongs to, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from antiphon import BearerTokens, Context, Limits, Server
+from antiphon.errors import InvalidParams
+from antiphon.model.outcome import InputRequired
+from antiphon.model.party import Principal
+from antiphon.model.request import CallTool, Terms
+from antiphon.runtime.call import Call
+from antiphon.runtime.journal import Journal
+from antiphon.runtime.rounds import Rounds
+from antiphon.runtime.seal import Seal
+from antiphon.runtime.warden import Watched
+from tests.asking.driving import Able, accept, once
+from tests.support.serving import serving
+
+SECRET = "a secret of these tests"
+
+
+class Name(BaseModel):
+    name: str
+
+
+def make(secrets: list[str] | None = None, name: str = "states", **options: Any) -> Server:
+    server = Server(name, secrets=[SECRET] if secrets is None else secrets, **options)
+
+    @server.tool
+    async def ask(ctx: Context, about: str = "x") -> str:
+        ctx.uuid()  # so that there is something to carry
+        await ctx.elicit(about, Name, key="name")
+        await ctx.elicit("And?", Name, key="more")
+        return "done"
+
+    @server.tool
+    async def other(ctx: Context, about: str = "x") -> str:
+        ctx.uuid()
+        await ctx.elicit(about, Name, key="name")
+        return "done"
+
+    @server.tool
+    async def heavy(ctx: Context) -> str:
+        await ctx.step(a_lot)
+        await ctx.elicit("Name?", Name, key="name")
+        return "done"
+
+    @server.tool
+    async def plain() -> str:
+        return "plain"
+
+    return server
+
+
+def a_lot() -> str:
+    return "".join(chr(33 + (n * n) % 90) for n in range(300_000))
+
+
+async def state_of(server: Server, headers: dict[str, str] | None = None, **arguments: Any) -> str:
+    async with serving(server) as address:
+        return str(
+            (await once(Able(address.port, headers=headers), "ask", arguments))["result"]["requestState"]
+        )
+
+
+async def tried(
+    server: Server, state: str, tool: str = "ask", headers: dict[str, str] | None = None, **arguments: Any
+) -> Any:
+    async with serving(server) as address:
+        speaker = Able(address.port, headers=headers)
+        return await once(speaker, tool, arguments, answers={"name": accept(name="Ada")}, state=state)
+
+
+def refused(frame: Any) -> bool:
+    error = frame.get("error", {})
+    return error == {
+        "code": -32602,
+        "message": "The request state is not valid: make the call again, without it.",
+    }
+
+
+async def test_a_state_opens_for_its_own_call() -> None:
+    frame = await tried(make(), await state_of(make(), about="y"), about="y")
+    assert list(frame["result"]["inputRequests"]) == ["more"]
+
+
+async def test_other_arguments_another_tool_and_another_server_are_refused_with_the_same_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = await state_of(make(), about="y")
+    assert refused(await tried(make(), state, about="z"))
+    assert refused(await tried(make(), state, tool="other", about="y"))
+    assert refused(await tried(make(), state, tool="plain"))
+    assert refused(await tried(make(name="another"), state, about="y"))
+    assert sum("does not open" in record.message for record in caplog.records) == 4
+
+
+async def test_a_retired_key_is_refused_and_a_key_of_the_ring_opens() -> None:
+    state = await state_of(make())
+    assert refused(await tried(make(secrets=["quite another secret"]), state))
+    assert "result" in await tried(make(secrets=["quite another secret", SECRET]), state)
+
+
+async def test_another_user_is_refused() -> None:
+    def authenticated() -> Server:
+        return make(authenticate=BearerTokens({"one": "ada", "two": "bob"}))
+
+    ada, bob = {"authorization": "Bearer one"}, {"authorization": "Bearer two"}
+    state = await state_of(authenticated(), ada)
+    assert "result" in await tried(authenticated(), state, headers=ada)
+    assert refused(await tried(authenticated(), state, headers=bob))
+
+
+async def test_an_expired_state_is_refused() -> None:
+    state = await state_of(make(limits=Limits(state_time=-1)))
+    assert refused(await tried(make(), state))
+
+
+async def test_a_state_that_is_too_large_is_an_error_that_tells_the_author_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(make(limits=Limits(state=1000))) as address:
+        frame = await once(Able(address.port), "heavy")
+    assert frame["error"]["code"] == -32603
+    assert "Let steps return less" in caplog.text
+
+
+async def test_a_large_journal_is_packed() -> None:
+    async with serving(make()) as address:
+        result = (await once(Able(address.port), "heavy"))["result"]
+        assert len(result["requestState"]) < 100_000
+        last = await once(
+            Able(address.port), "heavy", answers={"name": accept(name="x")}, state=result["requestState"]
+        )
+    assert last["result"]["content"][0]["text"] == "done"
+
+
+async def test_without_a_secret_a_warning_says_what_that_means(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await state_of(make(secrets=[]))
+        await state_of(make(secrets=[]))
+    warnings = [record.message for record in caplog.records if "ANTIPHON_SECRETS" in record.message]
+    assert len(warnings) == 2  # one for each server, not one for each call
+
+
+def _call(state: str | None = None) -> Call[CallTool]:
+    async def say_nothing(_: Any) -> None:
+        raise AssertionError
+
+    request = CallTool(name="t", arguments={"a": 1}, request_state=state)
+    return Call(
+        request,
+        id=1,
+        terms=Terms(),
+        principal=Principal("ada"),
+        watched=Watched(None, 0),
+        notify=say_nothing,
+    )
+
+
+_rounds = Rounds(Seal([SECRET]), "server", Limits())
+_sealed = _rounds.close(_call(), Journal({"ask:name": {"action": "accept"}}), InputRequired()).sealed or ""
+
+
+@given(st.data())
+def test_no_changed_byte_opens(data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(_sealed) - 1))
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ .\n\0é"
+    changed = _sealed[:place] + data.draw(st.sampled_from(alphabet)) + _sealed[place + 1 :]
+    if changed != _sealed:
+        with pytest.raises(InvalidParams):
+            _rounds.open(_call(changed))
+
+
+@given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda raw: raw.hex())))
+def test_nothing_made_up_opens(text: str) -> None:
+    for made_up in (text, _sealed + text, text + _sealed, _sealed[: len(text)]):
+        if made_up != _sealed:
+            with pytest.raises(InvalidParams):
+                _rounds.open(_call(made_up))
+
+
+def test_what_was_sealed_comes_back() -> None:
+    assert _rounds.open(_call(_sealed)).entries == {"ask:name": {"action": "accept"}}
+
+
+def test_two_seals_of_the_same_journal_differ() -> None:
+    again = _rounds.close(_call(), Journal({"ask:name": {"action": "accept"}}), InputRequired()).sealed
+    assert again != _sealed
+
+
+async def test_two_retries_with_one_state_both_go_through() -> None:
+    # Without a store nothing can be remembered, so a state can be used again until it expires.
+    async with serving(make()) as address:
+        state = (await once(Able(address.port), "ask"))["result"]["requestState"]
+        frames = await asyncio.gather(
+            *(once(Able(address.port), "ask", answers={"name": accept(name=n)}, state=state) for n in "ab")
+        )
+    assert all(list(frame["result"]["inputRequests"]) == ["more"] for frame in frames)

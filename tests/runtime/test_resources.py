@@ -1,0 +1,183 @@
+"""Resources and their templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon import Annotations, BlobContents, Context, DefinitionError, Icon, Server, TextContents
+from tests.support.memory import in_memory
+from tests.support.speakers import KEY
+
+
+@pytest.mark.parametrize(
+    ("value", "mime", "expected"),
+    [
+        ("a", None, [{"text": "a", "mimeType": "text/plain"}]),
+        ("<p>", "text/html", [{"text": "<p>", "mimeType": "text/html"}]),
+        (b"a", None, [{"blob": "YQ==", "mimeType": "application/octet-stream"}]),
+        (b"a", "image/png", [{"blob": "YQ==", "mimeType": "image/png"}]),
+        ({"a": 1}, None, [{"text": '{"a":1}', "mimeType": "application/json"}]),
+        ([1], None, [{"text": "[1]", "mimeType": "application/json"}]),
+        (TextContents("u://x", "a", "x/y"), None, [{"uri": "u://x", "text": "a", "mimeType": "x/y"}]),
+        (
+            [TextContents("u://x", "a"), BlobContents("u://y", "YQ==")],
+            None,
+            [{"uri": "u://x", "text": "a"}, {"uri": "u://y", "blob": "YQ=="}],
+        ),
+    ],
+    ids=repr,
+)
+async def test_what_a_resource_may_return(value: Any, mime: str | None, expected: list[dict[str, Any]]) -> None:
+    server = Server("tests")
+
+    @server.resource("u://r", mime_type=mime)
+    def resource() -> Any:
+        return value
+
+    async with in_memory(server) as client:
+        contents = (await client.result("resources/read", {"uri": "u://r"}))["contents"]
+        assert contents == [{"uri": "u://r", **part} for part in expected]
+
+
+async def test_how_resources_are_listed() -> None:
+    server = Server("tests")
+
+    @server.resource("u://r", title="R", mime_type="x/y", size=3, annotations=Annotations(priority=1.0), meta={"k": 1})
+    async def resource() -> str:
+        """What it is."""
+        return ""
+
+    @server.resource("u://{a}", name="family", icons=[Icon("https://x/i.png")])
+    async def template(a: str) -> str:
+        return a
+
+    async with in_memory(server) as client:
+        assert (await client.result("resources/list"))["resources"] == [
+            {
+                "uri": "u://r",
+                "name": "resource",
+                "title": "R",
+                "description": "What it is.",
+                "mimeType": "x/y",
+                "size": 3,
+                "annotations": {"priority": 1.0},
+                "_meta": {"k": 1},
+            }
+        ]
+        assert (await client.result("resources/templates/list"))["resourceTemplates"] == [
+            {"uriTemplate": "u://{a}", "name": "family", "icons": [{"src": "https://x/i.png"}]}
+        ]
+
+
+async def test_templates_fill_the_parameters_and_fixed_addresses_come_first() -> None:
+    server = Server("tests")
+
+    @server.resource("u://items/{number}{?unit}")
+    async def item(number: int, ctx: Context, unit: str = "m") -> str:
+        return f"{number!r} {unit}"
+
+    @server.resource("u://items/first")
+    async def first() -> str:
+        return "the first"
+
+    @server.resource("files://{+path}")
+    async def file(path: str) -> str:
+        return path
+
+    async with in_memory(server) as client:
+
+        async def read(uri: str) -> str:
+            return str((await client.result("resources/read", {"uri": uri}))["contents"][0]["text"])
+
+        assert await read("u://items/7") == "7 m"
+        assert await read("u://items/7?unit=km") == "7 km"
+        assert await read("u://items/first") == "the first"
+        assert await read("files://a/b%20c") == "a/b c"
+        error = await client.error("resources/read", {"uri": "u://items/seven"})
+        assert error["code"] == -32602
+        assert "number" in error["message"]
+        missing = await client.error("resources/read", {"uri": "u://none"})
+        assert missing["code"] == -32002
+        assert missing["data"] == {"uri": "u://none"}
+
+
+async def test_how_long_what_was_read_may_be_kept() -> None:
+    server = Server("tests", ttl=2)
+
+    @server.resource("u://r", ttl=1.5, shared=True)
+    async def resource() -> str:
+        return "a"
+
+    async with in_memory(server) as client:
+        read = await client.result("resources/read", {"uri": "u://r"}, meta={})
+        assert (read["ttlMs"], read["cacheScope"]) == (1500, "public")
+        listed = await client.result("resources/list", meta={})
+        assert (listed["ttlMs"], listed["cacheScope"]) == (2000, "public")
+        missing = await client.error("resources/read", {"uri": "u://none"}, meta={})
+        assert missing["code"] == -32602
+
+
+async def test_a_resource_that_breaks_leaks_nothing() -> None:
+    server = Server("tests")
+
+    @server.resource("u://r")
+    async def resource() -> str:
+        raise ValueError("s3cret")
+
+    async with in_memory(server) as client:
+        error = await client.error("resources/read", {"uri": "u://r"})
+        assert error["code"] == -32603
+        assert "s3cret" not in str(error)
+
+
+async def test_subscribing_needs_something_to_subscribe_to_and_has_a_bound() -> None:
+    server = Server("tests")
+
+    @server.resource("u://{n}")
+    async def resource(n: str) -> str:
+        return n
+
+    async with in_memory(server) as client:
+        await client.initialize()
+        assert (await client.error("resources/subscribe", {"uri": "v://1"}))["code"] == -32002
+        for number in range(1000):
+            await client.result("resources/subscribe", {"uri": f"u://{number}"})
+        assert (await client.error("resources/subscribe", {"uri": "u://1000"}))["code"] == -32602
+        await client.result("resources/unsubscribe", {"uri": "u://0"})
+        await client.result("resources/subscribe", {"uri": "u://1000"})
+        server.updated("u://0")
+        server.updated("u://1000")
+        await client.result("ping")
+        assert [frame["params"]["uri"] for frame in client.notifications] == ["u://1000"]
+
+
+async def test_listening_has_a_bound() -> None:
+    async with in_memory(Server("tests")) as client:
+        notifications = {"resourceSubscriptions": [f"u://{number}" for number in range(1001)]}
+        params = {"notifications": notifications}
+        assert (await client.error("subscriptions/listen", params, meta={KEY + "clientCapabilities": {}}))["code"] == -32602
+
+
+def no_such_parameter(b: str) -> str:
+    return ""
+
+
+def without_variable(a: str, b: str) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "uri"),
+    [
+        (no_such_parameter, "u://{a}"),
+        (without_variable, "u://{a}"),
+        (without_variable, "u://fixed"),
+        (without_variable, "u://{a}{?b}"),
+        (without_variable, "u://{a}/{b"),
+    ],
+)
+def test_functions_and_addresses_that_do_not_fit_each_other(function: Any, uri: str) -> None:
+    with pytest.raises(DefinitionError):
+        Server("tests").add_resource(function, uri)

@@ -1,0 +1,200 @@
+"""The shape of answers: JSON where that will do, a stream from the first notification on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from antiphon import Context, Limits, Server
+from tests.support import http
+from tests.support.serving import Address, serving
+from tests.support.speakers import DIALECTS, JSON, KEY, Bare, Modern, Session, speaker
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def build() -> Server:
+    server = Server("tests")
+
+    @server.tool
+    async def quiet() -> str:
+        return "quiet"
+
+    @server.tool
+    async def chatty(ctx: Context) -> str:
+        for number in range(1, 4):
+            await ctx.progress(number, 3)
+        await ctx.info("almost")
+        return "done"
+
+    @server.tool
+    async def big() -> str:
+        return "x" * 1_000_000
+
+    return server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address() -> AsyncIterator[Address]:
+    async with serving(build()) as where:
+        yield where
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_call_that_says_nothing_meanwhile_is_answered_with_json(address: Address, dialect: str) -> None:
+    response = await (await speaker(dialect, address.port)).call("quiet")
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    assert response.text == "quiet"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_call_that_says_something_is_answered_with_a_stream(address: Address, dialect: str) -> None:
+    response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": "tok"})
+    assert response.headers["content-type"] == "text/event-stream"
+    assert "no-cache" in response.headers["cache-control"]
+    progress = [frame["params"] for frame in response.frames if frame.get("method") == "notifications/progress"]
+    assert [(each["progressToken"], each["progress"]) for each in progress] == [("tok", 1), ("tok", 2), ("tok", 3)]
+    assert response.text == "done"
+    assert response.frame["id"] == 1
+
+
+async def test_only_streams_of_sessions_can_be_taken_up(address: Address) -> None:
+    for dialect in ("modern", "bare"):
+        response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": 1})
+        assert all(event.id is None and event.retry is None for event in response.events)
+    response = await (await speaker("session", address.port)).call("chatty", {"progressToken": 1})
+    first, *others = response.events
+    assert first.data == ""
+    assert first.retry is not None
+    ids = [event.id for event in response.events]
+    assert None not in ids
+    assert len(set(ids)) == len(ids)
+    assert len(others) == 5
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_caller_that_takes_no_streams_gets_none(address: Address, dialect: str) -> None:
+    asker = await speaker(dialect, address.port)
+    params = asker.tool_call("chatty", {"progressToken": "tok"})
+    response = await asker.ask("tools/call", params, headers={"accept": "application/json"})
+    assert response.headers["content-type"] == "application/json"
+    assert response.text == "done"
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "text/event-stream, application/json"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_caller_that_prefers_streams_gets_one(address: Address, dialect: str, accept: str) -> None:
+    asker = await speaker(dialect, address.port)
+    response = await asker.ask("tools/call", asker.tool_call("quiet"), headers={"accept": accept})
+    assert response.is_stream
+    assert response.text == "quiet"
+
+
+async def test_log_messages_come_to_those_who_want_them(address: Address) -> None:
+    def logged(response: http.Response) -> list[str]:
+        return [frame["params"]["data"] for frame in response.frames if frame.get("method") == "notifications/message"]
+
+    modern = Modern(address.port)
+    assert logged(await modern.call("chatty")) == []
+    assert logged(await modern.call("chatty", {KEY + "logLevel": "info"})) == ["almost"]
+    assert logged(await modern.call("chatty", {KEY + "logLevel": "error"})) == []
+    assert logged(await Bare(address.port).call("chatty")) == []
+    session = Session(address.port)
+    await session.open()
+    assert logged(await session.call("chatty")) == ["almost"]
+    await session.ask("logging/setLevel", {"level": "warning"})
+    assert logged(await session.call("chatty")) == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_notifications_are_taken_without_a_word(address: Address, dialect: str) -> None:
+    asker = await speaker(dialect, address.port)
+    for method in ("notifications/initialized", "notifications/cancelled", "notifications/unheard/of"):
+        response = await asker.tell(method, {"requestId": []})
+        assert (response.status, response.body) == (202, b"")
+
+
+async def test_one_connection_carries_many_requests(address: Address) -> None:
+    headers, frame = Modern(address.port).build("tools/call", {"name": "quiet"})
+    async with http.connect(address.port) as connection:
+        for number in range(50):
+            body = http.json.dumps({**frame, "id": number}).encode()
+            await connection.send("POST", "/mcp", headers, body)
+            response = await connection.receive()
+            assert (response.frame["id"], response.text) == (number, "quiet")
+
+
+async def test_requests_that_are_sent_before_the_answer_came(address: Address) -> None:
+    headers, frame = Modern(address.port).build("tools/call", {"name": "quiet"})
+    async with http.connect(address.port) as connection:
+        for number in range(10):
+            await connection.send("POST", "/mcp", headers, http.json.dumps({**frame, "id": number}).encode())
+        assert [(await connection.receive()).frame["id"] for _ in range(10)] == list(range(10))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+async def test_a_body_may_come_in_pieces(address: Address, size: int) -> None:
+    body = http.json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"pad": "x" * 2000}}).encode()
+    async with http.connect(address.port) as connection:
+        await connection.write(http.head("POST", "/mcp", {**JSON, "transfer-encoding": "chunked"}, None))
+        for start in range(0, len(body), size):
+            piece = body[start : start + size]
+            await connection.write(b"%x\r\n" % len(piece) + piece + b"\r\n")
+        await connection.write(b"0\r\n\r\n")
+        assert (await connection.receive()).result == {"resultType": "complete"}
+
+
+async def test_a_large_answer_arrives_whole(address: Address) -> None:
+    assert len((await Bare(address.port).call("big")).text) == 1_000_000
+
+
+async def test_calls_at_once_hear_their_own_notifications_alone(address: Address) -> None:
+    asker = Modern(address.port)
+    responses = await asyncio.gather(*(asker.call("chatty", {"progressToken": n}) for n in range(50)))
+    for number, response in enumerate(responses):
+        tokens = {frame["params"]["progressToken"] for frame in response.frames if "method" in frame}
+        assert tokens == {number}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_silent_stream_is_kept_alive_with_comments(dialect: str) -> None:
+    server = Server("tests", limits=Limits(keep_alive=0.2))
+    release = asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        await release.wait()
+        return "done"
+
+    async with serving(server) as where:
+        asker = await speaker(dialect, where.port)
+        async with asker.asking("tools/call", asker.tool_call("wait")) as connection:
+            assert (await connection.receive_head()).is_stream
+            comments = 0
+            last = None
+            async for event in connection.events():
+                comments += event.comment
+                last = event
+                if comments == 3:
+                    release.set()
+            assert last is not None
+            assert last.frame["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_caller_that_takes_no_streams_is_left_in_silence() -> None:
+    server = Server("tests", limits=Limits(keep_alive=0.1))
+
+    @server.tool
+    async def wait() -> str:
+        await asyncio.sleep(0.5)
+        return "done"
+
+    async with serving(server) as where:
+        asker = Modern(where.port)
+        params = asker.tool_call("wait")
+        response = await asker.ask("tools/call", params, headers={"accept": "application/json"})
+        assert response.headers["content-type"] == "application/json"
+        assert response.text == "done"

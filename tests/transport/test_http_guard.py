@@ -1,0 +1,149 @@
+"""Who is let in at all: hosts, origins, media types, methods and paths."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from antiphon import Server
+from tests.support import http
+from tests.support.serving import Address, serving
+from tests.support.speakers import JSON, Bare, Session
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address() -> AsyncIterator[Address]:
+    async with serving(Server("tests")) as where:
+        yield where
+
+
+async def status(where: Address, headers: Mapping[str, str]) -> int:
+    response = await http.request(where.port, "POST", {**JSON, **headers}, PING)
+    if response.status != 200:
+        assert response.error["code"] == -32600
+    return response.status
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "[::1]:80"}, 200),
+        ({"host": "LOCALHOST"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost.evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example:80"}, 403),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"origin": "http://127.0.0.1"}, 200),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://localhost.evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://evil.example", "host": "evil.example"}, 403),
+    ],
+    ids=repr,
+)
+async def test_a_local_server_trusts_local_pages_alone(
+    address: Address, headers: dict[str, str], expected: int
+) -> None:
+    assert await status(address, headers) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "headers", "expected"),
+    [
+        ({"hosts": ["api.example"]}, {"host": "api.example"}, 200),
+        ({"hosts": ["api.example"]}, {"host": "API.example:8443"}, 200),
+        ({"hosts": ["api.example"]}, {"host": "localhost"}, 403),
+        ({"hosts": ["*"]}, {"host": "anything.example"}, 200),
+        ({"hosts": ["*"]}, {"host": "a.example", "origin": "https://a.example"}, 200),
+        ({"hosts": ["*"]}, {"host": "a.example", "origin": "https://b.example"}, 403),
+        ({"origins": ["https://app.example/"]}, {"origin": "https://app.example"}, 200),
+        ({"origins": ["https://app.example"]}, {"origin": "https://APP.example"}, 200),
+        ({"origins": ["https://app.example"]}, {"origin": "http://app.example"}, 403),
+        ({"origins": ["https://app.example"]}, {"origin": "http://localhost"}, 403),
+        ({"origins": ["*"]}, {"origin": "https://anything.example"}, 200),
+    ],
+    ids=repr,
+)
+async def test_what_a_server_is_told_to_trust(options: dict[str, Any], headers: dict[str, str], expected: int) -> None:
+    async with serving(Server("tests"), **options) as where:
+        assert await status(where, headers) == expected
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/jsonp", 415),
+        ("", 415),
+    ],
+)
+async def test_a_body_is_json(address: Address, content_type: str, expected: int) -> None:
+    assert await status(address, {"content-type": content_type}) == expected
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("application/json", 200),
+        ("text/event-stream", 200),
+        ("*/*", 200),
+        ("application/*;q=0.5", 200),
+        ("text/html, application/json;q=0.1", 200),
+        ("text/html", 406),
+        ("image/*", 406),
+        ("", 406),
+    ],
+)
+async def test_an_answer_is_json_or_a_stream(address: Address, accept: str, expected: int) -> None:
+    assert await status(address, {"accept": accept}) == expected
+
+
+async def test_a_caller_without_accept_takes_anything(address: Address) -> None:
+    response = await http.request(address.port, "POST", {"content-type": "application/json"}, PING)
+    assert response.status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"])
+async def test_methods_that_mean_nothing_without_a_session(address: Address, method: str) -> None:
+    async with http.connect(address.port) as connection:
+        await connection.send(method, "/mcp", {"accept": "text/event-stream"})
+        response = await connection.receive_head()
+    assert response.status == 405
+    assert response.headers["allow"] == "GET, POST, DELETE"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_methods_that_mean_nothing_with_one(address: Address, method: str) -> None:
+    session = Session(address.port)
+    await session.open()
+    response = await http.request(address.port, method, session.headers, PING)
+    assert response.status == 405
+
+
+async def test_listening_needs_a_caller_that_takes_streams(address: Address) -> None:
+    session = Session(address.port)
+    await session.open()
+    response = await http.request(address.port, "GET", {**session.headers, "accept": "application/json"})
+    assert (response.status, response.error["code"]) == (406, -32600)
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/mcp", 200), ("/mcp/", 200), ("/", 200), ("/other", 404), ("/mcp/x", 404)])
+async def test_paths(address: Address, path: str, expected: int) -> None:
+    assert (await http.request(address.port, "POST", JSON, PING, path)).status == expected
+
+
+async def test_a_path_of_its_own() -> None:
+    async with serving(Server("tests"), path="/a/b") as where:
+        assert (await Bare(where.port, path="/a/b").ask("ping")).result == {"resultType": "complete"}
+        assert (await http.request(where.port, "POST", JSON, PING, "/mcp")).status == 404

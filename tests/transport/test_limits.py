@@ -1,0 +1,149 @@
+"""Every bound of a server, and what happens at it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from antiphon import Limits, Server
+from tests.support import http
+from tests.support.http import connect
+from tests.support.polling import until
+from tests.support.serving import serving
+from tests.support.speakers import DIALECTS, JSON, Bare, Modern, speaker
+
+
+def slow(limits: Limits, **options: float) -> tuple[Server, asyncio.Event]:
+    server = Server("tests", limits=limits)
+    release = asyncio.Event()
+
+    @server.tool(**options)  # type: ignore[call-overload, misc]
+    async def wait() -> str:
+        await release.wait()
+        return "done"
+
+    @server.prompt
+    async def prompt() -> str:
+        await release.wait()
+        return "done"
+
+    return server, release
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_tool_that_takes_too_long_fails(dialect: str) -> None:
+    server, _ = slow(Limits(), timeout=0.2)
+    async with serving(server) as where:
+        asker = await speaker(dialect, where.port)
+        response = await asker.call("wait")
+        assert response.status == 200
+        assert response.result["isError"] is True
+        assert "0.2 seconds" in response.text
+
+
+async def test_every_call_has_a_deadline() -> None:
+    server, _ = slow(Limits(call_time=0.2))
+    async with serving(server) as where:
+        assert "0.2 seconds" in (await Bare(where.port).call("wait")).text
+        response = await Bare(where.port).ask("prompts/get", {"name": "prompt"})
+        assert response.error["code"] == -32603
+
+
+async def test_a_tool_may_have_more_time_than_others() -> None:
+    server, release = slow(Limits(call_time=0.2), timeout=60)
+    async with serving(server) as where:
+        call = asyncio.create_task(Bare(where.port).call("wait"))
+        response = await Bare(where.port).ask("prompts/get", {"name": "prompt"})
+        assert response.error["code"] == -32603
+        assert not call.done()
+        release.set()
+        assert (await call).text == "done"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_is_too_long_is_refused(chunked: bool) -> None:
+    async with serving(Server("tests", limits=Limits(body=1000))) as where, connect(where.port) as connection:
+        if chunked:
+            await connection.write(http.head("POST", "/mcp", {**JSON, "transfer-encoding": "chunked"}, None))
+            for _ in range(20):
+                await connection.write(b"64\r\n" + b"x" * 100 + b"\r\n")
+        else:
+            await connection.write(http.head("POST", "/mcp", JSON, 1001))
+        response = await connection.receive()
+        assert (response.status, response.error["code"]) == (413, -32600)
+
+
+async def test_a_body_of_just_the_limit_is_read() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"pad":"' + b"x" * 900 + b'"}}'
+    async with serving(Server("tests", limits=Limits(body=len(body)))) as where:
+        assert (await http.request(where.port, "POST", JSON, body)).status == 200
+    async with serving(Server("tests", limits=Limits(body=len(body) - 1))) as where:
+        assert (await http.request(where.port, "POST", JSON, body)).status == 413
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000])
+async def test_a_length_that_is_none(length: str) -> None:
+    async with serving(Server("tests")) as where, connect(where.port) as connection:
+        await connection.send("POST", "/mcp", {**JSON, "content-length": length}, b"")
+        assert (await connection.receive_head()).status in (400, 413)
+        assert (await Bare(where.port).ask("ping")).status == 200
+
+
+async def test_a_body_that_does_not_arrive_is_given_up() -> None:
+    async with serving(Server("tests", limits=Limits(body_time=0.3))) as where, connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
+        response = await connection.receive()
+        assert (response.status, response.error["code"]) == (408, -32600)
+        assert response.headers["connection"] == "close"
+        assert await connection.reader.read() == b""
+        await until(lambda: where.under_way == 0)
+
+
+async def test_a_caller_that_goes_away_in_its_body_is_forgotten() -> None:
+    async with serving(Server("tests")) as where:
+        async with connect(where.port) as connection:
+            await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
+            await until(lambda: where.under_way == 1)
+            connection.vanish()
+        await until(lambda: where.under_way == 0)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_one_call_too_many_is_told_to_come_back(dialect: str) -> None:
+    server, release = slow(Limits(calls=3))
+    async with serving(server) as where:
+        asker = await speaker(dialect, where.port)
+        calls = [asyncio.create_task(asker.call("wait")) for _ in range(3)]
+        await until(lambda: where.under_way == 3)
+        refused = await asker.call("wait")
+        assert (refused.status, refused.error["code"]) == (503, -32603)
+        assert int(refused.headers["retry-after"]) > 0
+        release.set()
+        assert [(await call).text for call in calls] == ["done"] * 3
+        assert (await asker.call("wait")).text == "done"
+
+
+async def test_a_slow_body_does_not_hold_up_others() -> None:
+    server, release = slow(Limits())
+    release.set()
+    async with serving(server) as where, connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, 100) + b"{")
+        await until(lambda: where.under_way == 1)
+        assert (await Modern(where.port).call("wait")).text == "done"
+
+
+async def test_a_client_that_does_not_read_its_answer_is_given_up() -> None:
+    server = Server("tests", limits=Limits(body_time=0.5))
+
+    @server.tool
+    async def flood() -> str:
+        return "x" * 50_000_000
+
+    async with serving(server) as where:
+        asker = Modern(where.port)
+        async with asker.asking("tools/call", asker.tool_call("flood")) as connection:
+            connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await until(lambda: where.under_way == 1)
+            await until(lambda: where.under_way == 0)
+            connection.vanish()

@@ -1,0 +1,161 @@
+"""Sessions over HTTP: their ids carry what was negotiated, and belong to who opened them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon import BearerTokens, Context, Limits, Server
+from tests.support import http
+from tests.support.process import started
+from tests.support.serving import serving
+from tests.support.speakers import CLIENT, DRAFT, LEGACY, MODERN, Session
+
+SECRET = "a secret that is long enough"
+
+
+def build(secret: str | None = SECRET, limits: Limits | None = None) -> Server:
+    tokens = BearerTokens({"a-token": "alice", "b-token": "bob"})
+    server = Server("tests", secrets=None if secret is None else [secret], authenticate=tokens, limits=limits)
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        assert ctx.client is not None
+        return f"{ctx.principal.id} {ctx.client.name} {sorted(ctx.capabilities)}"
+
+    return server
+
+
+def alice(port: int) -> Session:
+    return Session(port, headers={"authorization": "Bearer a-token"})
+
+
+def bob(port: int) -> Session:
+    return Session(port, headers={"authorization": "Bearer b-token"})
+
+
+def lost(response: http.Response) -> bool:
+    return response.status == 404 and response.error["code"] == -32600
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"),
+    [(LEGACY, LEGACY), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2024-11-05"), (DRAFT, DRAFT), (MODERN, LEGACY), ("1900-01-01", LEGACY)],
+)
+async def test_the_version_is_negotiated(asked: str, got: str) -> None:
+    async with serving(build()) as where:
+        session = alice(where.port)
+        response = await session.open(asked)
+        assert response.result["protocolVersion"] == got
+        assert response.result["serverInfo"]["name"] == "tests"
+        result = (await session.call("who")).result
+        assert result.get("resultType") == ("complete" if got == DRAFT else None)
+
+
+async def test_an_id_is_made_of_visible_characters() -> None:
+    async with serving(build()) as where:
+        session = alice(where.port)
+        await session.open()
+        assert all("!" <= character <= "~" for character in session.session_id)
+
+
+async def test_a_session_remembers_who_its_client_is() -> None:
+    async with serving(build()) as where:
+        session = alice(where.port)
+        await session.open(capabilities={"roots": {}, "sampling": {}})
+        assert (await session.call("who")).text == f"alice {CLIENT['name']} ['roots', 'sampling']"
+
+
+async def test_a_session_belongs_to_who_opened_it() -> None:
+    async with serving(build()) as where:
+        session = alice(where.port)
+        await session.open()
+        session.headers["authorization"] = "Bearer b-token"
+        assert lost(await session.call("who"))
+        assert lost(await session.end())
+        async with session.listening() as connection:
+            assert lost(await connection.receive())
+        session.headers["authorization"] = "Bearer a-token"
+        assert (await session.call("who")).status == 200
+
+
+async def test_a_session_ends_when_its_client_says_so() -> None:
+    async with serving(build()) as where:
+        session, other = alice(where.port), alice(where.port)
+        await session.open()
+        await other.open()
+        assert (await session.end()).status == 204
+        assert lost(await session.call("who"))
+        assert lost(await session.end())
+        assert lost(await session.tell("notifications/initialized"))
+        async with session.listening() as connection:
+            assert lost(await connection.receive())
+        assert (await other.call("who")).status == 200
+
+
+@pytest.mark.parametrize("token", ["", "rubbish", "é", "A" * 200])
+async def test_an_id_that_was_never_given_out(token: str) -> None:
+    async with serving(build()) as where:
+        session = alice(where.port)
+        session.headers["mcp-session-id"] = token
+        assert lost(await session.call("who"))
+
+
+async def test_a_session_of_another_server_with_the_same_secret() -> None:
+    other = Server("other", secrets=[SECRET])
+    async with serving(build()) as where, serving(other) as elsewhere:
+        session = Session(elsewhere.port)
+        await session.open()
+        session.port = where.port
+        session.headers["authorization"] = "Bearer a-token"
+        assert lost(await session.call("who"))
+
+
+async def test_a_session_expires() -> None:
+    async with serving(build(limits=Limits(session_time=-1, sessions=1))) as where:
+        session, other = alice(where.port), alice(where.port)
+        await session.open()
+        await other.open()
+        assert (await other.call("who")).status == 200, "it is still in mind"
+        assert lost(await session.call("who")), "it was forgotten, and its id has expired"
+
+
+async def test_a_forgotten_session_goes_on_from_its_id() -> None:
+    async with serving(build(limits=Limits(sessions=1))) as where:
+        session, other = alice(where.port), alice(where.port)
+        await session.open()
+        await other.open()
+        assert (await session.call("who")).text.startswith("alice")
+        assert (await other.call("who")).text.startswith("alice")
+
+
+async def test_a_session_means_nothing_to_2026() -> None:
+    async with serving(build()) as where:
+        from tests.support.speakers import Modern
+
+        asker = Modern(where.port, headers={"authorization": "Bearer a-token", "mcp-session-id": "rubbish"})
+        assert (await asker.call("who")).status == 200
+
+
+async def test_another_process_with_the_same_secret_serves_the_session(tmp_path: Path) -> None:
+    same, different = {"ANTIPHON_SECRETS": f"{SECRET}, {SECRET} older"}, {"ANTIPHON_SECRETS": "quite another secret"}
+    older = {"ANTIPHON_SECRETS": f"{SECRET} older"}
+    script = "everything.py"
+    with (
+        started(script, tmp_path, env=same) as one,
+        started(script, tmp_path, env=same) as two,
+        started(script, tmp_path, env=older) as before,
+        started(script, tmp_path, env=different) as stranger,
+    ):
+        session = Session(one.port)
+        await session.open(capabilities={"roots": {}})
+        first = (await session.call("whoami")).text
+        session.port = two.port
+        assert (await session.call("whoami")).text == first
+        session.port = stranger.port
+        assert lost(await session.call("whoami"))
+        rotated = Session(before.port)
+        await rotated.open()
+        rotated.port = one.port
+        assert (await rotated.call("whoami")).status == 200, "a key that is no longer first still opens"

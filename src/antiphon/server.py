@@ -317,6 +317,7 @@ class Server:
             if watched.stopped != "deadline":
                 raise
             watched.absolve()
+            watched.stopped = None  # sending the answer has a deadline of its own
             return _overdue(call)
         except RequestError:
             raise

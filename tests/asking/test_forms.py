@@ -131,7 +131,7 @@ def test_the_type_has_the_last_word() -> None:
         (Words, "cannot stand in a form"),
         (Bounded, "use ge and le"),
         (dict, "ask for a model"),
-        (object, "no type to ask for"),
+        (Form, "no type to ask for"),
     ],
 )
 def test_a_type_that_fits_no_form_is_refused_with_the_way_out(wanted: Any, message: str) -> None:

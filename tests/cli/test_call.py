@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import antiphon
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment
 from tests.cli.conftest import SERVED
 from tests.support.process import free_port
 
@@ -138,6 +140,27 @@ def test_a_file_that_is_broken_is_exit_code_3_with_its_traceback(tmp_path: Path)
     done = antiphon("call", "broken.py", "greet", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "ZeroDivisionError" in done.stderr
+
+
+def test_ctrl_c_ends_a_call_quietly(url: str) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "call", url, "work", "steps=2000000", "--timeout", "30"],
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    try:
+        assert process.stderr.readline() == "[1/2000000] step 1\n"
+        process.send_signal(signal.SIGINT)
+        printed, complained = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, printed) == (130, "")
+    assert "Traceback" not in complained
 
 
 def test_sends_tokens_and_headers(guarded_url: str) -> None:

@@ -159,7 +159,7 @@ def test_workers_share_sessions(tmp_path: Path) -> None:
         with httpx2.Client(timeout=PATIENCE) as http:
             session = _initialize(http, server.url)
         seen: set[int] = set()
-        wait_until(lambda: seen.add(_serving_process(server.url, session)) or len(seen) == 2, PATIENCE)
+        wait_until(lambda: _served_by_two(server.url, session, seen), PATIENCE)
         assert server.terminate() == 0
     assert "Traceback" not in server.log
 
@@ -227,10 +227,11 @@ def _initialize(http: httpx2.Client, url: str) -> str:
     return str(answer.headers["mcp-session-id"])
 
 
-def _serving_process(url: str, session: str) -> int:
-    """The process that serves a call of this session, made on a connection of its own."""
+def _served_by_two(url: str, session: str, seen: set[int]) -> bool:
+    """Make a call in this session, on a connection of its own; whether two processes have now served it."""
     frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "process"}}
     with httpx2.Client(timeout=PATIENCE) as http:
         answer = http.post(url, json=frame, headers={"Mcp-Session-Id": session})
     assert answer.status_code == 200, answer.text
-    return int(answer.json()["result"]["structuredContent"]["result"])
+    seen.add(answer.json()["result"]["structuredContent"]["result"])
+    return len(seen) == 2

@@ -58,6 +58,12 @@ async def custom_headers(client: Client) -> None:
         await client.call(call["name"], call["arguments"])
 
 
+async def rounds(client: Client) -> None:
+    await client.tools()
+    for name in ("echo_state", "unrelated", "no_state", "no_result_type"):
+        await client.call(f"test_mrtr_{name}")
+
+
 async def call_everything(client: Client) -> None:
     for tool in await client.tools():
         properties = tool.input_schema.get("properties", {})
@@ -72,6 +78,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "json-schema-2020-12-preservation": echo_schema,
     "json-schema-ref-no-deref": list_only,
     "request-metadata": add_numbers,
+    "sep-2322-client-request-state": rounds,
     "http-standard-headers": standard_headers,
     "http-custom-headers": custom_headers,
     "http-invalid-tool-headers": call_everything,

@@ -27,6 +27,7 @@ SCENARIOS = {
     "2026-07-28": {
         "tools_call": 2,
         "request-metadata": 8,
+        "sep-2322-client-request-state": 5,
         "http-standard-headers": 9,
         "http-custom-headers": 18,
         "http-invalid-tool-headers": 12,

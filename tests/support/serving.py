@@ -55,6 +55,7 @@ async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any)
     task = asyncio.create_task(runner.serve(sockets=[listening]))
     try:
         await until(lambda: runner.started or task.done())
+        assert runner.started, "the server did not start"
         yield Address(listening.getsockname()[1], app, runner)
     finally:
         runner.should_exit = True

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from antiphon import Limits, Server
+from antiphon import Context, Limits, Server
 from tests.support import http
 from tests.support.http import connect
 from tests.support.polling import until
 from tests.support.serving import serving
-from tests.support.speakers import DIALECTS, JSON, Bare, Modern, speaker
+from tests.support.speakers import DIALECTS, JSON, KEY, Bare, Modern, speaker
 
 
 def slow(limits: Limits, **options: float) -> tuple[Server, asyncio.Event]:
@@ -133,17 +133,23 @@ async def test_a_slow_body_does_not_hold_up_others() -> None:
         assert (await Modern(where.port).call("wait")).text == "done"
 
 
-async def test_a_client_that_does_not_read_its_answer_is_given_up() -> None:
-    server = Server("tests", limits=Limits(body_time=0.5))
+async def test_a_client_that_does_not_read_its_stream_is_given_up() -> None:
+    server = Server("tests", limits=Limits(call_time=0.3, body_time=0.3))
+    sent = 0
 
     @server.tool
-    async def flood() -> str:
-        return "x" * 50_000_000
+    async def flood(ctx: Context) -> str:
+        nonlocal sent
+        while True:
+            sent += 1
+            await ctx.info("x" * 100_000)
 
     async with serving(server) as where:
         asker = Modern(where.port)
-        async with asker.asking("tools/call", asker.tool_call("flood")) as connection:
+        params = asker.tool_call("flood", {KEY + "logLevel": "info"})
+        async with asker.asking("tools/call", params) as connection:
             connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await until(lambda: where.under_way == 1)
+            await until(lambda: sent > 1)
             await until(lambda: where.under_way == 0)
+            assert sent < 1000, "what a client does not read is not made"
             connection.vanish()

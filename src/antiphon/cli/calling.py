@@ -48,8 +48,12 @@ def _named(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:
 
 def _progress(progress: Progress) -> None:
     """A line on the standard error for each step."""
-    done = f"{progress.progress:g}" + (f"/{progress.total:g}" if progress.total is not None else "")
+    done = _number(progress.progress) + (f"/{_number(progress.total)}" if progress.total is not None else "")
     print(render.clean(f"[{done}] {progress.message or ''}".rstrip()), file=sys.stderr, flush=True)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
 
 
 def _log(log: Log) -> None:

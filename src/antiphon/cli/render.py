@@ -75,7 +75,7 @@ def listing(tools: Sequence[tuple[str, str]]) -> None:
     highlight = ReprHighlighter()
     for signature, line in tools:
         name, _, rest = clean(signature).partition("(")
-        console.print(Styled(name, style="bold") + highlight(Styled(f"({rest}")), soft_wrap=True)
+        console.print(Styled.assemble((name, "bold"), highlight(Styled(f"({rest}"))), soft_wrap=True)
         if line:
             console.print(Styled(f"    {clean(line)}", style="dim"), soft_wrap=True)
 

@@ -7,6 +7,7 @@ once, calls under way get `Limits.drain` seconds to end, and nobody new is let i
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import os
 import secrets
@@ -157,9 +158,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
-        raise CommandError(
-            f"Cannot listen at {host}:{port}: {error.strerror}. Another port: --port {port + 1}.", UNREACHABLE
-        ) from None
+        hint = f" Choose another port: --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"Cannot listen at {host}:{port}: {error.strerror}.{hint}", UNREACHABLE) from None
     listening.set_inheritable(True)
     return listening
 

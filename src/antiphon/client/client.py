@@ -8,11 +8,12 @@ import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from antiphon.client.connection import Callback, Connection, deliver
-from antiphon.client.handlers import Elicit, Handler, Handlers, elicitation
+from antiphon.client.handlers import Elicit, Handler, Handlers, Roots, Sampler, answering_with
 from antiphon.client.lists import Lists
+from antiphon.client.rounds import Rounds, responses
 from antiphon.client.subscriptions import Subscriptions
 from antiphon.client.targets import channel_to
 from antiphon.errors import Failure, HeaderMismatch, RequestError
@@ -32,7 +33,7 @@ from antiphon.model.notification import (
     Progress,
     ResourceUpdated,
 )
-from antiphon.model.outcome import Completion, Prompted, Read, Result
+from antiphon.model.outcome import Completion, InputRequired, Prompted, Read, Result
 from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.request import (
     CallTool,
@@ -74,8 +75,12 @@ class Client:
     `max_message` bounds what a server sends, in bytes, and `max_requests` how many go out over HTTP at once.
 
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
-    a `ListChanged` or a `ResourceUpdated`. `elicit` asks the person at the client; `handlers` answer other
-    requests of the server's, by method, and `capabilities` declare them.
+    a `ListChanged` or a `ResourceUpdated`.
+
+    When a tool asks something, `elicit` asks the person at the client, `sample` a model, and `roots` are
+    the folders that it works in, or a function that gives them; a call is taken through `max_rounds`
+    rounds at the most. `handlers` answer other requests of the server's, by method, and `capabilities`
+    declare them.
     """
 
     def __init__(
@@ -102,14 +107,17 @@ class Client:
         on_progress: Callback | None = None,
         on_change: Callback | None = None,
         elicit: Elicit | None = None,
+        sample: Sampler | None = None,
+        roots: Roots | None = None,
+        max_rounds: int = 100,
         handlers: Mapping[str, Handler] | None = None,
         capabilities: Mapping[str, Any] | None = None,
     ) -> None:
         if protocol is not None and protocol not in KNOWN_VERSIONS:
             raise ValueError(f"protocol={protocol!r} is not one of {', '.join(KNOWN_VERSIONS)}.")
-        table = dict(handlers or {})
-        if elicit is not None:
-            table["elicitation/create"] = elicitation(elicit)
+        answering, able = answering_with(elicit, sample, roots)
+        table = {**answering, **(handlers or {})}
+        answers = Handlers(table)
         self._on_log, self._on_progress, self._on_change = on_log, on_progress, on_change
         self._log_level: LogLevel | None = log_level or ("info" if on_log is not None else None)
         self._level_was_set = log_level is not None
@@ -130,8 +138,8 @@ class Client:
                 grace=grace,
             ),
             Implementation(name, _own_version() if version is None else version),
-            {**({"elicitation": {}} if elicit is not None else {}), **(capabilities or {})},
-            handlers=Handlers(table),
+            {**able, **(capabilities or {})},
+            handlers=answers,
             noticed=self._notice,
             renewed=self._renew,
             protocol=protocol,
@@ -140,6 +148,7 @@ class Client:
             probe_wait=probe_wait,
         )
         self._subscriptions = Subscriptions(self._connection, self._lists.forget)
+        self._rounds = Rounds(answers, max_rounds)
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
@@ -188,31 +197,73 @@ class Client:
 
     # Tools, resources and prompts
 
+    @overload
     async def call(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         /,
         *,
+        drive: Literal[True] = True,
+        **options: Any,
+    ) -> Result: ...
+    @overload
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        drive: Literal[False],
+        **options: Any,
+    ) -> Result | InputRequired: ...
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        drive: bool = True,
+        answers: Mapping[str, Any] | None = None,
+        after: InputRequired | None = None,
         timeout: float | None = None,
         on_progress: Callback | None = None,
         log_level: LogLevel | None = None,
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
         **kwargs: Any,
-    ) -> Result:
-        """Call a tool; more keywords are more arguments.
+    ) -> Result | InputRequired:
+        """Call a tool, through as many rounds as it takes; more keywords are more arguments.
 
-        Raises `Failure` where the tool failed, unless `check` is false.
+        With `drive=False` a call that asks something returns the `InputRequired`. To go on, in this
+        process or in another, make the same call with it as `after`, and with the `answers` to its
+        questions by key. Raises `Failure` where the tool failed, unless `check` is false.
         """
-        request = CallTool(name, {**(arguments or {}), **kwargs})
+        request = CallTool(
+            name=name,
+            arguments={**(arguments or {}), **kwargs},
+            input_responses=responses(after.asks if after else {}, answers or {}),
+            request_state=after.sealed if after else None,
+        )
         terms = self._terms(log_level, meta)
         progress = on_progress or self._on_progress
-        ask = self._connection.ask
+
+        async def send(request: CallTool) -> Any:
+            return await self._send_call(request, terms, timeout, progress)
+
+        result: Result | InputRequired = await (self._rounds.drive(request, send) if drive else send(request))
+        if isinstance(result, Result) and check and result.is_error:
+            message = result.text or f"The tool {name!r} failed and did not say why."
+            raise Failure(message, data=result.data, content=result.content)
+        return result
+
+    async def _send_call(
+        self, request: CallTool, terms: Terms, timeout: float | None, on_progress: Callback | None
+    ) -> Any:
+        ask, name = self._connection.ask, request.name
+        mirrored = self._lists.mirrored(name)
         try:
-            result: Result = await ask(
-                request, terms, timeout=timeout, on_progress=progress, mirrored=self._lists.mirrored(name)
-            )
+            return await ask(request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored)
         except HeaderMismatch:
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
             self._lists.forget("tools")
@@ -220,11 +271,7 @@ class Client:
             mirrored = self._lists.mirrored(name)
             if mirrored is None:
                 raise
-            result = await ask(request, terms, timeout=timeout, on_progress=progress, mirrored=mirrored)
-        if check and result.is_error:
-            message = result.text or f"The tool {name!r} failed and did not say why."
-            raise Failure(message, data=result.data, content=result.content)
-        return result
+            return await ask(request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored)
 
     async def tools(self) -> list[ToolDefinition]:
         """All tools, as the server lists them."""
@@ -243,15 +290,23 @@ class Client:
         return await self._list("prompts")
 
     async def read(self, uri: str, *, timeout: float | None = None) -> Read:
-        """Read a resource."""
-        return cast(Read, await self._connection.ask(ReadResource(uri), self._terms(), timeout=timeout))
+        """Read a resource, through as many rounds as it takes."""
+
+        async def send(request: ReadResource) -> Any:
+            return await self._connection.ask(request, self._terms(), timeout=timeout)
+
+        return cast(Read, await self._rounds.drive(ReadResource(uri=uri), send))
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> Prompted:
-        """Fill in a prompt."""
-        request = GetPrompt(name, dict(arguments or {}))
-        return cast(Prompted, await self._connection.ask(request, self._terms(), timeout=timeout))
+        """Fill in a prompt, through as many rounds as it takes."""
+
+        async def send(request: GetPrompt) -> Any:
+            return await self._connection.ask(request, self._terms(), timeout=timeout)
+
+        request = GetPrompt(name=name, arguments=dict(arguments or {}))
+        return cast(Prompted, await self._rounds.drive(request, send))
 
     async def complete(
         self,

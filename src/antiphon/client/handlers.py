@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from antiphon.errors import AntiphonError, InternalError, InvalidParams, MethodNotFound, RequestError
+from antiphon.model.form import defaults
 from antiphon.model.request import RequestId
 from antiphon.model.value import Value
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["Elicit", "Elicitation", "Handler", "Handlers", "elicitation"]
+__all__ = ["Elicit", "Elicitation", "Handler", "Handlers", "Roots", "Sampler", "answering_with"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -41,6 +42,14 @@ Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Mapping[str, Any] | Litera
 """Asks the person: what they filled in, or that they said no, or that they went away."""
 
 
+Sampler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | str]]
+"""Asks a model: the params of `sampling/createMessage` in, its text or its whole result out."""
+
+Folders: TypeAlias = Sequence[str | Mapping[str, Any]]
+Roots: TypeAlias = Folders | Callable[[], Awaitable[Folders]]
+"""The folders that the client works in, or who tells them: addresses, or roots as on the wire."""
+
+
 def elicitation(elicit: Elicit) -> Handler:
     """The handler of `elicitation/create`. What a person left out gets the default of its schema."""
 
@@ -54,17 +63,49 @@ def elicitation(elicit: Elicit) -> Handler:
             return {"action": given}
         if question.mode == "url":
             return {"action": "accept"}
-        return {"action": "accept", "content": {**_defaults(question.requested_schema), **given}}
+        return {"action": "accept", "content": {**defaults(question.requested_schema), **given}}
 
     return answer
 
 
-def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return {}
-    fields = {name: field for name, field in properties.items() if isinstance(field, dict)}
-    return {name: field["default"] for name, field in fields.items() if "default" in field}
+def sampling(sample: Sampler) -> Handler:
+    """The handler of `sampling/createMessage`. A plain text becomes a message of the assistant's."""
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        said = await sample(params)
+        if isinstance(said, str):
+            return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "unknown"}
+        return said
+
+    return answer
+
+
+def listing(roots: Roots) -> Handler:
+    """The handler of `roots/list`. A plain string is an address."""
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = await roots() if callable(roots) else roots
+        return {"roots": [{"uri": root} if isinstance(root, str) else dict(root) for root in found]}
+
+    return answer
+
+
+def answering_with(
+    elicit: Elicit | None, sample: Sampler | None, roots: Roots | None
+) -> tuple[dict[str, Handler], dict[str, Any]]:
+    """The handlers for these, by method, and the capabilities that they give a client."""
+    table: dict[str, Handler] = {}
+    able: dict[str, Any] = {}
+    if elicit is not None:
+        table["elicitation/create"] = elicitation(elicit)
+        able["elicitation"] = {"form": {}, "url": {}}
+    if sample is not None:
+        table["sampling/createMessage"] = sampling(sample)
+        able["sampling"] = {}
+    if roots is not None:
+        table["roots/list"] = listing(roots)
+        able["roots"] = {}
+    return table, able
 
 
 class Handlers:

@@ -75,9 +75,11 @@ def choices(field: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a form starts with."""
-    return {
-        name: field["default"] for name, field in schema.get("properties", {}).items() if "default" in field
-    }
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    fields = {name: field for name, field in properties.items() if isinstance(field, Mapping)}
+    return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
 def _list_problem(field: Mapping[str, Any], value: list[Any]) -> str | None:

@@ -79,11 +79,13 @@ class InputRequired:
 
     __slots__ = ("asks", "sealed", "state")
 
-    def __init__(self, asks: Mapping[str, Ask] | None = None, *, state: Any = None) -> None:
+    def __init__(
+        self, asks: Mapping[str, Ask] | None = None, *, state: Any = None, sealed: str | None = None
+    ) -> None:
         self.asks = dict(asks or {})
         self.state = state
-        self.sealed: str | None = None
-        """The journal, for the caller to carry."""
+        self.sealed = sealed
+        """The journal, for the caller to carry; a client brings it back as it is."""
 
     def __repr__(self) -> str:
         return f"InputRequired({self.asks!r}, state={self.state!r})"

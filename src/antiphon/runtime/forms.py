@@ -11,6 +11,7 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.model.form import problems
 from antiphon.runtime.signature import explain, schema_of
+from antiphon.runtime.typed_dicts import adapted
 
 __all__ = ["Form"]
 
@@ -67,18 +68,18 @@ class Form:
 @functools.lru_cache(maxsize=1024)
 def _form(wanted: Any) -> Form:
     try:
-        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(wanted)
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapted(wanted))
         schema = schema_of(adapter, mode="validation")
     except (pydantic.errors.PydanticUserError, TypeError) as error:
         raise DefinitionError(f"{wanted!r} is no type to ask for: {str(error).splitlines()[0]}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
         return Form(_flat(wanted, schema, definitions), adapter.validate_python)
-    field = _field(wanted, "value", schema, definitions)
-    if field.get("type") not in _PRIMITIVES | {"array"}:
+    if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
         raise DefinitionError(
             f"{wanted!r} has no fields: ask for a model, or for a string, a number or a choice."
         )
+    field = _field(wanted, "value", schema, definitions)
     whole = {"type": "object", "properties": {"value": field}, "required": ["value"]}
     return Form(whole, lambda content: adapter.validate_python(content["value"]))
 

@@ -19,6 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime import docstring
+from antiphon.runtime.typed_dicts import adapted
 
 __all__ = ["Signature", "explain", "name_of", "schema_of"]
 
@@ -160,12 +161,13 @@ def _target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(_target(function), include_extras=True)
+        hints = typing.get_type_hints(_target(function), include_extras=True)
     except NameError as error:
         raise DefinitionError(
             f"{label}: the annotation {error.name!r} cannot be found. "
             "Define it at the top of the module, where the function can see it."
         ) from None
+    return {name: adapted(hint) for name, hint in hints.items()}
 
 
 def _is_context(hint: Any, context: type) -> bool:
@@ -179,7 +181,7 @@ def _is_context(hint: Any, context: type) -> bool:
 
 def _field_name(name: str) -> str:
     """A name that a pydantic model can have as a field."""
-    if name.startswith("_") or name.startswith("model_") or hasattr(pydantic.BaseModel, name):
+    if name.startswith(("_", "model_")) or hasattr(pydantic.BaseModel, name):
         return f"argument_{name.strip('_')}_"
     return name
 
@@ -205,7 +207,8 @@ def _model(label: str, fields: dict[str, Any], takes_more: bool) -> type[pydanti
         return pydantic.create_model(f"{label}Arguments", __config__=config, **fields)
     except (pydantic.errors.PydanticUserError, TypeError) as error:
         raise DefinitionError(
-            f"{label}: {str(error).splitlines()[0]}. A parameter's type must be one that pydantic can read from JSON."
+            f"{label}: {str(error).splitlines()[0]}. "
+            "A parameter's type must be one that pydantic can read from JSON."
         ) from None
 
 

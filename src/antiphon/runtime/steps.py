@@ -13,6 +13,7 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.runtime.functions import Threads
 from antiphon.runtime.signature import name_of
+from antiphon.runtime.typed_dicts import adapted
 
 __all__ = ["Step", "of"]
 
@@ -41,8 +42,9 @@ class Step:
             return self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
         except (pydantic.ValidationError, ValueError) as error:
             raise DefinitionError(
-                f"The step {self.name!r} returned {type(value).__name__}, which cannot be written as JSON and read "
-                f"back through its return annotation: {str(error).splitlines()[0]}. Return plain data, or an id."
+                f"The step {self.name!r} returned {type(value).__name__}, which cannot be written as JSON "
+                f"and read back through its return annotation: {str(error).splitlines()[0]}. "
+                "Return plain data, or an id."
             ) from None
 
     def load(self, data: Any) -> Any:
@@ -73,4 +75,4 @@ def _returns(function: Callable[..., Any]) -> Any:
         hints = typing.get_type_hints(_target(function))
     except (NameError, TypeError):
         return Any
-    return hints.get("return", Any)
+    return adapted(hints.get("return", Any))

@@ -63,7 +63,7 @@ class Template:
         name = text.removesuffix("*")
         if match is None or name in self.names:
             raise DefinitionError(
-                f"The URI template {self.text!r} has {text!r}, which is not a variable's name or is there twice."
+                f"The URI template {self.text!r} has {text!r}, which is no variable's name or is there twice."
             )
         self.names = (*self.names, name)
         return name, bool(match[1])

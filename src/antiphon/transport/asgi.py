@@ -18,6 +18,7 @@ from msgspec import UNSET
 from antiphon.errors import (
     BodyTooLarge,
     Busy,
+    InternalError,
     InvalidRequest,
     MethodNotAllowed,
     NoEndpoint,
@@ -114,7 +115,7 @@ class App:
         watched.deadline = watched.started + self._limits.body_time
         try:
             if not self._owner.started:
-                await self._owner.start()
+                await self._start()
             headers: dict[bytes, bytes] = dict(scope["headers"])
             self._check_path(scope)
             self._guard.check(scope, headers)
@@ -139,10 +140,23 @@ class App:
         if (path.removeprefix(root) if root else path) not in self._paths:
             raise NoEndpoint(f"There is no MCP endpoint at {path}.")
 
+    async def _start(self) -> None:
+        """Open the lifespan with the first request, where no lifespan event came before it."""
+        try:
+            await self._owner.start()
+        except Exception:
+            logger.exception("The server's lifespan failed to start.")
+            raise InternalError("The server could not start. Its log has the details.") from None
+
     async def _principal(self, headers: Headers) -> Principal:
-        return await self._host.identify(
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
-        )
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        try:
+            return await self._host.identify(given)
+        except RequestError:
+            raise
+        except Exception:
+            logger.exception("Finding out who is calling failed.")
+            raise InternalError("The server failed to find out who is calling.") from None
 
     # POST
 
@@ -277,14 +291,14 @@ class App:
                 raise _too_large(most)
             return body
         parts = bytearray(body)
-        while message.get("more_body", False):
+        while len(parts) <= most:
+            if not message.get("more_body", False):
+                return parts
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             parts += message.get("body", b"")
-            if len(parts) > most:
-                raise _too_large(most)
-        return parts
+        raise _too_large(most)
 
     # Sessions
 

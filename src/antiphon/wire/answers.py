@@ -24,6 +24,7 @@ from antiphon.errors import (
     ResourceNotFound,
     UnsupportedVersion,
 )
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.catalog import (
     Definition,
     Kind,
@@ -53,14 +54,14 @@ from antiphon.model.notification import (
     Progress,
     ResourceUpdated,
 )
-from antiphon.model.outcome import DONE, Completion, Page, Prompted, Read, Result
+from antiphon.model.outcome import DONE, Completion, InputRequired, Page, Prompted, Read, Result
 from antiphon.model.party import LOG_LEVELS, Implementation
 from antiphon.model.request import Cancel, Interests
 from antiphon.model.value import Value
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
-__all__ += ["completion", "prompted", "read", "result"]
+__all__ += ["completion", "input_required", "prompted", "question", "read", "result"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -135,6 +136,35 @@ def result(fields: Fields) -> Result:
         meta=fields.get("_meta"),
         is_error=fields.get("isError") is True,
     )
+
+
+def input_required(fields: Fields) -> InputRequired:
+    """What a server wants to know before it goes on."""
+    requests, sealed = fields.get("inputRequests", {}), fields.get("requestState")
+    if not isinstance(requests, dict) or not isinstance(sealed, str | None):
+        raise BadAnswer("The server wants input, and does not say which.")
+    if not requests and sealed is None:
+        raise BadAnswer("The server wants input, and has neither questions nor state.")
+    return InputRequired({key: question(key, request) for key, request in requests.items()}, sealed=sealed)
+
+
+def question(key: str, request: Any) -> Ask:
+    """A question of the server's."""
+    params = request.get("params", {}) if isinstance(request, dict) else None
+    if not isinstance(params, dict):
+        raise BadAnswer(f"The server asks {key!r} without saying what.")
+    method, message = request.get("method"), params.get("message", "")
+    if method == "elicitation/create" and isinstance(message, str):
+        if params.get("mode") == "url" and isinstance(params.get("url"), str):
+            return OpenUrl(message, params["url"])
+        schema = params.get("requestedSchema")
+        if params.get("mode", "form") == "form" and isinstance(schema, dict):
+            return Elicit(message, schema)
+    elif method == "sampling/createMessage":
+        return Sample(params)
+    elif method == "roots/list":
+        return ListRoots()
+    raise BadAnswer(f"The server asks {key!r} in a way that this client does not know: {_short(request)}.")
 
 
 def read(fields: Fields) -> Read:

@@ -223,6 +223,8 @@ class Modern(Speaker):
 
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
         kind = fields.get("resultType", "complete")
+        if kind == "input_required" and isinstance(request, CallTool | GetPrompt | ReadResource):
+            return answers.input_required(fields)
         if kind != "complete":
             raise BadAnswer(
                 f"The server answered with a result of type {kind!r}, which this client cannot take."
@@ -279,4 +281,4 @@ def _params(request: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value != _NOTHING.get(key)}
 
 
-_NOTHING: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1]}
+_NOTHING: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1], "inputResponses": {}}

@@ -1,0 +1,64 @@
+"""Lets authors write `typing.TypedDict` on every Python.
+
+Before Python 3.12 pydantic takes only those of `typing_extensions`; here the others are made into these.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from typing import Any, Union, get_args, get_origin
+
+import typing_extensions
+
+__all__ = ["adapted"]
+
+_made: dict[type, Any] = {}
+
+
+def adapted(hint: Any) -> Any:
+    """The annotation, with every TypedDict in it as pydantic wants it."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if typing.is_typeddict(hint):
+        return _typed_dict(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is None or not arguments:
+        return hint
+    changed = tuple(adapted(argument) for argument in arguments)
+    if all(new is old for new, old in zip(changed, arguments, strict=True)):
+        return hint
+    if origin in (Union, types.UnionType):
+        return Union[changed]  # noqa: UP007
+    if origin is typing.Annotated:
+        return typing.Annotated[(changed[0], *hint.__metadata__)]
+    return hint.copy_with(changed) if hasattr(hint, "copy_with") else origin[changed]
+
+
+def _typed_dict(kind: Any) -> Any:
+    if not type(kind).__module__.startswith("typing") or type(kind).__module__ == "typing_extensions":
+        return kind
+    if kind not in _made:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = {
+            name: typing_extensions.Required[adapted(hint)]
+            if name in kind.__required_keys__
+            else typing_extensions.NotRequired[adapted(hint)]
+            for name, hint in ((name, _bare(hint)) for name, hint in hints.items())
+        }
+        make: Any = typing_extensions.TypedDict
+        _made[kind] = make(kind.__name__, fields)
+        _made[kind].__doc__ = kind.__doc__
+    return _made[kind]
+
+
+def _bare(hint: Any) -> Any:
+    """A field's type without the word on whether the field must be there."""
+    required = (
+        typing.Required,
+        typing.NotRequired,
+        typing_extensions.Required,
+        typing_extensions.NotRequired,
+    )
+    return get_args(hint)[0] if get_origin(hint) in required else hint

@@ -1,0 +1,139 @@
+"""Who is calling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from antiphon import BearerTokens, Context, Forbidden, Principal, Server, Unauthorized
+from tests.support import http
+from tests.support.serving import serving
+from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, speaker
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+def build(authenticate: Any) -> Server:
+    server = Server("tests", authenticate=authenticate)
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.principal.id} {sorted(ctx.principal.scopes)} {dict(ctx.principal.claims)}"
+
+    return server
+
+
+def of_header(headers: Mapping[str, str]) -> Principal | None:
+    name = headers.get("x-user")
+    return None if name is None else Principal(name, frozenset({"read"}), {"age": 7})
+
+
+async def of_header_later(headers: Mapping[str, str]) -> Principal | None:
+    await asyncio.sleep(0)
+    return of_header(headers)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("authenticate", [of_header, of_header_later])
+async def test_the_principal_reaches_the_tool(dialect: str, authenticate: Callable[..., Any]) -> None:
+    async with serving(build(authenticate)) as where:
+        asker = await speaker(dialect, where.port, headers={"X-User": "ada"})
+        assert (await asker.call("who")).text == "ada ['read'] {'age': 7}"
+
+
+@pytest.mark.parametrize("authenticate", [of_header, of_header_later])
+@pytest.mark.parametrize("asker", [Modern, Bare])
+async def test_nobody_in_particular_is_refused(asker: type[Any], authenticate: Callable[..., Any]) -> None:
+    async with serving(build(authenticate)) as where:
+        response = await asker(where.port).call("who")
+        assert (response.status, response.error["code"]) == (401, -32600)
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_every_method_asks_who_is_calling(method: str) -> None:
+    async with serving(build(of_header)) as where:
+        session = Session(where.port, headers={"x-user": "ada"})
+        await session.open()
+        del session.headers["x-user"]
+        response = await http.request(where.port, method, session.headers, PING if method == "POST" else b"")
+        assert response.status == 401
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "challenge"),
+    [
+        (Unauthorized("say who you are", challenge='Bearer realm="x"'), 401, 'Bearer realm="x"'),
+        (Forbidden("not you"), 403, None),
+    ],
+)
+async def test_a_refusal_may_say_more(refusal: Exception, status: int, challenge: str | None) -> None:
+    def refuse(headers: Mapping[str, str]) -> Principal:
+        raise refusal
+
+    async with serving(build(refuse)) as where:
+        response = await Modern(where.port).call("who")
+        assert (response.status, response.error["message"]) == (status, str(refusal))
+        assert response.headers.get("www-authenticate") == challenge
+
+
+async def test_an_authenticator_that_breaks_lets_nobody_in_and_leaks_nothing() -> None:
+    def broken(headers: Mapping[str, str]) -> Principal:
+        raise ValueError("s3cret")
+
+    async with serving(build(broken)) as where:
+        response = await http.request(where.port, "POST", JSON, PING)
+        assert response.status == 500
+        assert b"s3cret" not in response.body
+        assert response.error["code"] == -32603
+
+
+TOKENS = {"a-token": "alice", "b-token": Principal("bob", frozenset({"admin"}))}
+
+
+@pytest.mark.parametrize(
+    ("authorization", "expected"),
+    [
+        ("Bearer a-token", "alice [] {}"),
+        ("bearer a-token", "alice [] {}"),
+        ("Bearer   b-token ", "bob ['admin'] {}"),
+    ],
+)
+async def test_bearer_tokens_that_are_known(authorization: str, expected: str) -> None:
+    async with serving(build(BearerTokens(TOKENS))) as where:
+        assert (await Modern(where.port, headers={"authorization": authorization}).call("who")).text == expected
+
+
+@pytest.mark.parametrize(
+    ("authorization", "challenge"),
+    [
+        (None, 'Bearer realm="mcp"'),
+        ("", 'Bearer realm="mcp"'),
+        ("Bearer", 'Bearer realm="mcp"'),
+        ("Bearer ", 'Bearer realm="mcp"'),
+        ("Basic a-token", 'Bearer realm="mcp"'),
+        ("Bearer wrong", 'Bearer realm="mcp", error="invalid_token"'),
+        ("Bearer a-toke", 'Bearer realm="mcp", error="invalid_token"'),
+        ("Bearer a-token2", 'Bearer realm="mcp", error="invalid_token"'),
+        ("Bearer é", 'Bearer realm="mcp", error="invalid_token"'),
+    ],
+)
+async def test_bearer_tokens_that_are_not(authorization: str | None, challenge: str) -> None:
+    async with serving(build(BearerTokens(TOKENS))) as where:
+        headers = {} if authorization is None else {"authorization": authorization}
+        response = await Modern(where.port, headers=headers).call("who")
+        assert (response.status, response.headers["www-authenticate"]) == (401, challenge)
+
+
+async def test_a_body_is_not_read_before_it_is_known_who_sends_it() -> None:
+    async with serving(build(of_header)) as where, http.connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, 1000) + b"{")
+        assert (await connection.receive()).status == 401
+
+
+async def test_without_authentication_everybody_is_nobody() -> None:
+    async with serving(build(None)) as where:
+        assert (await Modern(where.port).call("who")).text == " [] {}"

@@ -1,0 +1,188 @@
+"""A server's lifespan, and the places where its app can be mounted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from antiphon import Context, Limits, Server
+from tests.support.memory import in_memory
+from tests.support.polling import until
+from tests.support.serving import serving
+from tests.support.speakers import DIALECTS, Modern, Session, speaker
+
+
+class Lived:
+    """A server that tells when it was opened and closed."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.events: list[str] = []
+        self.fails = fails
+        self.task: asyncio.Task[Any] | None = None
+        self.server = Server("tests", lifespan=self.lifespan)
+        self.server.add_tool(self.look)
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[dict[str, str]]:
+        self.task = asyncio.current_task()
+        self.events.append("open")
+        if self.fails == "open":
+            raise RuntimeError("no database")
+        yield {"database": "there"}
+        assert asyncio.current_task() is self.task, "it closes where it was opened"
+        self.events.append("close")
+
+    async def look(self, ctx: Context) -> str:
+        self.events.append("call")
+        return str(ctx.lifespan["database"])
+
+
+async def test_the_lifespan_opens_before_and_closes_after_everything() -> None:
+    lived = Lived()
+    async with serving(lived.server) as where:
+        assert lived.events == ["open"]
+        for _ in range(2):
+            assert (await Modern(where.port).call("look")).text == "there"
+    assert lived.events == ["open", "call", "call", "close"]
+
+
+async def test_without_lifespan_events_it_opens_with_the_first_request() -> None:
+    lived = Lived()
+    async with serving(lived.server, lifespan="off") as where:
+        assert lived.events == []
+        calls = await asyncio.gather(*(Modern(where.port).call("look") for _ in range(10)))
+        assert [call.text for call in calls] == ["there"] * 10
+        assert lived.events == ["open", *["call"] * 10]
+        await where.app.shutdown()
+    assert lived.events[-1] == "close"
+
+
+async def test_a_lifespan_that_fails_stops_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    lived = Lived(fails="open")
+    with pytest.raises(AssertionError, match="did not start"):
+        async with serving(lived.server):
+            pass
+    assert "lifespan failed" in caplog.text
+
+
+async def test_a_lifespan_that_fails_with_the_first_request_is_tried_again() -> None:
+    lived = Lived(fails="open")
+    async with serving(lived.server, lifespan="off") as where:
+        response = await Modern(where.port).call("look")
+        assert (response.status, response.error["code"]) == (500, -32603)
+        assert b"database" not in response.body
+        lived.fails = ""
+        assert (await Modern(where.port).call("look")).text == "there"
+        await where.app.shutdown()
+    assert lived.events == ["open", "open", "call", "close"]
+
+
+async def test_two_transports_share_one_lifespan() -> None:
+    lived = Lived()
+    async with in_memory(lived.server) as client, serving(lived.server) as where:
+        assert await client.text("look") == "there"
+        assert (await Modern(where.port).call("look")).text == "there"
+    assert lived.events == ["open", "call", "call", "close"]
+
+
+async def test_a_server_can_be_started_again() -> None:
+    lived = Lived()
+    for _ in range(2):
+        async with serving(lived.server) as where:
+            session = Session(where.port)
+            await session.open()
+            async with session.listening() as connection:
+                await connection.receive_head()
+                lived.server.updated("u://x")
+                await session.ask("ping")
+                await session.end()
+    assert lived.events == ["open", "close"] * 2
+
+
+def in_starlette(app: Any, path: str) -> Any:
+    return Starlette(routes=[Mount(path, app=app)])
+
+
+def in_fastapi(app: Any, path: str) -> Any:
+    outer = FastAPI()
+
+    @outer.get("/health")
+    async def health() -> str:
+        return "well"
+
+    outer.mount(path, app)
+    return outer
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("mounted", [in_starlette, in_fastapi])
+@pytest.mark.parametrize(("mount", "path"), [("/mcp", "/mcp/"), ("/", "/mcp"), ("/a/b", "/a/b/mcp"), ("/a", "/a/")])
+async def test_an_app_that_is_mounted_works_without_further_ado(dialect: str, mounted: Any, mount: str, path: str) -> None:
+    lived = Lived()
+    app = lived.server.asgi()
+    async with serving(mounted(app, mount)) as where:
+        asker = await speaker(dialect, where.port, path=path)
+        assert (await asker.call("look")).text == "there"
+        if isinstance(asker, Session):
+            async with asker.listening() as connection:
+                assert (await connection.receive_head()).status == 200
+                await asker.end()
+        await app.shutdown()
+    assert lived.events == ["open", "call", "close"]
+
+
+async def test_shutting_down_waits_for_calls_and_ends_listeners() -> None:
+    server = Server("tests")
+    release, running = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        running.set()
+        await release.wait()
+        return "done"
+
+    async with serving(server) as where:
+        session, asker = Session(where.port), Modern(where.port)
+        await session.open()
+        async with session.listening() as connection:
+            await connection.receive_head()
+            call = asyncio.create_task(asker.call("wait"))
+            await running.wait()
+            shutdown = asyncio.create_task(where.app.shutdown())
+            assert [event async for event in connection.events() if not event.comment] == []
+            await until(lambda: where.under_way == 1)
+            assert not shutdown.done()
+            release.set()
+            assert (await call).text == "done"
+            await shutdown
+
+
+async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("tests", limits=Limits(drain=0.2))
+    seen: list[str] = []
+
+    @server.tool
+    async def wait() -> str:
+        seen.append("running")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return "never"
+
+    async with serving(server) as where:
+        asker = Modern(where.port)
+        async with asker.asking("tools/call", asker.tool_call("wait")) as connection:
+            await until(lambda: seen)
+            await where.app.shutdown()
+            await until(lambda: seen == ["running", "cancelled"])
+            connection.vanish()
+    assert "1 calls still under way" in caplog.text

@@ -30,6 +30,11 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     │   └── UnsupportedVersion −32022
     ├── DefinitionError       a tool, prompt or resource that cannot be registered as written
     ├── SealError             a sealed token that does not open
+    ├── StoreError            a store that did not do what it was asked to
+    │   ├── Stale             the log has grown since the writer looked
+    │   ├── LeaseLost         another worker has the task now
+    │   ├── NoTask            there is no such task, or no more
+    │   └── StoreUnavailable  the store cannot be reached, is full, or cannot be written
     └── ClientError           what only a caller sees
         ├── Unreachable       no connection, or it was lost before the answer came
         ├── TimedOut          the deadline passed
@@ -56,10 +61,12 @@ __all__ = [
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
+    "LeaseLost",
     "MethodNotAllowed",
     "MethodNotFound",
     "MissingCapability",
     "NoEndpoint",
+    "NoTask",
     "NotAcceptable",
     "NotFound",
     "ParseError",
@@ -67,6 +74,9 @@ __all__ = [
     "ResourceNotFound",
     "SealError",
     "SessionLost",
+    "Stale",
+    "StoreError",
+    "StoreUnavailable",
     "StreamGone",
     "TimedOut",
     "Unauthorized",
@@ -262,6 +272,26 @@ class DefinitionError(AntiphonError, TypeError):
 
 class SealError(AntiphonError):
     """A sealed token was altered, has expired, or was sealed with another key."""
+
+
+class StoreError(AntiphonError):
+    """A store did not do what it was asked to."""
+
+
+class Stale(StoreError):
+    """The log has grown since the writer looked: look again."""
+
+
+class LeaseLost(StoreError):
+    """Another worker has the task now: stop."""
+
+
+class NoTask(StoreError):
+    """There is no such task, or no more."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, is full, or cannot be written; nothing that was promised is lost."""
 
 
 class ClientError(AntiphonError):

@@ -216,7 +216,7 @@ async def test_a_result_that_cannot_be_written_is_an_internal_error(
             error = (await (await speaker(dialect, where.port)).call("odd")).error
     assert error["code"] == -32603
     assert "object" not in error["message"]
-    assert "cannot be written" in caplog.text
+    assert "cannot be written as JSON" in caplog.text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -30,7 +30,7 @@ from antiphon.model.request import CallTool, Cancel, Initialize, Listen
 from antiphon.runtime.call import Call
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
-from antiphon.transport import streams
+from antiphon.transport import streams, writing
 from antiphon.transport.guard import Guard, accepts, check_content_type
 from antiphon.transport.owner import Owner
 from antiphon.transport.reply import Receive, Reply, Send, send_json
@@ -242,11 +242,11 @@ class App:
         try:
             try:
                 outcome = await self._host.handle(call)
-                body = dialect.response(call.request, call.id, outcome)
+                body = writing.response(dialect, call.request, call.id, outcome)
                 if type(call.request) is Initialize:
                     headers = (("mcp-session-id", self._initialized(call, dialect)),)
             except RequestError as error:
-                body = dialect.refusal(call.request, call.id, error)
+                body = writing.refusal(dialect, call.request, call.id, error)
                 status, headers = dialect.status(error, understood=True), error.headers
             watched.tick = None
             watched.deadline = asyncio.get_running_loop().time() + self._limits.body_time

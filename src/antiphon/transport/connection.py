@@ -20,6 +20,7 @@ from antiphon.model.request import Cancel, Initialize, Listen, RequestId
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
+from antiphon.transport import writing
 from antiphon.transport.questions import Questions
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Dialect, Negotiated
@@ -103,14 +104,14 @@ class Connection:
             outcome = await self._host.handle(call)
             if type(request) is Initialize:
                 self._initialized(request, dialect)
-            frame_out = dialect.response(request, request_id, outcome)
+            frame_out = writing.response(dialect, request, request_id, outcome)
         except RequestError as error:
             if dialect is None:
                 frame_out = jsonrpc.failure(request_id, error.code, error.message, error.data)
             elif request is None:
                 frame_out = dialect.error(request_id, error)
             else:
-                frame_out = dialect.refusal(request, request_id, error)
+                frame_out = writing.refusal(dialect, request, request_id, error)
         except asyncio.CancelledError:
             if watched.stopped is None:
                 raise

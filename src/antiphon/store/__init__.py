@@ -1,0 +1,1 @@
+"""Where tasks are kept: one append-only log each, behind one contract."""

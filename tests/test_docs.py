@@ -56,3 +56,13 @@ def test_every_limit_and_every_variable_is_in_the_reference() -> None:
     variables = sorted(set(re.findall(r"\bANTIPHON_[A-Z]+\b", sources)))
     assert "ANTIPHON_SECRETS" in variables
     assert [name for name in (*limits, *variables) if f"`{name}`" not in page] == []
+
+
+def test_the_map_of_the_code_is_true() -> None:
+    tree = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("```")[3]
+    package = ROOT / "src" / "antiphon"
+    folders = {file.parent.name for file in package.rglob("*.py")}
+    assert sorted(name for name in folders if f"{name}/" not in tree) == []
+    modules = {file.name for file in [*package.rglob("*.py"), *(ROOT / "tests").glob("*.py")]}
+    modules |= {file.name for file in (ROOT / "examples").glob("*.py")}
+    assert sorted(set(re.findall(r"\b\w+\.py\b", tree)) - modules - {"test_docs.py"}) == []

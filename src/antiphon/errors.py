@@ -20,13 +20,17 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     │   │   ├── StreamGone               410
     │   │   └── MethodNotAllowed         405
     │   ├── MethodNotFound    −32601
+    │   │   └── TaskForbidden
     │   ├── InvalidParams     −32602
+    │   │   ├── TaskNotFound
+    │   │   ├── TaskEnded
     │   │   └── NotFound                 no such tool or prompt
     │   │       └── ResourceNotFound
     │   ├── InternalError     −32603
     │   │   └── Busy                     503, with Retry-After
     │   ├── HeaderMismatch    −32020
     │   ├── MissingCapability −32021
+    │   │   └── TaskRequired
     │   └── UnsupportedVersion −32022
     ├── DefinitionError       a tool, prompt or resource that cannot be registered as written
     ├── SealError             a sealed token that does not open
@@ -78,6 +82,10 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "StreamGone",
+    "TaskEnded",
+    "TaskForbidden",
+    "TaskNotFound",
+    "TaskRequired",
     "TimedOut",
     "Unauthorized",
     "Unreachable",
@@ -258,6 +266,22 @@ class MissingCapability(RequestError):
     """The request needs something that the client did not declare it can do."""
 
     code = -32021
+
+
+class TaskRequired(MissingCapability):
+    """The tool takes so long that it only gives promises, and the caller did not say it takes them."""
+
+
+class TaskForbidden(MethodNotFound):
+    """The tool only gives answers, and the caller wants a promise."""
+
+
+class TaskNotFound(InvalidParams):
+    """There is no such task for this caller: it never was, is somebody else's, or has expired."""
+
+
+class TaskEnded(InvalidParams):
+    """The task has ended, and cannot be cancelled any more."""
 
 
 class UnsupportedVersion(RequestError):

@@ -15,28 +15,34 @@ from antiphon.model.party import Implementation, LogLevel
 from antiphon.model.value import Value
 
 __all__ = [
+    "AnswerTask",
     "CallTool",
     "Cancel",
+    "CancelTask",
     "Complete",
     "CompletionArgument",
     "CompletionContext",
     "Discover",
     "GetPrompt",
+    "GetTask",
     "Initialize",
     "Interests",
     "ListPrompts",
     "ListResources",
+    "ListTasks",
     "ListTemplates",
     "ListTools",
     "Listen",
     "Ping",
     "PromptReference",
     "ReadResource",
+    "RedeemTask",
     "Request",
     "RequestId",
     "ResourceReference",
     "SetLogLevel",
     "Subscribe",
+    "TaskWish",
     "Terms",
     "Unsubscribe",
 ]
@@ -51,11 +57,18 @@ class _Asking(Value, frozen=True, kw_only=True):
     request_state: str | None = None
 
 
+class TaskWish(Value, frozen=True):
+    """What a caller that wants a promise says about the task behind it."""
+
+    ttl: int | None = None
+
+
 class CallTool(_Asking, frozen=True):
     """Run a tool."""
 
     name: str
     arguments: dict[str, Any] = {}
+    task: TaskWish | None = None
 
 
 class GetPrompt(_Asking, frozen=True):
@@ -165,6 +178,36 @@ class Interests(Value, frozen=True):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
+
+
+class GetTask(Value, frozen=True):
+    """See how a task stands."""
+
+    task_id: str
+
+
+class RedeemTask(Value, frozen=True):
+    """Get what a task gives, and wait for it if need be."""
+
+    task_id: str
+
+
+class ListTasks(_Listing, frozen=True):
+    """One page of the caller's tasks."""
+
+
+class CancelTask(Value, frozen=True):
+    """Stop a task."""
+
+    task_id: str
+
+
+class AnswerTask(Value, frozen=True):
+    """Answer questions that a task asks."""
+
+    task_id: str
+    input_responses: dict[str, dict[str, Any]]
 
 
 class Listen(Value, frozen=True):
@@ -196,6 +239,11 @@ Request: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Listen
+    | GetTask
+    | RedeemTask
+    | ListTasks
+    | CancelTask
+    | AnswerTask
 )
 
 
@@ -206,4 +254,6 @@ class Terms(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any] = {}
     log_level: LogLevel | None = None
     progress_token: RequestId | None = None
+    promises: bool = False
+    """Whether the caller takes a promise in place of an answer."""
     meta: Mapping[str, Any] = {}

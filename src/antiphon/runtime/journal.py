@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["MISSING", "Journal"]
 
 MISSING: Any = object()
 """What a journal gives for something that it does not have."""
+
+Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+"""Makes entries durable."""
 
 _ID = "id"
 _STATE = "state"
@@ -26,16 +29,15 @@ _STATE = "state"
 class Journal:
     """What one run has done so far. Values are JSON."""
 
-    __slots__ = ("_counts", "_on_record", "entries", "grown")
+    __slots__ = ("_counts", "_new", "_write", "entries", "grown")
 
-    def __init__(
-        self, entries: dict[str, Any] | None = None, *, on_record: Callable[[str, Any], None] | None = None
-    ) -> None:
+    def __init__(self, entries: dict[str, Any] | None = None, *, write: Write | None = None) -> None:
         self.entries: dict[str, Any] = entries if entries is not None else {}
         self.grown = False
         """Whether this run has added anything."""
         self._counts: Counter[str] = Counter()
-        self._on_record = on_record
+        self._new: dict[str, Any] = {}
+        self._write = write
 
     def key(self, kind: str, name: str) -> str:
         """The key of the next thing of this kind and name in this run."""
@@ -52,8 +54,25 @@ class Journal:
         """Note something that was done or answered."""
         self.entries[key] = value
         self.grown = True
-        if self._on_record is not None:
-            self._on_record(key, value)
+        if self._write is not None:
+            self._new[key] = value
+
+    async def commit(self) -> None:
+        """Wait until what was recorded is as durable as its carrier makes it."""
+        if self._write is not None and self._new:
+            new, self._new = self._new, {}
+            await self._write(new)
+
+    def take(self) -> dict[str, Any]:
+        """What was recorded and is not durable yet, to be written together with something else."""
+        new, self._new = self._new, {}
+        return new
+
+    def hand_over(self, write: Write) -> dict[str, Any]:
+        """Let another carrier have it from now on; returns all that is in it."""
+        self._write = write
+        self._new = {}
+        return dict(self.entries)
 
     @property
     def id(self) -> str:

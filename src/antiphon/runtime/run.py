@@ -144,6 +144,7 @@ class Run:
         try:
             value = dump(await work())
             self.journal.record(key, value)
+            await self.journal.commit()
         finally:
             current_step.reset(token)
             self._steps -= 1

@@ -21,7 +21,7 @@ __all__ = ["serve"]
 
 _CHUNK = 64 * 1024
 _PATIENCE = 5.0
-"""How long calls may go on after the client closed its end."""
+"""How long calls may go on, and what they said may wait to be read, after the client closed its end."""
 
 
 async def serve(host: Host) -> None:
@@ -113,25 +113,42 @@ class _Output:
                 self._gone = True
 
     async def close(self) -> None:
-        """Flush what was written."""
-        async with self._lock:
-            if self._writer is not None:
-                try:
+        """Flush what was written, unless the client does not take it."""
+        try:
+            async with asyncio.timeout(_PATIENCE), self._lock:
+                if self._writer is None:
+                    self._sink.close()
+                else:
                     self._writer.close()
                     await self._writer.wait_closed()
-                except (BrokenPipeError, ConnectionError):
-                    pass
-            else:
-                self._sink.close()
+        except (TimeoutError, BrokenPipeError, ConnectionError):
+            if self._writer is not None:
+                self._writer.transport.abort()
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._sink)
+            transport, protocol = await loop.connect_write_pipe(_Flow, self._sink)
         except (ValueError, OSError, NotImplementedError):
             self._blocking = True
             return
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+class _Flow(asyncio.streams.FlowControlMixin):
+    """Tells a writer when its pipe is full, and when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _get_close_waiter(self, stream: asyncio.StreamWriter) -> asyncio.Future[None]:
+        return self._closed
 
 
 def _stop_signals() -> asyncio.Future[None]:

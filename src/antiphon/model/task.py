@@ -1,0 +1,151 @@
+"""Tasks: what their log says, and how it folds into what a caller sees.
+
+The log is the truth; a `Task` is what has been folded from it so far. The states and what leads from one
+to the next are a table. What a state is called on the wire is the dialects' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.outcome import Result
+
+__all__ = ["TRANSITIONS", "EntryKind", "Fault", "State", "Task", "dump_asks", "fold", "load_asks"]
+
+State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
+"""`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
+
+EntryKind: TypeAlias = Literal["created", "recorded", "asked", "answered", "ended", "faulted", "cancelled"]
+
+TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
+    ("working", "recorded"): "working",
+    ("working", "asked"): "waiting",
+    ("working", "ended"): "done",
+    ("working", "faulted"): "faulted",
+    ("working", "cancelled"): "cancelled",
+    ("waiting", "answered"): "working",
+    ("waiting", "faulted"): "faulted",
+    ("waiting", "cancelled"): "cancelled",
+}
+"""What an entry makes of a task. A pair that is not here cannot happen: nothing follows an end."""
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The JSON-RPC error that a task ended with."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A task, as it stands. Times are in milliseconds since 1970."""
+
+    id: str
+    tool: str
+    created: int
+    updated: int
+    state: State = "working"
+    message: str | None = None
+    ttl: int | None = None
+    """How long it is kept from its creation on, in milliseconds; `None` for ever."""
+    poll: int = 1000
+    """How long a caller should wait before it looks again, in milliseconds."""
+    asks: Mapping[str, Any] = {}
+    """The questions that are open, by key, as `dump_asks` writes them."""
+    result: Mapping[str, Any] | None = None
+    """How it ended, as `dump_result` writes it."""
+    fault: Fault | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in ("done", "faulted", "cancelled")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the tool ran and failed."""
+        return self.result is not None and bool(self.result.get("is_error"))
+
+    def after(self, kind: EntryKind, data: Mapping[str, Any], at: int) -> Task:
+        """The task after one more entry; raises `ValueError` for one that cannot follow."""
+        state = TRANSITIONS.get((self.state, kind))
+        if state is None:
+            raise ValueError(f"A task that is {self.state} cannot be {kind}.")
+        changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
+        if "message" in data:
+            changes["message"] = data["message"]
+        if kind == "asked":
+            changes["asks"] = data["asks"]
+        elif kind == "answered":
+            changes["asks"] = {key: ask for key, ask in self.asks.items() if key not in data["responses"]}
+            changes["state"] = "waiting" if changes["asks"] else "working"
+        elif kind == "ended":
+            changes["result"] = data["result"]
+        elif kind == "faulted":
+            changes.update(fault=msgspec.convert(data["fault"], Fault), asks={})
+        elif kind == "cancelled":
+            changes["asks"] = {}
+        return msgspec.structs.replace(self, **changes)
+
+
+def fold(entries: Iterable[tuple[str, int, Any]]) -> tuple[Task, dict[str, Any], Mapping[str, Any]]:
+    """Read a log from its beginning: the task, its journal, and what it was created with."""
+    task: Task | None = None
+    journal: dict[str, Any] = {}
+    created: Mapping[str, Any] = {}
+    for kind, at, data in entries:
+        if kind == "created":
+            created = data
+            journal.update(data.get("journal", {}))
+            task = msgspec.convert(data["task"], Task)
+            continue
+        if task is None:
+            raise ValueError("A log begins with the creation of its task.")
+        task = task.after(kind, data, at)  # type: ignore[arg-type]
+        journal.update(data.get("journal", {}))
+        if kind == "answered":
+            journal.update({f"ask:{key}": response for key, response in data["responses"].items()})
+    if task is None:
+        raise ValueError("An empty log is no task.")
+    return task, journal, created
+
+
+_KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}
+_NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
+
+
+def dump_asks(asks: Mapping[str, Ask]) -> dict[str, Any]:
+    """Questions as JSON."""
+    return {key: [_NAMES[type(ask)], msgspec.to_builtins(ask)] for key, ask in asks.items()}
+
+
+def load_asks(data: Mapping[str, Any]) -> dict[str, Ask]:
+    """Questions from JSON."""
+    return {key: msgspec.convert(fields, _KINDS[name]) for key, (name, fields) in data.items()}
+
+
+def dump_result(result: Result) -> dict[str, Any]:
+    """A result as JSON."""
+    value: dict[str, Any] = {"content": msgspec.to_builtins(result.content), "is_error": result.is_error}
+    if result.structured:
+        value["data"] = result.data
+        value["boxed"] = result.boxed
+    if result.meta:
+        value["meta"] = dict(result.meta)
+    return value
+
+
+def load_result(data: Mapping[str, Any]) -> Result:
+    """A result from JSON; its blocks stay as they were written."""
+    return Result(
+        data["content"],
+        data=data.get("data", msgspec.UNSET),
+        meta=data.get("meta"),
+        is_error=data["is_error"],
+        boxed=data.get("boxed", False),
+    )

@@ -1,0 +1,231 @@
+"""Promises: tasks that are made, looked at, answered, cancelled and redeemed, by whoever they belong to.
+
+Owns the rules of who may see a task and what may be done to it when. Running them is the worker's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import Busy, InvalidParams, NoTask, RequestError, Stale, TaskEnded, TaskNotFound
+from antiphon.model.ask import Elicit, Elicited, read_answer
+from antiphon.model.form import problems
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.party import Principal
+from antiphon.model.request import CallTool
+from antiphon.model.task import EntryKind, Task, load_asks, load_result
+from antiphon.runtime.call import Call
+from antiphon.runtime.held import PHASES, Held, head_of, now, task_of
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.tool import Tool
+from antiphon.runtime.worker import Worker
+from antiphon.store.log import Record, Store
+
+__all__ = ["Promises"]
+
+_TRIES = 20
+_GLANCE = 5.0
+"""How long to trust a watch before looking without having been told."""
+
+
+class Promises:
+    """The tasks of one server."""
+
+    def __init__(self, store: Store, worker: Worker, limits: Limits) -> None:
+        self.store = store
+        self.worker = worker
+        self._limits = limits
+        self._queued = 0
+        self._counted = 0
+
+    async def create(self, call: Call[CallTool], tool: Tool, journal: dict[str, Any], *, run: bool = True) -> Held | Task:
+        """Make a task, durable when this returns; raises `Busy` when there are too many.
+
+        With room for it this process holds the task from the start, and `run` begins it.
+        """
+        await self._check_room()
+        at = now()
+        ttl = self._ttl(call.request, tool)
+        task = Task(
+            id=f"{tool.name}_{uuid.uuid4()}",
+            tool=tool.name,
+            created=at,
+            updated=at,
+            ttl=ttl,
+            poll=int(tool.poll_interval * 1000),
+        )
+        principal = msgspec.to_builtins(call.principal)
+        created = {
+            "v": 1,
+            "task": head_of(task),
+            "arguments": call.request.arguments,
+            "principal": principal,
+            "capabilities": dict(call.terms.capabilities),
+            "journal": journal,
+            "resume": tool.resume,
+        }
+        here = self.worker.has_room or not run
+        claim = await self.store.create(
+            Record(
+                id=task.id,
+                principal=call.principal.id,
+                tool=tool.name,
+                phase="ready",
+                version=0,
+                created=at,
+                updated=at,
+                expires=None if ttl is None else at + ttl,
+                head=head_of(task),
+            ),
+            [("created", created)],
+            worker=self.worker.name if here else None,
+            lease=self._limits.lease,
+        )
+        if claim is None:
+            return task
+        held = Held(self.store, task, created, version=1, token=claim.token, journal=dict(journal))
+        if run:
+            self.worker.begin(held)
+        return held
+
+    async def get(self, id: str, principal: Principal) -> Task:
+        """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
+        return task_of(await self._record(id, principal))
+
+    async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
+        """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
+        try:
+            page = await self.store.list(principal.id, cursor=cursor)
+        except ValueError:
+            raise InvalidParams("That cursor is not one that this server gave out: start again.") from None
+        return [task_of(record) for record in page.records], page.cursor
+
+    async def cancel(self, id: str, principal: Principal) -> Task:
+        """Stop a task; raises `TaskEnded` for one that has ended already."""
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
+            if task.has_ended:
+                raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
+            return "cancelled", {"message": "The task was cancelled by request."}
+
+        task = await self._write(id, principal, entry)
+        self.worker.stop_one(id)
+        return task
+
+    async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
+        """Answer what a task asks. What it does not ask is ignored; what does not fit stays open.
+
+        Raises `InvalidParams` for a response that is none to its question.
+        """
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
+            fitting = _fitting(task, responses)
+            return ("answered", {"responses": fitting}) if fitting else None
+
+        return await self._write(id, principal, entry)
+
+    async def outcome(self, id: str, principal: Principal) -> Result | InputRequired:
+        """What a task gives, once it has ended; its open questions, if it asks some.
+
+        Raises the error that it ended with, and waits while it works.
+        """
+        async for task in self.follow(id, principal):
+            if task.state == "waiting":
+                return InputRequired(load_asks(task.asks))
+            if task.has_ended:
+                return result_of(task)
+        raise TaskNotFound(_UNKNOWN)
+
+    async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
+        """A task as it stands, and then each time it has changed, until it has ended."""
+        async with self.store.watch(id) as watch:
+            seen = -1
+            while True:
+                record = await self._record(id, principal)
+                if record.version != seen:
+                    seen = record.version
+                    task = task_of(record)
+                    yield task
+                    if task.has_ended:
+                        return
+                await watch.wait(_GLANCE)
+
+    # Inside
+
+    async def _record(self, id: str, principal: Principal) -> Record:
+        record = await self.store.get(id)
+        if record is None or record.principal != principal.id:
+            raise TaskNotFound(_UNKNOWN)
+        return record
+
+    async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
+        """Append what `entry` makes of the task as it stands, however often it changes meanwhile."""
+        for _ in range(_TRIES):
+            record = await self._record(id, principal)
+            task = task_of(record)
+            made = entry(task)
+            if made is None:
+                return task
+            kind, data = made
+            task = task.after(kind, data, now())
+            try:
+                await self.store.append(
+                    id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
+                )
+            except Stale:
+                continue
+            except NoTask:
+                raise TaskNotFound(_UNKNOWN) from None
+            return task
+        raise Busy("The task is being written by others: try again.")
+
+    async def _check_room(self) -> None:
+        if self._counted % 100 == 0:
+            self._queued = await self.store.count("ready")
+        self._counted += 1
+        if self._queued >= self._limits.queued:
+            self._counted = 0
+            raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
+
+    def _ttl(self, request: CallTool, tool: Tool) -> int | None:
+        most = None if tool.ttl is None else int(tool.ttl * 1000)
+        wish = None if request.task is None else request.task.ttl
+        if wish is None or wish < 0:
+            return most
+        return wish if most is None else min(wish, most)
+
+
+_UNKNOWN = "Failed to retrieve task: Task not found"
+
+
+def result_of(task: Task) -> Result:
+    """What a task that has ended gave; raises the error that it ended with."""
+    if task.result is not None:
+        return load_result(task.result)
+    if task.fault is not None:
+        raise RequestError(task.fault.message, code=task.fault.code, data=task.fault.data)
+    raise RequestError("The task was cancelled.", code=-32603)
+
+
+def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
+    """The responses that answer open questions, and fit them."""
+    found = {}
+    for key, ask in load_asks(task.asks).items():
+        if key not in responses:
+            continue
+        answer = read_answer(ask, key, responses[key])
+        if (
+            isinstance(ask, Elicit)
+            and isinstance(answer, Elicited)
+            and answer.action == "accept"
+            and problems(ask.schema, answer.content or {})
+        ):
+            continue
+        found[key] = responses[key]
+    return found
+
+

@@ -1,0 +1,248 @@
+"""Runs tasks: claims those that are ready, keeps their leases, and writes down how they end.
+
+One worker a process. What it holds is lost to another worker when the process dies; what that one does
+then is a replay of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
+from antiphon.model.notification import Notification
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.party import Principal
+from antiphon.model.request import CallTool, Terms
+from antiphon.model.task import Fault, dump_asks, dump_result, fold
+from antiphon.runtime.call import Call
+from antiphon.runtime.held import Held
+from antiphon.runtime.journal import Journal
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.stage import Stage
+from antiphon.runtime.tool import Tool
+from antiphon.runtime.warden import Watched
+from antiphon.store.log import Claim, Store
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger("antiphon")
+
+_RETRY = 1.0
+"""How long to wait after a store did not answer."""
+
+
+class Worker:
+    """Everything that one process has taken upon itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        find: Callable[[str], Tool],
+        stage: Callable[[], Stage],
+        *,
+        tools: Collection[str] | None = None,
+    ) -> None:
+        self.name = f"worker-{secrets.token_hex(6)}"
+        self._store = store
+        self._limits = limits
+        self._find = find
+        self._stage = stage
+        self._tools = tools
+        self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._draining = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can take one more."""
+        return not self._draining and len(self._running) < self._limits.tasks
+
+    def start(self) -> None:
+        """Begin to claim tasks, and to forget those whose time is over."""
+        self._draining = False
+        self._loops = [
+            asyncio.create_task(self._loop(work, every))
+            for work, every in (
+                (self._claim_forever, _RETRY),
+                (self._renew, self._limits.lease / 3),
+                (self._expire, 0.5),
+            )
+        ]
+
+    async def stop(self, *, within: float) -> None:
+        """Claim nothing more, let what runs end, and hand over what does not."""
+        self._draining = True
+        for loop in self._loops:
+            loop.cancel()
+        running = {task for _, task in self._running.values()}
+        if running:
+            _, late = await asyncio.wait(running, timeout=within)
+            for held, task in tuple(self._running.values()):
+                if task in late:
+                    task.cancel()
+                    await _quietly(held.release())
+            if late:
+                await asyncio.wait(late)
+        if self._loops:
+            await asyncio.wait(self._loops)
+
+    def begin(self, held: Held) -> None:
+        """Run a task that this worker holds."""
+        task = asyncio.create_task(self._run(held))
+        self._running[held.task.id] = (held, task)
+        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+
+    def adopt(self, held: Held, task: asyncio.Task[None]) -> None:
+        """Look after a task whose function is already under way."""
+        self._running[held.task.id] = (held, task)
+        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+
+    def stop_one(self, id: str) -> None:
+        """Stop a task that runs here, because it was cancelled or has expired."""
+        found = self._running.get(id)
+        if found is not None:
+            found[1].cancel()
+
+    # Claiming
+
+    async def _loop(self, work: Callable[[], Any], every: float) -> None:
+        while True:
+            try:
+                await work()
+            except StoreError as error:
+                logger.warning("The worker goes on when the store is back: %s", error)
+                await asyncio.sleep(_RETRY)
+            except Exception:
+                logger.exception("The worker stumbled, and goes on.")
+                await asyncio.sleep(_RETRY)
+            await asyncio.sleep(every)
+
+    async def _claim_forever(self) -> None:
+        async with self._store.watch_ready() as ready:
+            while True:
+                room = self._limits.tasks - len(self._running)
+                if room > 0:
+                    claims = await self._store.claim(
+                        self.name, lease=self._limits.lease, limit=min(room, 50), tools=self._tools
+                    )
+                    for claim in claims:
+                        await self._take_up(claim)
+                    if claims:
+                        continue
+                await ready.wait(1.0)
+
+    async def _take_up(self, claim: Claim) -> None:
+        entries = []
+        while len(entries) < claim.record.version:
+            more = await self._store.read(claim.record.id, after=len(entries))
+            if not more:
+                return
+            entries += more
+        task, journal, created = fold((entry.kind, entry.at, entry.data) for entry in entries)
+        held = Held(
+            self._store,
+            task,
+            dict(created),
+            version=claim.record.version,
+            token=claim.token,
+            journal=journal,
+        )
+        if created.get("resume", True) or len(entries) == 1:
+            self.begin(held)
+        else:
+            await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
+
+    async def _renew(self) -> None:
+        claims = [(id, held.token) for id, (held, _) in self._running.items()]
+        if not claims:
+            return
+        kept = await self._store.renew(claims, lease=self._limits.lease)
+        for id, _ in claims:
+            if id not in kept:
+                self.stop_one(id)
+
+    async def _expire(self) -> None:
+        for record in await self._store.expire():
+            self.stop_one(record.id)
+
+    # Running
+
+    async def _run(self, held: Held) -> None:
+        try:
+            await self.finish(held, await self._perform(held))
+        except (LeaseLost, NoTask) as error:
+            logger.info("A task was let go: %s", error)
+        except StoreError as error:
+            logger.warning("A task is left to another worker: %s", error)
+        except asyncio.CancelledError:
+            if self._draining:
+                raise
+            logger.info("The task %s was stopped.", held.task.id)
+
+    async def finish(self, held: Held, outcome: Result | InputRequired | RequestError) -> None:
+        """Write down how a run ended, or what it waits for."""
+        new = held.journal.take()
+        data: dict[str, Any] = {"journal": new} if new else {}
+        if isinstance(outcome, InputRequired):
+            await held.write("asked", {**data, "asks": dump_asks(outcome.asks)})
+        elif isinstance(outcome, RequestError):
+            fault = Fault(outcome.code, outcome.message, outcome.data)
+            await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
+        else:
+            await held.write("ended", {**data, "result": dump_result(outcome)})
+
+    async def _perform(self, held: Held) -> Result | InputRequired | RequestError:
+        created = held.created
+        try:
+            tool = self._find(held.task.tool)
+            terms = Terms(capabilities=created.get("capabilities", {}), meta=created.get("meta", {}))
+            call = Call(
+                CallTool(name=held.task.tool, arguments=created["arguments"]),
+                id=held.task.id,
+                terms=terms,
+                principal=msgspec.convert(created["principal"], Principal),
+                watched=Watched(asyncio.current_task(), asyncio.get_running_loop().time()),
+                notify=_unheard,
+                rounds=True,
+            )
+            return await tool.run(call, replace(self._stage(), carrier=StoreCarrier(held.journal), shed=None))
+        except NotFound:
+            return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
+        except RequestError as error:
+            return error
+
+
+class StoreCarrier:
+    """Carries one journal in a task's log."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def open(self, call: Call[Any]) -> Journal:
+        """The task's journal."""
+        return self._journal
+
+    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
+        """The log has it already."""
+        return stopped
+
+
+async def _unheard(notification: Notification) -> None:
+    """A task outlives the connection that it was begun on; there is nobody to tell."""
+
+
+async def _quietly(work: Any) -> None:
+    try:
+        await work
+    except AntiphonError as error:
+        logger.info("A task is handed over when its lease ends: %s", error)
+
+

@@ -1,0 +1,184 @@
+"""A server process on its standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from tests.support.polling import until
+from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
+from tests.support.stdio import stdio_server
+
+INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": CLIENT}
+META = {KEY + "protocolVersion": MODERN, KEY + "clientInfo": CLIENT, KEY + "clientCapabilities": {}}
+
+
+async def test_a_session_from_its_beginning_to_its_end() -> None:
+    async with stdio_server() as server:
+        opened = (await server.ask("initialize", INITIALIZE))["result"]
+        assert (opened["protocolVersion"], opened["serverInfo"]["name"]) == (LEGACY, "everything")
+        await server.send({"method": "notifications/initialized"})
+        assert (await server.ask("ping"))["result"] == {}
+        assert len((await server.ask("tools/list"))["result"]["tools"]) == 4
+        assert await server.text("add", a=1, b=2) == "3"
+        assert await server.text("whoami") == f"{CLIENT['name']} ['roots']"
+        server.hang_up()
+        status, errors = await server.ended()
+        assert status == 0
+        assert "Traceback" not in errors
+
+
+async def test_all_dialects_on_one_connection() -> None:
+    async with stdio_server() as server:
+        assert (await server.ask("ping"))["result"] == {"resultType": "complete"}
+        discovered = (await server.ask("server/discover", {"_meta": META}))["result"]
+        assert MODERN in discovered["supportedVersions"]
+        assert (await server.ask("ping", {"_meta": META}))["error"]["code"] == -32601
+        await server.ask("initialize", INITIALIZE)
+        assert (await server.ask("ping"))["result"] == {}
+        unknown = {"_meta": {**META, KEY + "protocolVersion": "v999"}}
+        assert (await server.ask("tools/list", unknown))["error"]["code"] == -32022
+
+
+async def test_bad_lines_are_answered_and_the_next_one_is_served() -> None:
+    async with stdio_server() as server:
+        for line, code, id in [
+            (b"rubbish", -32700, None),
+            (b"[]", -32600, None),
+            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+            (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[]}', -32602, 5),
+            (b'{"jsonrpc":"2.0","id":6,"method":"no/such"}', -32601, 6),
+            (b"\xff\xfe", -32700, None),
+        ]:
+            await server.write(line + b"\n")
+            frame = await server.read()
+            assert frame is not None
+            assert (frame["error"]["code"], frame.get("id")) == (code, id)
+        await server.write(b"\n\r\n  \n")
+        assert await server.text("add", a=1) == "2"
+
+
+async def test_a_line_that_is_too_long_is_refused_and_skipped() -> None:
+    async with stdio_server() as server:
+        await server.write(b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"' + b"x" * 3_000_000 + b'"}\n')
+        frame = await server.read()
+        assert frame is not None
+        assert frame["error"]["code"] == -32600
+        assert "1000000" in frame["error"]["message"]
+        assert await server.text("add", a=1) == "2"
+
+
+async def test_a_line_may_come_in_pieces() -> None:
+    async with stdio_server() as server:
+        line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+        for byte in line * 3:
+            await server.write(bytes([byte]))
+        for _ in range(3):
+            frame = await server.read()
+            assert frame is not None
+            assert frame["id"] == 1
+
+
+async def test_what_is_printed_goes_to_the_standard_error() -> None:
+    async with stdio_server() as server:
+        assert await server.text("shout", text="hello") == "HELLO"
+        server.hang_up()
+        _, errors = await server.ended()
+        assert "shouting hello" in errors
+
+
+async def test_progress_and_log_messages_are_lines_too() -> None:
+    async with stdio_server() as server:
+        await server.ask("initialize", INITIALIZE)
+        params = {"name": "count", "arguments": {"to": 2}, "_meta": {"progressToken": "p"}}
+        await server.send({"id": 2, "method": "tools/call", "params": params})
+        frames = [await server.read() for _ in range(3)]
+        assert [frame and frame.get("method") for frame in frames] == ["notifications/progress"] * 2 + [None]
+        await server.send({"id": 3, "method": "tools/call", "params": {"name": "talk"}})
+        frames = [await server.read() for _ in range(3)]
+        assert [frame and frame.get("method") for frame in frames] == ["notifications/message"] * 2 + [None]
+
+
+async def test_changes_are_told_to_a_session() -> None:
+    async with stdio_server() as server:
+        await server.ask("initialize", INITIALIZE)
+        await server.ask("resources/subscribe", {"uri": "note://first"})
+        await server.send({"id": 2, "method": "tools/call", "params": {"name": "grow"}})
+        methods = set()
+        for _ in range(3):
+            frame = await server.read()
+            assert frame is not None
+            methods.add(frame.get("method"))
+        assert methods == {None, "notifications/tools/list_changed", "notifications/resources/updated"}
+
+
+async def test_a_subscription_of_2026() -> None:
+    async with stdio_server() as server:
+        params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+        await server.send({"id": "sub", "method": "subscriptions/listen", "params": params})
+        acknowledged = await server.read()
+        assert acknowledged is not None
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        await server.send({"id": 2, "method": "tools/call", "params": {"name": "grow", "_meta": META}})
+        frames = [await server.read(), await server.read()]
+        changed = next(frame for frame in frames if frame and "method" in frame)
+        assert changed["params"]["_meta"] == {KEY + "subscriptionId": "sub"}
+        await server.send({"method": "notifications/cancelled", "params": {"requestId": "sub"}})
+        assert (await server.ask("tools/call", {"name": "grow", "_meta": META}, id=3))["id"] == 3
+        server.hang_up()
+        assert await server.read() is None
+
+
+async def test_calls_run_at_once_and_can_be_cancelled() -> None:
+    async with stdio_server() as server:
+        await server.send({"id": "long", "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 60}}})
+        assert await server.text("add", a=1) == "2"
+        await server.send({"method": "notifications/cancelled", "params": {"requestId": "long"}})
+        server.hang_up()
+        assert await server.read() is None, "a cancelled request has no response"
+        assert (await server.ended())[0] == 0
+
+
+async def test_the_end_of_input_lets_calls_end() -> None:
+    async with stdio_server() as server:
+        await server.send({"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}})
+        server.hang_up()
+        frame = await server.read()
+        assert frame is not None
+        assert (frame["id"], frame["result"]["isError"]) == (7, False)
+        assert (await server.ended())[0] == 0
+
+
+async def test_a_signal_lets_calls_end() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        async with stdio_server() as server:
+            assert await server.text("add", a=1) == "2"
+            await server.send({"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}})
+            assert await server.text("add", a=1) == "2"
+            server.process.send_signal(number)
+            frame = await server.read()
+            assert frame is not None
+            assert (frame["id"], frame["result"]["isError"]) == (7, False)
+            assert (await server.ended())[0] == 0
+
+
+async def test_a_client_that_does_not_read_and_goes_away() -> None:
+    async with stdio_server() as server:
+        params = {"name": "echo", "arguments": {"text": "x" * 100_000}}
+        for number in range(50):
+            await server.send({"id": number, "method": "tools/call", "params": params})
+        server.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        server.hang_up()
+        async with asyncio.timeout(20):
+            assert await server.process.wait() == 0
+
+
+async def test_a_client_that_does_not_read_is_not_waited_for_for_ever() -> None:
+    async with stdio_server() as server:
+        params = {"name": "echo", "arguments": {"text": "x" * 900_000}}
+        for number in range(30):
+            await server.send({"id": number, "method": "tools/call", "params": params})
+        server.hang_up()
+        server.process._transport.get_pipe_transport(1).pause_reading()  # type: ignore[attr-defined]
+        await until(lambda: server.process.returncode is not None, within=20)
+        assert server.process.returncode == 0

@@ -129,7 +129,7 @@ class Server:
         self._open: AbstractAsyncContextManager[Any] | None = None
         self._ttl_ms = int(ttl * 1000)
         self._threads = Threads(self.limits.threads)
-        self.stage = Stage(threads=self._threads, rounds=Rounds(self.seal, name, self.limits), shed=shed)
+        self.stage = Stage(threads=self._threads, carrier=Rounds(self.seal, name, self.limits), shed=shed)
         self._catalog = Catalog(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = Completers(self._catalog, self._threads)

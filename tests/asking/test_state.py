@@ -167,7 +167,18 @@ def _call(state: str | None = None) -> Call[CallTool]:
 
 
 _rounds = Rounds(Seal([SECRET]), "server", Limits())
-_sealed = _rounds.close(_call(), Journal({"ask:name": {"action": "accept"}}), InputRequired()).sealed or ""
+
+
+def _opened(state: str) -> Journal:
+    return asyncio.run(_rounds.open(_call(state)))
+
+
+def _closed() -> str:
+    journal = Journal({"ask:name": {"action": "accept"}})
+    return asyncio.run(_rounds.close(_call(), journal, InputRequired())).sealed or ""
+
+
+_sealed = _closed()
 
 
 @given(st.data())
@@ -177,7 +188,7 @@ def test_no_changed_byte_opens(data: st.DataObject) -> None:
     changed = _sealed[:place] + data.draw(st.sampled_from(alphabet)) + _sealed[place + 1 :]
     if changed != _sealed:
         with pytest.raises(InvalidParams):
-            _rounds.open(_call(changed))
+            _opened(changed)
 
 
 @given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda raw: raw.hex())))
@@ -185,16 +196,15 @@ def test_nothing_made_up_opens(text: str) -> None:
     for made_up in (text, _sealed + text, text + _sealed, _sealed[: len(text)]):
         if made_up != _sealed:
             with pytest.raises(InvalidParams):
-                _rounds.open(_call(made_up))
+                _opened(made_up)
 
 
 def test_what_was_sealed_comes_back() -> None:
-    assert _rounds.open(_call(_sealed)).entries == {"ask:name": {"action": "accept"}}
+    assert _opened(_sealed).entries == {"ask:name": {"action": "accept"}}
 
 
 def test_two_seals_of_the_same_journal_differ() -> None:
-    again = _rounds.close(_call(), Journal({"ask:name": {"action": "accept"}}), InputRequired()).sealed
-    assert again != _sealed
+    assert _closed() != _sealed
 
 
 async def test_two_retries_with_one_state_both_go_through() -> None:

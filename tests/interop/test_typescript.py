@@ -35,13 +35,13 @@ def told(request: pytest.FixtureRequest, everything: ServerProcess) -> tuple[str
 
 def test_the_version(told: tuple[str, dict[str, Any]]) -> None:
     mode, given = told
-    assert given["version"] in ("2026-07-28", "modern") if mode == "auto" else ("2025-11-25", "legacy")
+    assert given["version"] == ("2026-07-28" if mode == "auto" else "2025-11-25")
     assert given["server"]["name"] == "everything"
 
 
 def test_tools_of_all_pages_are_listed(told: tuple[str, dict[str, Any]]) -> None:
     tools = {tool["name"]: tool for tool in told[1]["tools"]}
-    assert len(tools) == 13
+    assert len(tools) == 14
     assert tools["add"]["title"] == "Add two numbers"
     assert tools["add"]["annotations"] == {"readOnlyHint": True}
     assert tools["add"]["inputSchema"]["required"] == ["a"]

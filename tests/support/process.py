@@ -61,15 +61,21 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @contextmanager
 def started(
-    script: Path | str, directory: Path, *, env: Mapping[str, str] | None = None, within: float = 20.0
+    script: Path | str,
+    directory: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    within: float = 20.0,
+    command: bool = False,
 ) -> Iterator[ServerProcess]:
-    """Run `python SCRIPT PORT`, wait until the port answers, and end it afterwards."""
+    """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`, until the port answers; end it afterwards."""
     port = free_port()
     path = SERVERS / script
     log = directory / f"{path.stem}-{port}.log"
+    arguments = ["-m", "antiphon", "run", str(path), "--port", str(port)] if command else [str(path), str(port)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, str(path), str(port)],
+            [sys.executable, *arguments],
             cwd=ROOT,
             env=environment(env),
             stdin=subprocess.DEVNULL,

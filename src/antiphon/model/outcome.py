@@ -131,6 +131,8 @@ class Discovery(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
     instructions: str | None = None
     ttl_ms: int = 0
+    tasks: bool = False
+    """Whether some tools give promises."""
 
 
 class Listened(msgspec.Struct, frozen=True):

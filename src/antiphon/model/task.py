@@ -12,9 +12,25 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 
-__all__ = ["TRANSITIONS", "EntryKind", "Fault", "State", "Task", "dump_asks", "fold", "load_asks"]
+__all__ = [
+    "TRANSITIONS",
+    "EntryKind",
+    "Fault",
+    "Promise",
+    "Redeemed",
+    "State",
+    "Task",
+    "TaskChanged",
+    "TaskPage",
+    "TaskShown",
+    "dump_asks",
+    "dump_result",
+    "fold",
+    "load_asks",
+    "load_result",
+]
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
@@ -149,3 +165,38 @@ def load_result(data: Mapping[str, Any]) -> Result:
         is_error=data["is_error"],
         boxed=data.get("boxed", False),
     )
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """The call goes on without its caller, who can redeem this task later."""
+
+    task: Task
+
+
+class TaskShown(msgspec.Struct, frozen=True):
+    """How a task stands."""
+
+    task: Task
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """Some of a caller's tasks."""
+
+    tasks: tuple[Task, ...]
+    next_cursor: str | None = None
+
+
+class Redeemed:
+    """What a task gave, or what it asks."""
+
+    __slots__ = ("outcome", "task_id")
+
+    def __init__(self, outcome: Result | InputRequired, task_id: str) -> None:
+        self.outcome = outcome
+        self.task_id = task_id
+
+
+class TaskChanged(msgspec.Struct, frozen=True):
+    """A task stands otherwise than before; told to those who asked to hear of it."""
+
+    task: Task

@@ -9,6 +9,7 @@ from antiphon.model.ask import Ask
 from antiphon.model.notification import Change, ListChanged, Notification
 from antiphon.model.party import LogLevel, Principal
 from antiphon.model.request import RequestId, Terms
+from antiphon.runtime.journal import Journal
 from antiphon.runtime.warden import Watched
 
 __all__ = ["Call", "Peer"]
@@ -37,6 +38,9 @@ class Call(Generic[R]):
 
     __slots__ = (
         "ask",
+        "carrier",
+        "journal",
+        "turn",
         "close_stream",
         "id",
         "notify",
@@ -74,6 +78,12 @@ class Call(Generic[R]):
         """Whether the caller can carry the journal, and come back with answers."""
         self.ask = ask
         """Puts a question to the caller while the call waits, where the connection can carry it."""
+        self.carrier: Any = None
+        """Who carries the journal from now on, if that has changed since the call began."""
+        self.journal: Journal | None = None
+        """The journal of the run, once there is one."""
+        self.turn: Callable[[], Awaitable[None]] | None = None
+        """Makes a promise of the call, if its caller takes one."""
 
     @property
     def log_level(self) -> LogLevel | None:

@@ -203,6 +203,15 @@ class Context:
         """A point at which a server that is told to shed may hand the call back to its caller."""
         await self._run.checkpoint()
 
+    async def promise(self) -> None:
+        """Go on as a task, if the caller takes a promise in place of an answer.
+
+        For tools with `answer_within`. What was asked so far moves from the caller into the store. Does
+        nothing where the call is a task already, or cannot become one.
+        """
+        if self._call.turn is not None:
+            await self._call.turn()
+
     def now(self) -> datetime:
         """The time, in UTC; the same in every replay."""
         return self._run.journal.now()

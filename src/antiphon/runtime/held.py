@@ -51,7 +51,14 @@ class Held:
     __slots__ = ("_store", "_version", "created", "journal", "task", "token")
 
     def __init__(
-        self, store: Store, task: Task, created: dict[str, Any], *, version: int, token: int, journal: dict[str, Any]
+        self,
+        store: Store,
+        task: Task,
+        created: dict[str, Any],
+        *,
+        version: int,
+        token: int,
+        journal: dict[str, Any],
     ) -> None:
         self._store = store
         self._version = version

@@ -68,6 +68,11 @@ class Journal:
         new, self._new = self._new, {}
         return new
 
+    def take_back(self) -> None:
+        """Nobody makes it durable any more."""
+        self._write = None
+        self._new = {}
+
     def hand_over(self, write: Write) -> dict[str, Any]:
         """Let another carrier have it from now on; returns all that is in it."""
         self._write = write

@@ -35,6 +35,12 @@ class Limits:
     """What a caller may be given to carry between two rounds of a call."""
     state_time: float = 24 * 3600.0
     """How long it may take to come back with it."""
+    tasks: int = 100
+    """Tasks that one process runs at once."""
+    queued: int = 100_000
+    """Tasks that may wait for a worker; one more is refused with 503 and `Retry-After`."""
+    lease: float = 15.0
+    """How long a worker may be silent before its tasks are another's."""
     replay_events: int = 1000
     """Events of one stream that are kept for a caller whose connection broke."""
     replay_bytes: int = 1024 * 1024

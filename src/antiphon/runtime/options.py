@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from antiphon.model.catalog import ToolAnnotations
 from antiphon.model.content import Annotations, Icon
 
-__all__ = ["PromptOptions", "ResourceOptions", "ToolOptions"]
+__all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions"]
+
+TaskPolicy: TypeAlias = Literal["forbidden", "optional", "required"]
 
 
 class _Common(TypedDict, total=False):
@@ -31,6 +33,17 @@ class ToolOptions(_Common, total=False):
     """Shown to callers instead of the schema made from the signature, which still reads the arguments."""
     structured: bool | None
     """`False` keeps a typed return value out of the structured content."""
+    task: TaskPolicy
+    """Whether a call may end with a promise: `forbidden` unless given."""
+    ttl: float | None
+    """How long a task is kept from its creation on, in seconds; an hour unless given, `None` for ever."""
+    poll_interval: float
+    """How often a caller should look at a task, in seconds."""
+    answer_within: float | None
+    """Begin every call as an answer, and make a promise of one that is not done in so many seconds, or
+    when the function says so with `ctx.promise()`. Without it, a caller that takes promises gets one."""
+    resume: bool
+    """Whether a task whose worker was lost is run again from its journal; else it ends as failed."""
     timeout: float | None
     """How long a call may take, in seconds; `Limits.call_time` unless given."""
 

@@ -17,11 +17,13 @@ from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import Principal
 from antiphon.model.request import CallTool
-from antiphon.model.task import EntryKind, Task, load_asks, load_result
+from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
 from antiphon.runtime.call import Call
 from antiphon.runtime.held import PHASES, Held, head_of, now, task_of
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
+from antiphon.runtime.turning import Turning
 from antiphon.runtime.worker import Worker
 from antiphon.store.log import Record, Store
 
@@ -42,7 +44,9 @@ class Promises:
         self._queued = 0
         self._counted = 0
 
-    async def create(self, call: Call[CallTool], tool: Tool, journal: dict[str, Any], *, run: bool = True) -> Held | Task:
+    async def create(
+        self, call: Call[CallTool], tool: Tool, journal: dict[str, Any], *, run: bool = True
+    ) -> Held | Task:
         """Make a task, durable when this returns; raises `Busy` when there are too many.
 
         With room for it this process holds the task from the start, and `run` begins it.
@@ -91,6 +95,19 @@ class Promises:
         if run:
             self.worker.begin(held)
         return held
+
+    async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
+        """Promise what a tool gives."""
+        journal = await stage.carrier.open(call)
+        made = await self.create(call, tool, journal.entries)
+        return Promise(made.task if isinstance(made, Held) else made)
+
+    async def answer_or_promise(
+        self, call: Call[CallTool], tool: Tool, stage: Stage
+    ) -> Result | InputRequired | Promise:
+        """Answer, if the tool is quick enough; else promise what it gives."""
+        turning = Turning(self, call, tool)
+        return await turning.run(stage)
 
     async def get(self, id: str, principal: Principal) -> Task:
         """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
@@ -227,5 +244,3 @@ def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
             continue
         found[key] = responses[key]
     return found
-
-

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 import zlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -38,25 +40,44 @@ _pack = msgspec.msgpack.Encoder().encode
 class Rounds:
     """Seals the journals of calls that wait for answers, and opens them again."""
 
-    def __init__(self, seal: Seal, server: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        seal: Seal,
+        server: str,
+        limits: Limits,
+        *,
+        use_once: Callable[..., Awaitable[bool]] | None = None,
+    ) -> None:
         self._seal = seal
+        self._use_once = use_once
         self._server = server.encode()
         self._limits = limits
         self._warned = seal.shared
 
-    def open(self, call: Call[Any]) -> Journal:
+    async def open(self, call: Call[Any]) -> Journal:
         """The journal that a caller brought along, or a new one; raises `InvalidParams`."""
         token = call.request.request_state
         if token is None:
             return Journal()
         try:
-            raw = self._seal.open(token, bound_to=self._binding(call))
-            return Journal(_entries.decode(self._unpacked(raw)))
+            journal = self._opened(call, token)
+            if self._use_once is not None and not await self._first_use(token):
+                raise SealError("The token has been used before.")
         except (SealError, msgspec.DecodeError, zlib.error) as error:
             logger.warning("Request %r brought a state that does not open: %s", call.id, error)
             raise InvalidParams("The request state is not valid: make the call again, without it.") from None
+        return journal
 
-    def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
+    def _opened(self, call: Call[Any], token: str) -> Journal:
+        raw = self._seal.open(token, bound_to=self._binding(call))
+        return Journal(_entries.decode(self._unpacked(raw)))
+
+    async def _first_use(self, token: str) -> bool:
+        assert self._use_once is not None
+        until = int((time.time() + self._limits.state_time) * 1000)
+        return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
+
+    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Let the caller carry the journal, if there is anything in it."""
         if not journal.entries:
             return stopped

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from antiphon.errors import DefinitionError
 from antiphon.model.ask import Ask
@@ -17,11 +17,21 @@ from antiphon.model.outcome import InputRequired
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
 from antiphon.runtime.functions import Threads, awaitable
-from antiphon.runtime.rounds import Rounds
+from antiphon.runtime.journal import Journal
 from antiphon.runtime.run import Run, Shed, Suspended, require
 from antiphon.runtime.signature import Signature
 
-__all__ = ["Function", "Stage"]
+__all__ = ["Carrier", "Function", "Stage"]
+
+
+class Carrier(Protocol):
+    """Who has the journal while no function runs."""
+
+    async def open(self, call: Call[Any]) -> Journal:
+        """The journal of a call; raises `InvalidParams` for one that is not the caller's."""
+
+    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
+        """Take the journal of a run that stopped; what is returned goes to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,7 @@ class Stage:
     """What all runs of one server share."""
 
     threads: Threads
-    rounds: Rounds
+    carrier: Carrier
     shed: Shed | None = None
     lifespan: Any = None
 
@@ -51,16 +61,17 @@ class Function:
         """What the function returned, or the `InputRequired` that it stopped with."""
         if self._context is None:
             if call.request.request_state is not None:
-                stage.rounds.open(call)
+                await stage.carrier.open(call)
             return await self.invoke(**arguments)
-        journal = stage.rounds.open(call)
+        journal = call.journal = await stage.carrier.open(call)
         run = Run(call, journal, shed=stage.shed)
         while True:
             value = await self.once(run, arguments, Context(run, stage))
             if type(value) is not InputRequired:
                 return value
             if call.ask is None:
-                return stage.rounds.close(call, journal, value)
+                carrier: Carrier = call.carrier or stage.carrier
+                return await carrier.close(call, journal, value)
             run = Run(call, journal, responses=await _put(call, value.asks))
 
     async def once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:

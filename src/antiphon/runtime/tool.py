@@ -15,6 +15,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.runtime.call import Call
 from antiphon.runtime.functions import Threads
+from antiphon.runtime.options import TaskPolicy
 from antiphon.runtime.output import Output
 from antiphon.runtime.signature import explain, name_of
 from antiphon.runtime.stage import Function, Stage
@@ -27,7 +28,18 @@ logger = logging.getLogger("antiphon")
 class Tool:
     """A function that a caller can run by name."""
 
-    __slots__ = ("_convert", "definition", "function", "name", "timeout")
+    __slots__ = (
+        "_convert",
+        "answer_within",
+        "definition",
+        "function",
+        "name",
+        "poll_interval",
+        "resume",
+        "task",
+        "timeout",
+        "ttl",
+    )
 
     def __init__(
         self,
@@ -43,11 +55,21 @@ class Tool:
         input_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
         timeout: float | None = None,
+        task: TaskPolicy = "forbidden",
+        ttl: float | None = 3600.0,
+        poll_interval: float = 1.0,
+        answer_within: float | None = None,
+        resume: bool = True,
     ) -> None:
         self.function = Function(function, threads)
         signature = self.function.signature
         self.name = name or name_of(function)
         self.timeout = timeout
+        self.task = task
+        self.ttl = ttl
+        self.poll_interval = poll_interval
+        self.answer_within = answer_within
+        self.resume = resume
         output = Output(self.name, signature.returns, structured=structured)
         self._convert = output.convert
         self.definition = ToolDefinition(
@@ -59,6 +81,7 @@ class Tool:
             annotations=annotations,
             icons=tuple(icons) if icons else None,
             meta=dict(meta) if meta else None,
+            execution=None if task == "forbidden" else {"taskSupport": task},
         )
 
     async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:

@@ -28,7 +28,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 from antiphon.runtime.warden import Watched
-from antiphon.store.log import Claim, Store
+from antiphon.store.log import Claim, Entry, Store
 
 __all__ = ["Worker"]
 
@@ -140,7 +140,7 @@ class Worker:
                 await ready.wait(1.0)
 
     async def _take_up(self, claim: Claim) -> None:
-        entries = []
+        entries: list[Entry] = []
         while len(entries) < claim.record.version:
             more = await self._store.read(claim.record.id, after=len(entries))
             if not more:
@@ -244,5 +244,3 @@ async def _quietly(work: Any) -> None:
         await work
     except AntiphonError as error:
         logger.info("A task is handed over when its lease ends: %s", error)
-
-

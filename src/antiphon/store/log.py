@@ -120,7 +120,7 @@ class Store(Protocol):
     async def get(self, id: str) -> Record | None:
         """A task's record; `None` if there is none, or it has expired."""
 
-    async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         """Entries after a number, in order; empty for a task that is not there."""
 
     async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
@@ -128,7 +128,7 @@ class Store(Protocol):
 
     async def claim(
         self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
-    ) -> list[Claim]:
+    ) -> Sequence[Claim]:
         """Take hold of tasks that are ready and that nobody holds, oldest first, for `lease` seconds."""
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
@@ -137,7 +137,7 @@ class Store(Protocol):
     async def release(self, id: str, token: int) -> None:
         """Let another worker have a task at once. Does nothing if the lease is another's."""
 
-    async def expire(self, *, limit: int = 1000) -> list[Record]:
+    async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         """Forget tasks whose time is over, with their logs; returns those forgotten, `limit` at most."""
 
     async def count(self, phase: Phase) -> int:

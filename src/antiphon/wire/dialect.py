@@ -7,7 +7,7 @@ one protocol version. Its `methods` table is the gate: a method that is not in i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -55,11 +55,13 @@ from antiphon.model.request import (
     RequestId,
     Terms,
 )
+from antiphon.model.task import Promise, Redeemed, TaskChanged, TaskPage, TaskShown
 from antiphon.wire import jsonrpc
 from antiphon.wire.headers import Mirrored
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.tasks import RELATED, core_task
 
-__all__ = ["COMMON_METHODS", "Dialect", "Negotiated"]
+__all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "TaskOutcome"]
 
 COMMON_METHODS: Mapping[str, type[Any]] = {
     "tools/call": CallTool,
@@ -71,6 +73,8 @@ COMMON_METHODS: Mapping[str, type[Any]] = {
     "prompts/get": GetPrompt,
     "completion/complete": Complete,
 }
+
+TaskOutcome: TypeAlias = Promise | TaskShown | TaskPage | Redeemed
 
 _LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -125,11 +129,11 @@ class Dialect:
 
     # Writing
 
-    def response(self, request: Request, request_id: RequestId, outcome: Outcome) -> bytes:
+    def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
         """The frame that answers a request."""
         return jsonrpc.response(request_id, self.result(request, outcome))
 
-    def result(self, request: Request, outcome: Outcome) -> dict[str, Any]:
+    def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""
         value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
         return value
@@ -138,9 +142,11 @@ class Dialect:
         """The frame that answers a request which was understood and could not be served."""
         return self.error(request_id, error)
 
-    def ask(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        """The method and the parameters of a question."""
+    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
+        """The method and the parameters of a question, which a task may be asking."""
         method, params = _ASKS[type(ask)](ask)
+        if task_id is not None:
+            params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
@@ -158,14 +164,15 @@ class Dialect:
         """
         return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
 
-    def notification(self, notification: Notification, request_id: RequestId | None) -> bytes:
+    def notification(self, notification: Notification | TaskChanged, request_id: RequestId | None) -> bytes:
         """The frame of a notification, sent on behalf of a request or of a session."""
         method, params = _NOTIFICATIONS[type(notification)](notification)
         return jsonrpc.notification(method, params)
 
     # The parts of a result, each a point where a version may differ
 
-    def _tool_result(self, result: Result) -> dict[str, Any]:
+    def tool_result(self, result: Result) -> dict[str, Any]:
+        """What a tool gave, as `tools/call` answers it."""
         value: dict[str, Any] = {"content": result.content}
         if result.structured:
             value["structuredContent"] = self._structured(result)
@@ -213,12 +220,30 @@ class Dialect:
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _promise(self, promise: Promise) -> dict[str, Any]:
+        return {"task": core_task(promise.task)}
+
+    def _task(self, shown: TaskShown) -> dict[str, Any]:
+        return core_task(shown.task)
+
+    def _task_page(self, page: TaskPage) -> dict[str, Any]:
+        value: dict[str, Any] = {"tasks": [core_task(task) for task in page.tasks]}
+        if page.next_cursor is not None:
+            value["nextCursor"] = page.next_cursor
+        return value
+
+    def _redeemed(self, redeemed: Redeemed) -> dict[str, Any]:
+        inner = redeemed.outcome
+        value = self._input_required(inner) if isinstance(inner, InputRequired) else self.tool_result(inner)
+        value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": redeemed.task_id}}
+        return value
+
     def _done(self, done: Done) -> dict[str, Any]:
         return {}
 
 
 _RESULTS: Mapping[type[Any], Any] = {
-    Result: lambda dialect, outcome: dialect._tool_result(outcome),
+    Result: lambda dialect, outcome: dialect.tool_result(outcome),
     InputRequired: lambda dialect, outcome: dialect._input_required(outcome),
     Page: lambda dialect, outcome: dialect._page(outcome),
     Read: lambda dialect, outcome: dialect._read(outcome),
@@ -226,6 +251,10 @@ _RESULTS: Mapping[type[Any], Any] = {
     Completion: lambda dialect, outcome: dialect._completion(outcome),
     Discovery: lambda dialect, outcome: dialect._discovery(outcome),
     Done: lambda dialect, outcome: dialect._done(outcome),
+    Promise: lambda dialect, outcome: dialect._promise(outcome),
+    TaskShown: lambda dialect, outcome: dialect._task(outcome),
+    TaskPage: lambda dialect, outcome: dialect._task_page(outcome),
+    Redeemed: lambda dialect, outcome: dialect._redeemed(outcome),
 }
 
 
@@ -261,6 +290,7 @@ def _log(log: Log) -> tuple[str, dict[str, Any]]:
 _NOTIFICATIONS: Mapping[type[Any], Any] = {
     Progress: _progress,
     Log: _log,
+    TaskChanged: lambda change: ("notifications/tasks/status", core_task(change.task)),
     ListChanged: lambda change: (f"notifications/{change.kind}/list_changed", {}),
     ResourceUpdated: lambda change: ("notifications/resources/updated", {"uri": change.uri}),
     Acknowledged: lambda ack: (

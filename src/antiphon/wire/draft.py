@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Outcome
-from antiphon.model.request import Request, Terms
-from antiphon.wire.dialect import Negotiated
+from antiphon.model.request import AnswerTask, Request, Terms
+from antiphon.model.task import Redeemed
+from antiphon.wire.dialect import Negotiated, TaskOutcome
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.tasks import RELATED
 from antiphon.wire.v2025_11_25 import V2025
 
 __all__ = ["DRAFT_VERSION", "Draft"]
@@ -26,6 +28,7 @@ _EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampl
 class Draft(V2025):
     """Every result says of which type it is."""
 
+    methods = {**V2025.methods, "tasks/input_response": AnswerTask}
     closing_cancels = True
     rounds = True
     resumable = False
@@ -40,8 +43,19 @@ class Draft(V2025):
             return terms
         return msgspec.structs.replace(terms, log_level=None, capabilities=_EVERYTHING)
 
-    def result(self, request: Request, outcome: Outcome) -> dict[str, Any]:
+    def parse(self, frame: Frame) -> Any:
+        """A task that is answered may be named in the metadata."""
+        if frame.method == "tasks/input_response" and isinstance(frame.params, dict):
+            related = frame.meta.get(RELATED)
+            if isinstance(related, dict) and "taskId" not in frame.params:
+                frame.params["taskId"] = related.get("taskId")
+        return super().parse(frame)
+
+    def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""
         value = super().result(request, outcome)
-        value["resultType"] = "input_required" if type(outcome) is InputRequired else "complete"
+        inner = outcome.outcome if isinstance(outcome, Redeemed) else outcome
+        if isinstance(request, AnswerTask):
+            return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}
+        value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"
         return value

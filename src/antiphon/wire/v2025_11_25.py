@@ -11,14 +11,18 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import MissingCapability, RequestError, ResourceNotFound
+from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
 from antiphon.model.ask import Ask, OpenUrl
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.outcome import Discovery, Page, Result
 from antiphon.model.request import (
     CallTool,
+    CancelTask,
+    GetTask,
     Initialize,
+    ListTasks,
     Ping,
+    RedeemTask,
     Request,
     RequestId,
     SetLogLevel,
@@ -44,6 +48,10 @@ class V2025(Dialect):
         "logging/setLevel": SetLogLevel,
         "resources/subscribe": Subscribe,
         "resources/unsubscribe": Unsubscribe,
+        "tasks/get": GetTask,
+        "tasks/result": RedeemTask,
+        "tasks/list": ListTasks,
+        "tasks/cancel": CancelTask,
     }
     closing_cancels = False
     resumable = True
@@ -57,25 +65,28 @@ class V2025(Dialect):
             capabilities=negotiated.capabilities if negotiated else {},
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
+            promises=isinstance(frame.params, dict) and "task" in frame.params,
             meta=meta,
         )
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
         """There was no error for a capability that is missing: a tool that needs it fails."""
-        if isinstance(error, MissingCapability) and isinstance(request, CallTool):
+        if type(error) is MissingCapability and isinstance(request, CallTool):
             return self.response(request, request_id, Result(error.message, is_error=True))
         return super().refusal(request, request_id, error)
 
-    def ask(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
         """An address that a person is sent to had an id, for a notice that was to come later."""
-        method, params = super().ask(ask)
+        method, params = super().ask(ask, task_id)
         if isinstance(ask, OpenUrl):
             params["elicitationId"] = hashlib.sha256(ask.url.encode()).hexdigest()[:32]
         return method, params
 
     def code(self, error: RequestError) -> int:
-        """A missing resource had a code of its own."""
-        return -32002 if isinstance(error, ResourceNotFound) else error.code
+        """A missing resource had a code of its own, and a missing wish for a task was a missing method."""
+        if isinstance(error, ResourceNotFound):
+            return -32002
+        return -32601 if isinstance(error, TaskRequired) else error.code
 
     def _structured(self, result: Result) -> Any:
         """Structured content was an object, whatever the tool's type."""
@@ -90,12 +101,18 @@ class V2025(Dialect):
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         value: dict[str, Any] = {
             "protocolVersion": self.version,
-            "capabilities": discovery.capabilities,
+            "capabilities": self._capabilities(discovery),
             "serverInfo": discovery.server,
         }
         if discovery.instructions is not None:
             value["instructions"] = discovery.instructions
         return value
+
+    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
+        if not discovery.tasks:
+            return dict(discovery.capabilities)
+        offered: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        return {**discovery.capabilities, "tasks": offered}
 
 
 def boxed(tool: ToolDefinition) -> ToolDefinition:

@@ -16,16 +16,29 @@ from antiphon.errors import (
     MethodNotFound,
     MissingCapability,
     RequestError,
+    TaskEnded,
 )
 from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
-from antiphon.model.outcome import Discovery, InputRequired, Listened, Outcome, Page, Read
+from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read
 from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
-from antiphon.model.request import CallTool, Discover, Listen, Request, RequestId, Terms
+from antiphon.model.request import (
+    AnswerTask,
+    CallTool,
+    CancelTask,
+    Discover,
+    GetTask,
+    Listen,
+    Request,
+    RequestId,
+    Terms,
+)
+from antiphon.model.task import Promise, TaskChanged, TaskShown
 from antiphon.wire import headers as mirroring
 from antiphon.wire import jsonrpc
-from antiphon.wire.dialect import _NOTIFICATIONS, COMMON_METHODS, Dialect, Negotiated
+from antiphon.wire.dialect import _NOTIFICATIONS, COMMON_METHODS, Dialect, Negotiated, TaskOutcome
 from antiphon.wire.headers import Mirrored
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.tasks import EXTENSION, extension_task
 
 __all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "MODERN_VERSION", "PROTOCOL_VERSION", "V2026"]
 
@@ -39,13 +52,32 @@ LOG_LEVEL = _KEY + "logLevel"
 SERVER_INFO = _KEY + "serverInfo"
 SUBSCRIPTION_ID = _KEY + "subscriptionId"
 
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+
+
+NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+
+_TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
 
 class V2026(Dialect):
     """The current specification."""
 
-    methods = {**COMMON_METHODS, "server/discover": Discover, "subscriptions/listen": Listen}
+    methods = {
+        **COMMON_METHODS,
+        "server/discover": Discover,
+        "subscriptions/listen": Listen,
+        "tasks/get": GetTask,
+        "tasks/update": AnswerTask,
+        "tasks/cancel": CancelTask,
+    }
     rounds = True
 
     def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
@@ -68,10 +100,21 @@ class V2026(Dialect):
                 capabilities=meta[CAPABILITIES],
                 log_level=None if level is None else _log_level(level),
                 progress_token=token if isinstance(token, str | int) else None,
+                promises=_takes_promises(meta[CAPABILITIES]),
                 meta=meta,
             )
         except msgspec.ValidationError as error:
             raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None
+
+    def parse(self, frame: Frame) -> Any:
+        """Tasks are an extension: a caller that did not declare it is refused before anything is looked up."""
+        request = super().parse(frame)
+        about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask) or (
+            isinstance(request, Listen) and request.notifications.task_ids
+        )
+        if about_tasks and not _takes_promises(frame.meta.get(CAPABILITIES, {})):
+            raise MissingCapability("Missing required client capability", data=NEEDS_TASKS)
+        return request
 
     def check_headers(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
         """The version, the method and the name stand in headers too, and agree."""
@@ -91,20 +134,31 @@ class V2026(Dialect):
             return error.status
         return super().status(error, understood=understood)
 
-    def result(self, request: Request, outcome: Outcome) -> dict[str, Any]:
+    def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome: with its type, and with who made it."""
+        if isinstance(request, CancelTask | AnswerTask):
+            return {"resultType": "complete", "_meta": self._meta}
         if type(outcome) is Listened:
             return {"resultType": "complete", "_meta": {**self._meta, SUBSCRIPTION_ID: outcome.subscription}}
         value = super().result(request, outcome)
-        value["resultType"] = "input_required" if type(outcome) is InputRequired else "complete"
+        value["resultType"] = _TYPES.get(type(outcome), "complete")
         meta = value.get("_meta")
         value["_meta"] = self._meta if meta is None else {**self._meta, **meta}
         return value
 
-    def notification(self, notification: Notification, request_id: RequestId | None) -> bytes:
+    def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+        """A task that has ended already is as good as cancelled."""
+        if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
+            return self.response(request, request_id, DONE)
+        return super().refusal(request, request_id, error)
+
+    def notification(self, notification: Notification | TaskChanged, request_id: RequestId | None) -> bytes:
         """Changes name the subscription that they are sent for."""
-        method, params = _NOTIFICATIONS[type(notification)](notification)
-        if isinstance(notification, ListChanged | ResourceUpdated | Acknowledged):
+        if isinstance(notification, TaskChanged):
+            method, params = "notifications/tasks", extension_task(self, notification.task, detailed=True)
+        else:
+            method, params = _NOTIFICATIONS[type(notification)](notification)
+        if isinstance(notification, ListChanged | ResourceUpdated | Acknowledged | TaskChanged):
             params["_meta"] = {SUBSCRIPTION_ID: request_id}
         return jsonrpc.notification(method, params)
 
@@ -118,16 +172,33 @@ class V2026(Dialect):
         scope = "public" if read.shared else "private"
         return {"contents": read.contents, "ttlMs": read.ttl_ms, "cacheScope": scope}
 
+    def _promise(self, promise: Promise) -> dict[str, Any]:
+        return extension_task(self, promise.task, detailed=False)
+
+    def _task(self, shown: TaskShown) -> dict[str, Any]:
+        return extension_task(self, shown.task, detailed=True)
+
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         value: dict[str, Any] = {
             "supportedVersions": self._supported,
-            "capabilities": discovery.capabilities,
+            "capabilities": _capabilities(discovery),
             "ttlMs": discovery.ttl_ms,
             "cacheScope": "public",
         }
         if discovery.instructions is not None:
             value["instructions"] = discovery.instructions
         return value
+
+
+def _capabilities(discovery: Discovery) -> dict[str, Any]:
+    if not discovery.tasks:
+        return dict(discovery.capabilities)
+    return {**discovery.capabilities, "extensions": {EXTENSION: {}}}
+
+
+def _takes_promises(capabilities: Mapping[str, Any]) -> bool:
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, dict) and EXTENSION in extensions
 
 
 def _log_level(value: Any) -> LogLevel:

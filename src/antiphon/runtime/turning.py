@@ -1,0 +1,124 @@
+"""Turns an answer into a promise in the middle of a call, without the function noticing.
+
+Owns the moment of the change: the journal goes from whoever carried it into a task's log, and the
+function, which never stops, is looked after by the worker from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.request import CallTool
+from antiphon.model.task import Promise
+from antiphon.runtime.call import Call
+from antiphon.runtime.held import Held
+from antiphon.runtime.journal import Journal
+from antiphon.runtime.stage import Stage
+from antiphon.runtime.tool import Tool
+from antiphon.runtime.warden import Watched
+from antiphon.runtime.worker import StoreCarrier
+
+if TYPE_CHECKING:
+    from antiphon.runtime.promises import Promises
+
+__all__ = ["Turning"]
+
+logger = logging.getLogger("antiphon")
+
+
+class Turning:
+    """One call that may become a promise."""
+
+    def __init__(self, promises: Promises, call: Call[CallTool], tool: Tool) -> None:
+        self._promises = promises
+        self._tool = tool
+        self._wanted = asyncio.Event()
+        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._call: Call[CallTool] = Call(
+            call.request,
+            id=call.id,
+            terms=call.terms,
+            principal=call.principal,
+            watched=Watched(None, call.watched.started),
+            notify=call.notify,
+            peer=call.peer,
+            rounds=call.rounds,
+            ask=call.ask,
+        )
+        self._call.turn = self._turn
+
+    async def run(self, stage: Stage) -> Result | InputRequired | Promise:
+        """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
+        work = asyncio.create_task(self._tool.run(self._call, stage))
+        self._call.watched.task = work
+        wanted = asyncio.create_task(self._wanted.wait())
+        try:
+            await asyncio.wait(
+                {work, wanted}, timeout=self._tool.answer_within, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not work.done():
+                promise = await self._promise(work)
+                if promise is not None:
+                    return promise
+            return await work
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        finally:
+            wanted.cancel()
+            self._settle()
+
+    async def _promise(self, work: asyncio.Task[Any]) -> Promise | None:
+        """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
+        call = self._call
+        journal = call.journal if call.journal is not None else Journal()
+        created: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+
+        async def write(new: dict[str, Any]) -> None:
+            held = await created
+            await held.write("recorded", {"journal": new})
+
+        snapshot = journal.hand_over(write)
+        try:
+            held = await self._promises.create(call, self._tool, snapshot, run=False)
+        except (RequestError, StoreError) as error:
+            logger.warning("Request %r goes on as an answer: %s", call.id, error)
+            journal.take_back()
+            created.cancel()
+            return None
+        assert isinstance(held, Held)
+        held.journal = journal
+        call.carrier = StoreCarrier(journal)
+        call.rounds, call.ask, call.turn, call.notify = True, None, None, _unheard
+        created.set_result(held)
+        self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
+        return Promise(held.task)
+
+    async def _finish(self, work: asyncio.Task[Any], held: Held) -> None:
+        try:
+            try:
+                outcome = await work
+            except RequestError as error:
+                outcome = error
+            await self._promises.worker.finish(held, outcome)
+        except (LeaseLost, AntiphonError) as error:
+            logger.info("The task %s was let go: %s", held.task.id, error)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+
+    async def _turn(self) -> None:
+        self._wanted.set()
+        await asyncio.shield(self._settled)
+
+    def _settle(self) -> None:
+        if not self._settled.done():
+            self._settled.set_result(None)
+
+
+async def _unheard(notification: Any) -> None:
+    """The caller has its promise, and does not listen any more."""

@@ -1,0 +1,83 @@
+"""How tasks are written down: one shape for the versions that have them in the core, one for the extension.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+https://github.com/modelcontextprotocol/ext-tasks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from antiphon.model.task import Task, load_asks, load_result
+
+__all__ = ["EXTENSION", "RELATED", "core_task", "extension_task", "timestamp"]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+RELATED = "io.modelcontextprotocol/related-task"
+
+_CORE: Mapping[str, str] = {
+    "working": "working",
+    "waiting": "input_required",
+    "done": "completed",
+    "faulted": "failed",
+    "cancelled": "cancelled",
+}
+_MESSAGES: Mapping[str, str] = {
+    "working": "Task has been created for {tool} tool invocation.",
+    "input_required": "Input Required to Proceed call tasks/result",
+    "completed": "Task has been completed successfully, call tasks/result",
+    "failed": "Task has failed, call tasks/result",
+    "cancelled": "Task has been cancelled",
+}
+
+
+def timestamp(milliseconds: int) -> str:
+    """A time as ISO 8601, in UTC."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def core_task(task: Task) -> dict[str, Any]:
+    """A task of 2025-11-25 and of the draft, where a tool that failed is a task that failed."""
+    status = "failed" if task.state == "done" and task.failed else _CORE[task.state]
+    return {
+        "taskId": task.id,
+        "status": status,
+        "statusMessage": task.message or _MESSAGES[status].format(tool=task.tool),
+        "createdAt": timestamp(task.created),
+        "lastUpdatedAt": timestamp(task.updated),
+        "ttl": task.ttl,
+        "pollInterval": task.poll,
+    }
+
+
+def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any]:
+    """A task of the extension; in detail with its open questions, its result or its error."""
+    value: dict[str, Any] = {
+        "taskId": task.id,
+        "status": _CORE[task.state],
+        "createdAt": timestamp(task.created),
+        "lastUpdatedAt": timestamp(task.updated),
+        "ttlMs": task.ttl,
+        "pollIntervalMs": task.poll,
+    }
+    if task.message is not None:
+        value["statusMessage"] = task.message
+    if not detailed:
+        return value
+    if task.state == "waiting":
+        value["inputRequests"] = {
+            key: {"method": method, "params": params}
+            for key, (method, params) in (
+                (key, dialect.ask(ask)) for key, ask in load_asks(task.asks).items()
+            )
+        }
+    elif task.result is not None:
+        value["result"] = dialect.tool_result(load_result(task.result))
+    elif task.fault is not None:
+        error: dict[str, Any] = {"code": task.fault.code, "message": task.fault.message}
+        value["error"] = error if task.fault.data is None else {**error, "data": task.fault.data}
+        value.setdefault("statusMessage", task.fault.message)
+    return value

@@ -1,0 +1,140 @@
+"""Clients that go away in the middle of things: nothing of them is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+
+import pytest
+
+from antiphon import Context, Server
+from antiphon.runtime.call import Call
+from antiphon.runtime.warden import Watched
+from antiphon.transport.reply import Reply
+from tests.support import http
+from tests.support.polling import until
+from tests.support.process import ServerProcess
+from tests.support.serving import serving
+from tests.support.speakers import Bare, Modern, Session, Speaker
+
+ROUND = 60
+
+
+class Counted:
+    """A server that counts what begins and what ends."""
+
+    def __init__(self) -> None:
+        self.server = Server("tests")
+        self.begun = self.ended = self.cancelled = 0
+        self.server.add_tool(self.hang)
+
+    async def hang(self, ctx: Context, chatty: bool = False) -> str:
+        self.begun += 1
+        try:
+            while True:
+                if chatty:
+                    await ctx.info("x" * 1000)
+                    await ctx.progress(self.begun)
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.ended += 1
+
+
+@pytest.mark.parametrize("chatty", [False, True])
+@pytest.mark.parametrize("kind", [Modern, Bare])
+async def test_calls_whose_clients_vanish_are_cancelled_and_forgotten(kind: type[Speaker], chatty: bool) -> None:
+    counted = Counted()
+    async with serving(counted.server) as where:
+        asker = kind(where.port)
+        assert (await asker.ask("tools/list")).status == 200
+        before = len(asyncio.all_tasks())
+        for repeat in range(1, 4):
+            await asyncio.gather(*(vanish(asker, counted, chatty, repeat * ROUND) for _ in range(ROUND)))
+            await until(lambda: counted.ended == counted.begun)
+        await until(lambda: where.under_way == 0)
+        assert counted.cancelled == counted.begun == 3 * ROUND
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert (await asker.ask("tools/list")).status == 200
+
+
+async def vanish(asker: Speaker, counted: Counted, chatty: bool, expected: int) -> None:
+    params = asker.tool_call("hang", {"progressToken": 1}, chatty=chatty)
+    async with asker.asking("tools/call", params) as connection:
+        await until(lambda: counted.begun >= expected)
+        connection.vanish()
+
+
+async def test_sessions_whose_clients_vanish_can_be_cancelled_by_anyone_who_has_their_id() -> None:
+    counted = Counted()
+    async with serving(counted.server) as where:
+        session = Session(where.port)
+        await session.open()
+        params = session.tool_call("hang", {"progressToken": 1}, chatty=True)
+        for number in range(ROUND):
+            async with session.asking("tools/call", params, id=number) as connection:
+                await connection.receive_head()
+                connection.vanish()
+        assert counted.ended == 0, "calls of a session go on: their client may come back"
+        assert where.under_way == ROUND
+        await session.end()
+        await until(lambda: counted.cancelled == ROUND)
+        await until(lambda: where.under_way == 0)
+
+
+async def test_no_reply_or_call_is_left_in_memory() -> None:
+    counted = Counted()
+    async with serving(counted.server) as where:
+        asker = Modern(where.port)
+        await asyncio.gather(*(vanish(asker, counted, True, ROUND) for _ in range(ROUND)))
+        await until(lambda: where.under_way == 0)
+
+        def left() -> Counter[str]:
+            gc.collect()
+            return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in (Reply, Call, Watched, Context))
+
+        await until(lambda: not left())
+
+
+async def test_a_process_whose_clients_vanish_stays_as_small_as_it_was(loaded: ServerProcess) -> None:
+    asker = Modern(loaded.port)
+
+    async def abandon(number: int) -> None:
+        params = asker.tool_call("work", {"progressToken": 1} if number % 2 else None, seconds=60)
+        async with asker.asking("tools/call", params) as connection:
+            if number % 2:
+                await connection.receive_head()
+            else:
+                await asyncio.sleep(0)
+            connection.vanish()
+
+    async def settled() -> dict[str, int]:
+        for _ in range(500):
+            state = dict((await asker.call("state")).result["structuredContent"])
+            if state["working"] == 0 and state["tasks"] < 10:
+                return state
+            await asyncio.sleep(0.02)
+        raise AssertionError(state)
+
+    sizes = []
+    for _ in range(5):
+        for _ in range(5):
+            await asyncio.gather(*(abandon(number) for number in range(100)))
+        await settled()
+        sizes.append(loaded.memory)
+    assert sizes[-1] - sizes[1] < 8_000_000, sizes
+    assert "Traceback" not in loaded.log
+
+
+async def test_half_a_request_and_a_closed_door() -> None:
+    async with serving(Counted().server) as where:
+        whole = http.head("POST", "/mcp", Modern(where.port).headers, 50) + b'{"jsonrpc":"2.0","id":1,"method":"ping"}          '
+        for length in range(0, len(whole), 3):
+            async with http.connect(where.port) as connection:
+                await connection.write(whole[:length])
+                connection.vanish()
+        await until(lambda: where.under_way == 0)
+        assert (await Bare(where.port).ask("ping")).status == 200

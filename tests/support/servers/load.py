@@ -1,0 +1,61 @@
+"""A server to be put under load: `antiphon run load.py`, or `python load.py PORT`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+
+import uvicorn
+
+from antiphon import Context, Limits, Server
+
+server = Server("load", limits=Limits(sessions=100, body=200_000, body_time=25.0, drain=25.0))
+working = 0
+cancelled = 0
+
+
+@server.tool
+async def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool
+async def work(seconds: float, ctx: Context) -> str:
+    """Take some time, and say so."""
+    global working, cancelled
+    working += 1
+    try:
+        await ctx.progress(1, 2)
+        await asyncio.sleep(seconds)
+        await ctx.progress(2, 2)
+    except asyncio.CancelledError:
+        cancelled += 1
+        raise
+    finally:
+        working -= 1
+    return f"worked {seconds}"
+
+
+@server.tool
+async def state() -> dict[str, int]:
+    """What is going on in the process."""
+    gc.collect()
+    return {"working": working, "cancelled": cancelled, "tasks": len(asyncio.all_tasks())}
+
+
+@server.resource("u://{name}")
+async def resource(name: str) -> str:
+    """Something to read."""
+    return name
+
+
+@server.prompt
+async def prompt(name: str) -> str:
+    """Something to fill in."""
+    return name
+
+
+if __name__ == "__main__":
+    uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="info", access_log=False, timeout_graceful_shutdown=25)

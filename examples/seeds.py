@@ -2,26 +2,36 @@
 
 antiphon run examples/seeds.py
 antiphon call http://127.0.0.1:8000/mcp get_weather city="New York"
+antiphon call http://127.0.0.1:8000/mcp update_work_item workItemId=4522 'fields={"System.State": "Resolved"}'
+
+With SEEDS_VERSION=new it is the next version of itself, for a rolling upgrade. With SEEDS_SHED=1 it hands
+every call back to its caller after each step, as a server under load would.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
-from antiphon import Failure, Server, ToolAnnotations
+from antiphon import Context, Failure, Server, ToolAnnotations, shed_after
+
+NEW = os.environ.get("SEEDS_VERSION") == "new"
+SHED = os.environ.get("SEEDS_SHED") == "1"
 
 server = Server(
     "seeds",
-    version="0.1.0",
+    version="0.2.0" if NEW else "0.1.0",
     title="Seeds",
     instructions="Tools that show each way a call can end.",
+    shed=shed_after(0) if SHED else None,
 )
 
 
-# Seed 000: an answer that is complete, and one that is a failure.
+# Seed 000: an answer that is complete, and one that is a failure. Seed 002: the same tool asks first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +42,144 @@ class Weather:
     conditions: str
 
 
+class Login(BaseModel):
+    """Who someone is elsewhere."""
+
+    name: str
+
+
+STATIONS = {
+    "New York": "KNYC",
+    "London": "EGLL",
+    "Oslo": "ENBL",
+    "San Francisco": "KSFO",
+    "Singapore": "WSSS",
+}
 WEATHER = {
-    "New York": Weather(72, "Partly cloudy"),
-    "London": Weather(59, "Light rain"),
-    "Oslo": Weather(41, "Clear"),
-    "San Francisco": Weather(63, "Fog"),
-    "Singapore": Weather(88, "Thunderstorms"),
+    "KNYC": Weather(72, "Partly cloudy"),
+    "EGLL": Weather(59, "Light rain"),
+    "ENBL": Weather(41, "Clear"),
+    "KSFO": Weather(63, "Fog"),
+    "WSSS": Weather(88, "Thunderstorms"),
 }
 
 
 @server.tool(title="Current weather", annotations=ToolAnnotations(read_only_hint=True))
-async def get_weather(city: Annotated[str, Field(description="A city, such as New York.")]) -> str:
+async def get_weather(
+    ctx: Context,
+    city: Annotated[str, Field(description="A city, such as New York.")] = "",
+    location: Annotated[str, Field(description="The same, for callers who are ready to be asked.")] = "",
+) -> str:
     """Get the current weather in a city."""
-    weather = WEATHER.get(city)
-    if weather is None:
-        raise Failure(f"Error: Unable to retrieve weather data for {city}.")
-    return (
-        f"Current weather in {city}:\nTemperature: {weather.temperature}° F\nConditions: {weather.conditions}"
+    if bool(city) == bool(location):
+        raise Failure("Say where: give either a city or a location.")
+    if city:
+        weather = WEATHER[station_in(city)]
+        degrees = f"{weather.temperature}° F"
+    else:
+        station = await ctx.step(station_in, location)  # found once, and carried through the rounds
+        await ctx.elicit("Please provide your GitHub username", Login, key="github_login")
+        weather = WEATHER[station]
+        degrees = f"{weather.temperature}°F"
+    return f"Current weather in {city or location}:\nTemperature: {degrees}\nConditions: {weather.conditions}"
+
+
+def station_in(place: str) -> str:
+    """The weather station of a place."""
+    if place not in STATIONS:
+        raise Failure(f"Error: Unable to retrieve weather data for {place}.")
+    return STATIONS[place]
+
+
+# Seed 002, the work item: each rule asks for what it needs, and nothing is written before all is known.
+
+
+class Resolution(BaseModel):
+    """What rule 1 requires of an item that is set to Resolved."""
+
+    resolution: Literal["Fixed", "Won't Fix", "Duplicate", "By Design"] = Field(
+        description="Resolution type for this bug"
     )
+
+
+class Original(BaseModel):
+    """What rule 2 requires of a duplicate."""
+
+    # A whole number, shown as the SEP prints it.
+    duplicateOfId: Annotated[
+        int, WithJsonSchema({"type": "number", "description": "Work item ID of the original bug"})
+    ]
+
+
+WORK_ITEMS: dict[int, dict[str, Any]] = {}
+
+
+@server.tool
+async def update_work_item(workItemId: int, fields: dict[str, Any], ctx: Context) -> str:
+    """Update the fields of a bug; what the rules of its project require besides is asked for."""
+    changes = dict(fields)
+    if changes.get("System.State") != "Resolved":
+        await ctx.step(save, workItemId, changes)
+        return f"Bug #{workItemId} updated: {', '.join(changes) or 'nothing'}."
+    message = f"Resolving Bug #{workItemId} requires a resolution. How was this bug resolved?"
+    how = (await ctx.elicit(message, Resolution, key="resolution", mode=None)).resolution
+    changes["Resolution"] = how
+    if how != "Duplicate":
+        await ctx.step(save, workItemId, changes)
+        return f"Bug #{workItemId} resolved as {how}. State set to Resolved."
+    message = "Since this is a duplicate, which work item is the original?"
+    original = (await ctx.elicit(message, Original, key="duplicate_of", mode=None)).duplicateOfId
+    changes["Duplicate Of"] = original
+    await ctx.step(save, workItemId, changes)
+    return (
+        f"Bug #{workItemId} resolved as Duplicate of Bug #{original}. "
+        "State set to Resolved and duplicate link created."
+    )
+
+
+def save(item: int, changes: dict[str, Any]) -> None:
+    WORK_ITEMS.setdefault(item, {}).update(changes)
+
+
+# Seed 002, use case 1: while a new version is rolled out, each round may be served by another version.
+
+ACCOUNTS = {"github": "GitHub", "microsoft": "Microsoft"} if NEW else {"github": "GitHub", "google": "Google"}
+
+
+@server.tool
+async def link_accounts(ctx: Context) -> str:
+    """Link two accounts; asks who you are in both of them at once."""
+    logins = await asyncio.gather(
+        *(
+            ctx.elicit(f"Please provide your {title} username", Login, key=f"{site}_login")
+            for site, title in ACCOUNTS.items()
+        )
+    )
+    linked = (f"{title} ({login.name})" for title, login in zip(ACCOUNTS.values(), logins, strict=True))
+    return f"Linked {' and '.join(linked)}."
+
+
+# Seed 002, use case 2: a call that is handed back in the middle goes on where it was, on any instance.
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def count_primes(
+    below: Annotated[int, Field(ge=0, le=5_000_000, description="Count the primes below this number.")],
+    ctx: Context,
+) -> int:
+    """Count prime numbers, in ten steps; a server under load may hand the call on after each of them."""
+    size = max(1000, -(-below // 10))
+    found = 0
+    for start in range(0, below, size):
+        found += await ctx.step(primes_between, start, min(start + size, below))
+        await ctx.checkpoint()
+    return found
+
+
+def primes_between(start: int, end: int) -> int:
+    """How many primes there are from `start` up to `end`, by a sieve over that stretch."""
+    stretch = bytearray([1]) * (end - start)
+    for factor in range(2, int(end**0.5) + 1):
+        first = max(factor * factor, -(-start // factor) * factor)
+        stretch[first - start :: factor] = bytes(len(range(first, end, factor)))
+    return sum(stretch) - sum(1 for number in (0, 1) if start <= number < end)

@@ -9,18 +9,20 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import (
+    Busy,
     DefinitionError,
     InternalError,
     InvalidParams,
     MethodNotFound,
     RequestError,
+    StoreUnavailable,
     Unauthorized,
 )
 from antiphon.model.content import Icon
@@ -306,31 +308,37 @@ class Server:
 
     # Serving
 
-    async def handle(self, call: Call[Any]) -> Outcome:
-        """Serve a call; raises `RequestError`."""
-        watched = call.watched
-        watched.deadline = watched.started + self.limits.call_time
-        try:
-            outcome: Outcome = await self._handlers[type(call.request)](call)
-            return outcome
-        except asyncio.CancelledError:
-            if watched.stopped != "deadline":
-                raise
-            watched.absolve()
-            watched.stopped = None  # sending the answer has a deadline of its own
-            return _overdue(call)
-        except RequestError:
-            raise
-        except Exception:
-            logger.exception("Request %r failed.", call.id)
-            raise InternalError(
-                f"The server failed to serve this. Its log has the details, under request {call.id!r}."
-            ) from None
+    def handle(self, call: Call[Any]) -> Awaitable[Any]:
+        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+        call.deadline = call.started + self.limits.call_time
+        outcome: Awaitable[Any] = self._handlers[type(call.request)](call)
+        return outcome
+
+    def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
+        """What to tell a caller of something that was raised; what it was stays in the log."""
+        if isinstance(raised, RequestError):
+            return raised
+        if isinstance(raised, StoreUnavailable):
+            logger.warning("Request %r needs the store: %s", call.id, raised)
+            return Busy("The tasks of this server cannot be reached now: try again.", retry_after=2)
+        logger.error("Request %r failed.", call.id, exc_info=raised)
+        return InternalError(
+            f"The server failed to serve this. Its log has the details, under request {call.id!r}."
+        )
+
+    def overdue(self, call: Call[Any]) -> Result:
+        """How a call ends that took too long; raises `InternalError` where that is an error."""
+        allowed = call.deadline - call.started
+        if not isinstance(call.request, CallTool):
+            raise InternalError(f"The server did not finish within {allowed:g} seconds.")
+        return Result(
+            f"The tool {call.request.name!r} did not finish within {allowed:g} seconds.", is_error=True
+        )
 
     def _call_tool(self, call: Call[CallTool]) -> Any:
         tool = self._catalog.tool(call.request.name)
         if tool.timeout is not None:
-            call.watched.deadline = call.watched.started + tool.timeout
+            call.deadline = call.started + tool.timeout
         return tool.run(call, self.stage)
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
@@ -384,7 +392,7 @@ class Server:
         return DONE
 
     async def _listen(self, call: Call[Listen]) -> Listened:
-        call.watched.deadline = float("inf")
+        call.deadline = float("inf")
         interests = call.request.notifications
         if len(interests.resource_subscriptions) > Peer.SUBSCRIPTIONS:
             raise InvalidParams(f"A listener can name {Peer.SUBSCRIPTIONS} resources at most.")
@@ -427,13 +435,6 @@ def _peer(call: Call[Any]) -> Peer:
     if call.peer is None:
         raise InvalidParams("This needs a session: initialize first, and send its id.")
     return call.peer
-
-
-def _overdue(call: Call[Any]) -> Result:
-    allowed = call.watched.deadline - call.watched.started
-    if not isinstance(call.request, CallTool):
-        raise InternalError(f"The server did not finish within {allowed:g} seconds.")
-    return Result(f"The tool {call.request.name!r} did not finish within {allowed:g} seconds.", is_error=True)
 
 
 def shed_after(seconds: float) -> Shed:

@@ -22,12 +22,12 @@ from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import ANONYMOUS, Principal
 from antiphon.model.request import CallTool, Terms
+from antiphon.model.task import TaskChanged
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
 from antiphon.runtime.journal import MISSING, Journal
 from antiphon.runtime.run import Run
 from antiphon.runtime.signature import name_of
-from antiphon.runtime.warden import Watched
 from antiphon.server import Server
 
 __all__ = ["Question", "Rehearsal", "differences", "rehearse"]
@@ -186,17 +186,16 @@ async def _play(
     """Run a tool once against a journal, its questions answered on the spot."""
     rehearsal = Rehearsal()
     call = _call(CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, _EVERYTHING)
-    call.rounds = False
     function = server.function(tool)
 
-    async def answer(key: str, ask: Ask) -> Any:
+    def answer(key: str, ask: Ask) -> Any:
         given = _responses([Question(key, ask)], answers)
         if key not in given:
             raise AssertionError(f"{tool!r} asks {key!r}, and there is no answer to it.")
         return given[key]
 
     run = Run(call, journal)
-    call.ask = answer
+    call.rounds, call.asks, call.answer = False, True, answer
     bound = function.bind(call.request.arguments)
     try:
         return await function.once(run, bound, Context(run, server.stage))
@@ -218,19 +217,29 @@ def _staged(target: Server | Callable[..., Any], name: str | None) -> tuple[Serv
 
 def _call(
     request: CallTool, rehearsal: Rehearsal, principal: Principal, capabilities: Mapping[str, Any]
-) -> Call[CallTool]:
-    async def notify(notification: Notification) -> None:
-        rehearsal.notifications.append(notification)
+) -> _Rehearsed:
+    call = _Rehearsed(rehearsal)
+    call.request, call.id, call.principal = request, rehearsal.rounds, principal
+    call.terms = Terms(capabilities=capabilities, log_level="debug", progress_token="rehearsal")
+    call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
+    call.rounds = True
+    return call
 
-    return Call(
-        request,
-        id=rehearsal.rounds,
-        terms=Terms(capabilities=capabilities, log_level="debug", progress_token="rehearsal"),
-        principal=principal,
-        watched=Watched(asyncio.current_task(), asyncio.get_running_loop().time()),
-        notify=notify,
-        rounds=True,
-    )
+
+class _Rehearsed(Call[CallTool]):
+    """A call whose caller is a test."""
+
+    def __init__(self, rehearsal: Rehearsal, answer: Callable[[str, Ask], Any] | None = None) -> None:
+        self._rehearsal = rehearsal
+        self.answer = answer
+
+    async def notify(self, notification: Notification | TaskChanged) -> None:
+        if not isinstance(notification, TaskChanged):
+            self._rehearsal.notifications.append(notification)
+
+    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+        assert self.answer is not None
+        return self.answer(key, ask)
 
 
 def _responses(asked: Sequence[Question], answers: Answers | None) -> dict[str, dict[str, Any]]:

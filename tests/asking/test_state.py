@@ -15,12 +15,11 @@ from antiphon import BearerTokens, Context, Limits, Server
 from antiphon.errors import InvalidParams
 from antiphon.model.outcome import InputRequired
 from antiphon.model.party import Principal
-from antiphon.model.request import CallTool, Terms
+from antiphon.model.request import CallTool
 from antiphon.runtime.call import Call
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.rounds import Rounds
 from antiphon.runtime.seal import Seal
-from antiphon.runtime.warden import Watched
 from tests.asking.driving import Able, accept, once
 from tests.support.serving import serving
 
@@ -152,18 +151,10 @@ async def test_without_a_secret_a_warning_says_what_that_means(caplog: pytest.Lo
 
 
 def _call(state: str | None = None) -> Call[CallTool]:
-    async def say_nothing(_: Any) -> None:
-        raise AssertionError
-
-    request = CallTool(name="t", arguments={"a": 1}, request_state=state)
-    return Call(
-        request,
-        id=1,
-        terms=Terms(),
-        principal=Principal("ada"),
-        watched=Watched(None, 0),
-        notify=say_nothing,
-    )
+    call: Call[CallTool] = Call()
+    call.request = CallTool(name="t", arguments={"a": 1}, request_state=state)
+    call.principal = Principal("ada")
+    return call
 
 
 _rounds = Rounds(Seal([SECRET]), "server", Limits())

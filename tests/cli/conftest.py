@@ -10,6 +10,7 @@ import pytest
 from tests.cli.command import running
 
 SERVED = Path(__file__).parent / "served.py"
+CURIOUS = Path(__file__).parent / "curious.py"
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +24,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def guarded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the one in it that wants to know who is calling."""
     with running(f"{SERVED}:guarded", directory=tmp_path_factory.mktemp("guarded")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def curious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose tools ask."""
+    with running(CURIOUS, directory=tmp_path_factory.mktemp("curious")) as server:
         yield server.url

@@ -20,7 +20,11 @@ from tests.support.process import SERVERS, ServerProcess, environment
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(loop_scope="module", params=[(way, mode) for way in ("http", "stdio") for mode in ("legacy", "auto")], ids="-".join)
+@pytest_asyncio.fixture(
+    loop_scope="module",
+    params=[(way, mode) for way in ("http", "stdio") for mode in ("legacy", "auto")],
+    ids="-".join,
+)
 async def client(request: pytest.FixtureRequest, everything: ServerProcess) -> AsyncIterator[Any]:
     """A client that is connected."""
     way, mode = request.param

@@ -109,7 +109,10 @@ async def test_progress_is_heard(connect: Callable[[], Client]) -> None:
 
 async def test_resources_are_listed_and_read(connect: Callable[[], Client]) -> None:
     async with connect() as client:
-        assert [str(each.uri) for each in (await client.list_resources()).resources] == ["note://first", "note://raw"]
+        assert [str(each.uri) for each in (await client.list_resources()).resources] == [
+            "note://first",
+            "note://raw",
+        ]
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in templates] == ["note://{name}/{page}", "blob://{name}"]
         (first,) = (await client.read_resource("note://first")).contents
@@ -166,7 +169,9 @@ async def test_changes_are_heard(target: Any, mode: str) -> None:
             await client.call_tool("grow", {})
             await until(lambda: {"ToolListChangedNotification", "ResourceUpdatedNotification"} <= set(heard))
         else:
-            async with client.listen(tools_list_changed=True, resource_subscriptions=["note://first"]) as changes:
+            async with client.listen(
+                tools_list_changed=True, resource_subscriptions=["note://first"]
+            ) as changes:
                 await client.call_tool("grow", {})
                 found = {type(await anext(aiter(changes))).__name__ for _ in range(2)}
             assert len(found) == 2

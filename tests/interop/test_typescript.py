@@ -18,7 +18,9 @@ SCRIPT = Path(__file__).with_name("client.mjs")
 MODES = ["legacy", "auto"]
 
 
-@pytest.fixture(scope="module", params=[(way, mode) for way in ("http", "stdio") for mode in MODES], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[(way, mode) for way in ("http", "stdio") for mode in MODES], ids="-".join
+)
 def told(request: pytest.FixtureRequest, everything: ServerProcess) -> tuple[str, dict[str, Any]]:
     """What the client was given, in one run over everything."""
     way, mode = request.param
@@ -28,7 +30,9 @@ def told(request: pytest.FixtureRequest, everything: ServerProcess) -> tuple[str
     else:
         script = str(SERVERS / "everything.py")
         options["process"] = {"command": sys.executable, "args": [script, "--stdio"], "env": environment()}
-    ran = subprocess.run([str(NODE), str(SCRIPT), json.dumps(options)], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [str(NODE), str(SCRIPT), json.dumps(options)], capture_output=True, text=True, timeout=60
+    )
     assert ran.returncode == 0, ran.stderr
     return mode, json.loads(ran.stdout)
 
@@ -70,7 +74,9 @@ def test_resources_are_listed_and_read(told: tuple[str, dict[str, Any]]) -> None
     given = told[1]
     assert [each["uri"] for each in given["resources"]] == ["note://first", "note://raw"]
     assert [each["uriTemplate"] for each in given["templates"]] == ["note://{name}/{page}", "blob://{name}"]
-    assert given["first"]["contents"] == [{"uri": "note://first", "mimeType": "text/markdown", "text": "# First"}]
+    assert given["first"]["contents"] == [
+        {"uri": "note://first", "mimeType": "text/markdown", "text": "# First"}
+    ]
     assert given["raw"]["contents"][0]["blob"] == "AAE="
     assert json.loads(given["page"]["contents"][0]["text"]) == {"name": "diary", "page": 7}
     assert given["missing"]["code"] in (-32002, -32602)

@@ -66,7 +66,7 @@ def judge(body: bytes, response: http.Response) -> None:
     if frame["error"]["code"] in (-32700, -32600):
         assert response.status == 400, (body, response)
     if "id" in frame:
-        assert frame["id"] == json.loads(body)["id"]
+        assert frame["id"] == json.loads(body.decode("utf-8", "replace"))["id"]
 
 
 anything = st.recursive(
@@ -74,20 +74,35 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-METHODS = ["ping", "tools/list", "tools/call", "resources/read", "prompts/get", "completion/complete", "initialize", "server/discover"]
+METHODS = [
+    "ping",
+    "tools/list",
+    "tools/call",
+    "resources/read",
+    "prompts/get",
+    "completion/complete",
+    "initialize",
+    "server/discover",
+]
 
 
 @settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(METHODS),
     st.dictionaries(
-        st.sampled_from(["name", "arguments", "uri", "cursor", "_meta", "ref", "argument", "context", "protocolVersion"]),
+        st.sampled_from(
+            ["name", "arguments", "uri", "cursor", "_meta", "ref", "argument", "context", "protocolVersion"]
+        ),
         anything
         | st.sampled_from(["add", "u://x", {"a": 1, "b": 2}, {"type": "ref/prompt", "name": "p"}])
-        | st.dictionaries(st.sampled_from(["a", "b", "progressToken", "io.modelcontextprotocol/logLevel"]), anything),
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "progressToken", "io.modelcontextprotocol/logLevel"]), anything
+        ),
     ),
 )
-def test_any_params_end_with_a_result_or_with_an_error_of_the_callers(method: str, params: dict[str, Any]) -> None:
+def test_any_params_end_with_a_result_or_with_an_error_of_the_callers(
+    method: str, params: dict[str, Any]
+) -> None:
     server = Server("tests")
 
     @server.tool

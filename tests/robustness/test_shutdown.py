@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.robustness.load import reached
 from tests.support import http
 from tests.support.polling import until
 from tests.support.process import ServerProcess
@@ -20,19 +21,23 @@ async def test_sigterm_lets_all_calls_end_and_none_is_lost(commanded: ServerProc
     async def call(number: int) -> http.Response:
         asker = askers[number % 3]
         meta = {"progressToken": number} if number % 2 else None
-        return await asker.ask("tools/call", asker.tool_call("work", meta, seconds=1.5), id=number)
+        return await asker.ask("tools/call", asker.tool_call("work", meta, seconds=3.0), id=number)
 
-    async with session.listening() as stream, modern.asking("subscriptions/listen", {"notifications": {}}) as listen:
+    async with (
+        session.listening() as stream,
+        modern.asking("subscriptions/listen", {"notifications": {}}) as listen,
+    ):
         assert (await stream.receive_head()).status == 200
         assert (await listen.receive_head()).status == 200
         calls = [asyncio.create_task(call(number)) for number in range(CALLS)]
-        while (await modern.call("state")).result["structuredContent"]["working"] < CALLS:
-            await asyncio.sleep(0.01)
+        await reached(modern, lambda state: state["working"] == CALLS)
         commanded.terminate()
         answers = await asyncio.gather(*calls)
         assert [event async for event in stream.events() if not event.comment] == []
         assert [event.frame async for event in listen.events() if not event.comment][-1]["id"] == 1
-    assert [(answer.frame["id"], answer.text) for answer in answers] == [(n, "worked 1.5") for n in range(CALLS)]
+    assert [(answer.frame["id"], answer.text) for answer in answers] == [
+        (n, "worked 3.0") for n in range(CALLS)
+    ]
     await until(lambda: commanded.process.poll() is not None)
     assert commanded.process.returncode == 0, commanded.log
     assert "Traceback" not in commanded.log
@@ -40,9 +45,8 @@ async def test_sigterm_lets_all_calls_end_and_none_is_lost(commanded: ServerProc
 
 async def test_after_sigterm_nobody_new_is_let_in(commanded: ServerProcess) -> None:
     asker = Modern(commanded.port)
-    call = asyncio.create_task(asker.call("work", seconds=1.5))
-    while (await asker.call("state")).result["structuredContent"]["working"] < 1:
-        await asyncio.sleep(0.01)
+    call = asyncio.create_task(asker.call("work", seconds=3.0))
+    await reached(asker, lambda state: state["working"] == 1)
     commanded.terminate()
     refused = False
     while not call.done():
@@ -53,4 +57,4 @@ async def test_after_sigterm_nobody_new_is_let_in(commanded: ServerProcess) -> N
             refused = True
         await asyncio.sleep(0.01)
     assert refused
-    assert (await call).text == "worked 1.5"
+    assert (await call).text == "worked 3.0"

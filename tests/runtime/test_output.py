@@ -84,7 +84,11 @@ def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data
         (Any, ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
         (Audio, Audio("YQ==", "audio/wav"), [Audio("YQ==", "audio/wav")]),
         (ResourceLink, ResourceLink("u:", "n"), [ResourceLink("u:", "n")]),
-        (EmbeddedResource, EmbeddedResource(TextContents("u:", "t")), [EmbeddedResource(TextContents("u:", "t"))]),
+        (
+            EmbeddedResource,
+            EmbeddedResource(TextContents("u:", "t")),
+            [EmbeddedResource(TextContents("u:", "t"))],
+        ),
     ],
     ids=repr,
 )

@@ -62,7 +62,9 @@ async def test_a_function_becomes_a_prompt() -> None:
             "icons": [{"src": "https://x/i.png"}],
             "_meta": {"k": 1},
         }
-        result = await client.result("prompts/get", {"name": "greet", "arguments": {"name": "Ada", "tone": "wry"}})
+        result = await client.result(
+            "prompts/get", {"name": "greet", "arguments": {"name": "Ada", "tone": "wry"}}
+        )
         assert result["description"] == "Greet someone."
         assert result["messages"] == [text("user", "Greet Ada, wry.")]
 
@@ -122,7 +124,9 @@ async def test_prompts_that_fail() -> None:
         assert error["code"] == -32603
         assert "s3cret" not in str(error)
         assert (await client.error("prompts/get", {"name": "none"}))["code"] == -32602
-        assert (await client.error("prompts/get", {"name": "broken", "arguments": {"x": "1"}}))["code"] == -32602
+        assert (await client.error("prompts/get", {"name": "broken", "arguments": {"x": "1"}}))[
+            "code"
+        ] == -32602
 
 
 def completing() -> Server:
@@ -205,7 +209,15 @@ async def test_completions_of_what_is_not_there(ref: Any, name: str) -> None:
         assert (await client.error("completion/complete", params))["code"] == -32602
 
 
-@pytest.mark.parametrize("function", [lambda: [], lambda a, b, c: []])
+def takes_nothing() -> list[str]:
+    return []
+
+
+def takes_three(a: str, b: str, c: str) -> list[str]:
+    return []
+
+
+@pytest.mark.parametrize("function", [takes_nothing, takes_three])
 def test_a_completion_takes_one_or_two_arguments(function: Any) -> None:
     with pytest.raises(DefinitionError):
         Server("tests").completion("p", "a")(function)

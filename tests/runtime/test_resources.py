@@ -29,7 +29,9 @@ from tests.support.speakers import KEY
     ],
     ids=repr,
 )
-async def test_what_a_resource_may_return(value: Any, mime: str | None, expected: list[dict[str, Any]]) -> None:
+async def test_what_a_resource_may_return(
+    value: Any, mime: str | None, expected: list[dict[str, Any]]
+) -> None:
     server = Server("tests")
 
     @server.resource("u://r", mime_type=mime)
@@ -44,7 +46,9 @@ async def test_what_a_resource_may_return(value: Any, mime: str | None, expected
 async def test_how_resources_are_listed() -> None:
     server = Server("tests")
 
-    @server.resource("u://r", title="R", mime_type="x/y", size=3, annotations=Annotations(priority=1.0), meta={"k": 1})
+    @server.resource(
+        "u://r", title="R", mime_type="x/y", size=3, annotations=Annotations(priority=1.0), meta={"k": 1}
+    )
     async def resource() -> str:
         """What it is."""
         return ""
@@ -157,7 +161,9 @@ async def test_listening_has_a_bound() -> None:
     async with in_memory(Server("tests")) as client:
         notifications = {"resourceSubscriptions": [f"u://{number}" for number in range(1001)]}
         params = {"notifications": notifications}
-        assert (await client.error("subscriptions/listen", params, meta={KEY + "clientCapabilities": {}}))["code"] == -32602
+        assert (await client.error("subscriptions/listen", params, meta={KEY + "clientCapabilities": {}}))[
+            "code"
+        ] == -32602
 
 
 def no_such_parameter(b: str) -> str:

@@ -48,7 +48,9 @@ def test_no_byte_can_be_changed(position: int, change: int) -> None:
         seal.open(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), bound_to=b"me")
 
 
-@pytest.mark.parametrize("token", ["", "a", "=", "é", TOKEN + "=", TOKEN + "A", TOKEN[:-1], TOKEN[1:], TOKEN * 2, f" {TOKEN}"])
+@pytest.mark.parametrize(
+    "token", ["", "a", "=", "é", TOKEN + "=", TOKEN + "A", TOKEN[:-1], TOKEN[1:], TOKEN * 2, f" {TOKEN}"]
+)
 def test_what_is_no_token_does_not_open(token: str) -> None:
     with pytest.raises(SealError):
         seal.open(token, bound_to=b"me")

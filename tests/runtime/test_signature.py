@@ -159,7 +159,20 @@ def test_a_description_in_the_docstring_loses_to_one_in_the_field() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["schema", "json", "copy", "dict", "validate", "_x", "__x", "model_y", "model_config", "model_fields", "construct"]
+    "name",
+    [
+        "schema",
+        "json",
+        "copy",
+        "dict",
+        "validate",
+        "_x",
+        "__x",
+        "model_y",
+        "model_config",
+        "model_fields",
+        "construct",
+    ],
 )
 def test_names_that_models_keep_to_themselves(name: str) -> None:
     scope: dict[str, Any] = {}
@@ -201,7 +214,9 @@ def annotated(a: int, ctx: Annotated[Context, "mine"]): ...
 def quoted(a: int, ctx: "Context"): ...  # noqa: UP037
 
 
-@pytest.mark.parametrize("function", [first, last, keyword, optional, annotated, quoted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [first, last, keyword, optional, annotated, quoted], ids=lambda f: f.__name__
+)
 def test_the_context_may_stand_anywhere_and_is_no_argument(function: Callable[..., Any]) -> None:
     signature = Signature.of(function, Context)
     assert signature.context in ("ctx", "context")

@@ -45,7 +45,9 @@ def test_any_value_that_is_quoted_comes_back(value: str) -> None:
     assert Template("u://{a}/end").match(f"u://{quote(value, safe='')}/end") == {"a": value}
 
 
-@pytest.mark.parametrize("text", ["u://{a", "u://{}", "u://{a b}", "u://{1}", "u://{a}/{a}", "u://{a{b}}", "u://{a-b}"])
+@pytest.mark.parametrize(
+    "text", ["u://{a", "u://{}", "u://{a b}", "u://{1}", "u://{a}/{a}", "u://{a{b}}", "u://{a-b}"]
+)
 def test_templates_that_are_none(text: str) -> None:
     with pytest.raises(DefinitionError):
         Template(text)

@@ -122,7 +122,14 @@ async def test_arguments_that_do_not_fit_are_explained_to_the_model() -> None:
     assert result["isError"] is True
     text = result["content"][0]["text"]
     assert "'tool'" in text
-    for part in ("n: ", "greater than or equal to 0", "point.x: ", "'one'", "extra: There is no such argument", "_hidden: "):
+    for part in (
+        "n: ",
+        "greater than or equal to 0",
+        "point.x: ",
+        "'one'",
+        "extra: There is no such argument",
+        "_hidden: ",
+    ):
         assert part in text
     async with in_memory(server) as client:
         result = await client.call("tool")
@@ -167,7 +174,9 @@ async def test_failures_and_errors() -> None:
         assert (await client.error("tools/call", {"name": "none"}))["code"] == -32602
 
 
-async def test_an_exception_leaks_nothing_and_is_logged_under_the_request(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_leaks_nothing_and_is_logged_under_the_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server("tests")
 
     @server.tool

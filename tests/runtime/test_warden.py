@@ -12,7 +12,8 @@ from tests.support.polling import until
 
 async def sleeping(warden: Warden, box: list[Watched], deadline: float | None = None) -> str:
     """Sleep under the warden's eyes; how it was stopped."""
-    watched = warden.enter()
+    watched = Watched()
+    warden.enter(watched, asyncio.get_running_loop())
     if deadline is not None:
         watched.deadline = watched.started + deadline
     box.append(watched)
@@ -86,7 +87,7 @@ async def test_who_takes_long_is_ticked() -> None:
     box: list[Watched] = []
     task = asyncio.create_task(sleeping(warden, box))
     await until(lambda: box)
-    box[0].tick = ticks.append
+    box[0].tick = ticks.append  # type: ignore[method-assign]
     await until(lambda: len(ticks) >= 2)
     assert ticks == sorted(ticks)
     box[0].stop("cancelled")
@@ -96,6 +97,7 @@ async def test_who_takes_long_is_ticked() -> None:
 async def test_no_timer_runs_while_nothing_is_under_way() -> None:
     warden = Warden()
     for _ in range(3):
-        watched = warden.enter()
+        watched = Watched()
+        warden.enter(watched, asyncio.get_running_loop())
         warden.leave(watched)
     await until(lambda: warden._timer is None)

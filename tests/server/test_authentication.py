@@ -104,7 +104,9 @@ TOKENS = {"a-token": "alice", "b-token": Principal("bob", frozenset({"admin"}))}
 )
 async def test_bearer_tokens_that_are_known(authorization: str, expected: str) -> None:
     async with serving(build(BearerTokens(TOKENS))) as where:
-        assert (await Modern(where.port, headers={"authorization": authorization}).call("who")).text == expected
+        assert (
+            await Modern(where.port, headers={"authorization": authorization}).call("who")
+        ).text == expected
 
 
 @pytest.mark.parametrize(

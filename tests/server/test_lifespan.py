@@ -131,8 +131,12 @@ def in_fastapi(app: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("mounted", [in_starlette, in_fastapi])
-@pytest.mark.parametrize(("mount", "path"), [("/mcp", "/mcp/"), ("/", "/mcp"), ("/a/b", "/a/b/mcp"), ("/a", "/a/")])
-async def test_an_app_that_is_mounted_works_without_further_ado(dialect: str, mounted: Any, mount: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("mount", "path"), [("/mcp", "/mcp/"), ("/", "/mcp"), ("/a/b", "/a/b/mcp"), ("/a", "/a/")]
+)
+async def test_an_app_that_is_mounted_works_without_further_ado(
+    dialect: str, mounted: Any, mount: str, path: str
+) -> None:
     lived = Lived()
     app = lived.server.asgi()
     async with serving(mounted(app, mount)) as where:
@@ -172,7 +176,9 @@ async def test_shutting_down_waits_for_calls_and_ends_listeners() -> None:
             await shutdown
 
 
-async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(caplog: pytest.LogCaptureFixture) -> None:
+async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server("tests", limits=Limits(drain=0.2))
     seen: list[str] = []
 

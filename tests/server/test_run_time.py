@@ -87,10 +87,22 @@ async def test_pages_over_http(dialect: str) -> None:
 
 async def test_what_the_server_says_of_itself() -> None:
     server = Server(
-        "tests", version="1.2", title="Tests", description="For tests.", instructions="Use it.", website_url="https://x", ttl=3
+        "tests",
+        version="1.2",
+        title="Tests",
+        description="For tests.",
+        instructions="Use it.",
+        website_url="https://x",
+        ttl=3,
     )
     server.add_tool(anything)
-    info = {"name": "tests", "version": "1.2", "title": "Tests", "description": "For tests.", "websiteUrl": "https://x"}
+    info = {
+        "name": "tests",
+        "version": "1.2",
+        "title": "Tests",
+        "description": "For tests.",
+        "websiteUrl": "https://x",
+    }
     async with serving(server) as where:
         session = Session(where.port)
         opened = (await session.open()).result
@@ -162,7 +174,9 @@ async def test_mirrored_arguments_must_agree_with_their_headers() -> None:
     server = Server("tests")
 
     @server.tool
-    async def where_to(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
+    async def where_to(
+        region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "",
+    ) -> str:
         return region
 
     async with serving(server) as address:

@@ -45,13 +45,17 @@ class InMemory:
         async with asyncio.timeout(10):
             return await answer
 
-    async def result(self, method: str, params: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    async def result(
+        self, method: str, params: Mapping[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
         """The result of a request."""
         frame = await self.ask(method, params, **more)
         assert "result" in frame, frame
         return dict(frame["result"])
 
-    async def error(self, method: str, params: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    async def error(
+        self, method: str, params: Mapping[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
         """The error that a request ends with."""
         frame = await self.ask(method, params, **more)
         assert "error" in frame, frame

@@ -72,7 +72,9 @@ def started(
     port = free_port()
     path = SERVERS / script
     log = directory / f"{path.stem}-{port}.log"
-    arguments = ["-m", "antiphon", "run", str(path), "--port", str(port)] if command else [str(path), str(port)]
+    arguments = (
+        ["-m", "antiphon", "run", str(path), "--port", str(port)] if command else [str(path), str(port)]
+    )
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [sys.executable, *arguments],

@@ -49,7 +49,11 @@ async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any)
     app = served.asgi(**options) if isinstance(served, Server) else served
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, log_level="error", lifespan=lifespan, timeout_graceful_shutdown=5, access_log=False  # type: ignore[arg-type]
+        app,
+        log_level="error",
+        lifespan=lifespan,
+        timeout_graceful_shutdown=5,
+        access_log=False,  # type: ignore[arg-type]
     )
     runner = _Uvicorn(config)
     task = asyncio.create_task(runner.serve(sockets=[listening]))

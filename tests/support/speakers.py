@@ -66,7 +66,9 @@ class Speaker:
         """Call a tool."""
         return await self.ask("tools/call", self.tool_call(tool, meta, **arguments))
 
-    def tool_call(self, tool: str, meta: Mapping[str, Any] | None = None, /, **arguments: Any) -> dict[str, Any]:
+    def tool_call(
+        self, tool: str, meta: Mapping[str, Any] | None = None, /, **arguments: Any
+    ) -> dict[str, Any]:
         """The parameters of a tool call."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         return params if meta is None else {**params, "_meta": dict(meta)}
@@ -109,9 +111,7 @@ class Session(Speaker):
 
     session_id: str
 
-    async def open(
-        self, version: str = LEGACY, capabilities: Mapping[str, Any] | None = None
-    ) -> Response:
+    async def open(self, version: str = LEGACY, capabilities: Mapping[str, Any] | None = None) -> Response:
         """Initialize."""
         params = {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
         response = await self.ask("initialize", params, id="init")

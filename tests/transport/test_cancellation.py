@@ -62,8 +62,12 @@ async def test_closing_the_connection_cancels_where_it_says_so(dialect: str, tal
         assert hanging.cleaned == 1
 
 
-@pytest.mark.parametrize(("method", "params"), [("prompts/get", {"name": "hang"}), ("resources/read", {"uri": "u://hang"})])
-async def test_closing_the_connection_cancels_prompts_and_resources_too(method: str, params: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("method", "params"), [("prompts/get", {"name": "hang"}), ("resources/read", {"uri": "u://hang"})]
+)
+async def test_closing_the_connection_cancels_prompts_and_resources_too(
+    method: str, params: dict[str, str]
+) -> None:
     hanging = Hanging()
     async with serving(hanging.server) as where:
         asker = await speaker("modern", where.port)

@@ -44,7 +44,9 @@ async def address() -> AsyncIterator[Address]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_that_says_nothing_meanwhile_is_answered_with_json(address: Address, dialect: str) -> None:
+async def test_a_call_that_says_nothing_meanwhile_is_answered_with_json(
+    address: Address, dialect: str
+) -> None:
     response = await (await speaker(dialect, address.port)).call("quiet")
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
     assert response.text == "quiet"
@@ -55,8 +57,14 @@ async def test_a_call_that_says_something_is_answered_with_a_stream(address: Add
     response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": "tok"})
     assert response.headers["content-type"] == "text/event-stream"
     assert "no-cache" in response.headers["cache-control"]
-    progress = [frame["params"] for frame in response.frames if frame.get("method") == "notifications/progress"]
-    assert [(each["progressToken"], each["progress"]) for each in progress] == [("tok", 1), ("tok", 2), ("tok", 3)]
+    progress = [
+        frame["params"] for frame in response.frames if frame.get("method") == "notifications/progress"
+    ]
+    assert [(each["progressToken"], each["progress"]) for each in progress] == [
+        ("tok", 1),
+        ("tok", 2),
+        ("tok", 3),
+    ]
     assert response.text == "done"
     assert response.frame["id"] == 1
 
@@ -95,7 +103,11 @@ async def test_a_caller_that_prefers_streams_gets_one(address: Address, dialect:
 
 async def test_log_messages_come_to_those_who_want_them(address: Address) -> None:
     def logged(response: http.Response) -> list[str]:
-        return [frame["params"]["data"] for frame in response.frames if frame.get("method") == "notifications/message"]
+        return [
+            frame["params"]["data"]
+            for frame in response.frames
+            if frame.get("method") == "notifications/message"
+        ]
 
     modern = Modern(address.port)
     assert logged(await modern.call("chatty")) == []
@@ -137,7 +149,9 @@ async def test_requests_that_are_sent_before_the_answer_came(address: Address) -
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
 async def test_a_body_may_come_in_pieces(address: Address, size: int) -> None:
-    body = http.json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"pad": "x" * 2000}}).encode()
+    body = http.json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"pad": "x" * 2000}}
+    ).encode()
     async with http.connect(address.port) as connection:
         await connection.write(http.head("POST", "/mcp", {**JSON, "transfer-encoding": "chunked"}, None))
         for start in range(0, len(body), size):

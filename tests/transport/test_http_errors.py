@@ -68,7 +68,13 @@ BODIES: list[tuple[str, bytes, int, int, Any]] = [
     ("half an object", b'{"jsonrpc": "2.0", "id": 1', 400, -32700, None),
     ("not UTF-8", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', 400, -32700, None),
     ("deep nesting", b"[" * 50_000, 400, -32700, None),
-    ("deep nesting in params", b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b'{"a":' * 9_000, 400, -32700, None),
+    (
+        "deep nesting in params",
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b'{"a":' * 9_000,
+        400,
+        -32700,
+        None,
+    ),
     ("a batch", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600, None),
     ("an empty batch", b"[]", 400, -32600, None),
     ("a string", b'"text"', 400, -32600, None),
@@ -77,17 +83,31 @@ BODIES: list[tuple[str, bytes, int, int, Any]] = [
     ("the wrong one", b'{"jsonrpc":"1.0","id":7,"method":"ping"}', 400, -32600, 7),
     ("a null id", b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600, None),
     ("an id that is a fraction", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', 400, -32600, None),
-    ("an id that is too long", b'{"jsonrpc":"2.0","id":99999999999999999999,"method":"ping"}', 400, -32600, None),
+    (
+        "an id that is too long",
+        b'{"jsonrpc":"2.0","id":99999999999999999999,"method":"ping"}',
+        400,
+        -32600,
+        None,
+    ),
     ("a method that is a number", b'{"jsonrpc":"2.0","id":"x","method":1}', 400, -32600, "x"),
     ("neither method nor result", b'{"jsonrpc":"2.0","id":7}', 400, -32600, 7),
     ("params that are a string", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"p"}', 400, -32600, 7),
     ("params that are a list", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}', 400, -32602, 7),
-    ("too long", b'{"jsonrpc":"2.0","id":7,"method":"ping","x":"' + b"x" * 200_000 + b'"}', 413, -32600, None),
+    (
+        "too long",
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","x":"' + b"x" * 200_000 + b'"}',
+        413,
+        -32600,
+        None,
+    ),
 ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("body", "status", "code", "id"), [pytest.param(*row[1:], id=row[0]) for row in BODIES])
+@pytest.mark.parametrize(
+    ("body", "status", "code", "id"), [pytest.param(*row[1:], id=row[0]) for row in BODIES]
+)
 async def test_bodies_that_are_no_request(
     address: Address, session: Session, dialect: str, body: bytes, status: int, code: int, id: Any
 ) -> None:
@@ -110,24 +130,54 @@ REQUESTS: list[Case] = [
     ("a method of another time", "ping", {}, (404, -32601), (200, 0), (200, 0)),
     ("one of the future", "server/discover", {}, (200, 0), (200, -32601), (200, -32601)),
     ("an unknown tool", "tools/call", {"name": "none"}, (200, -32602), (200, -32602), (200, -32602)),
-    ("no name", "tools/call", {}, (400, -32020), (200, -32602), (200, -32602)),
+    ("no name", "tools/call", {}, (400, -32602), (200, -32602), (200, -32602)),
     ("bad shape", "tools/call", {"name": "add", "arguments": 1}, (400, -32602), (200, -32602), (200, -32602)),
     ("a bad cursor", "tools/list", {"cursor": "x"}, (200, -32602), (200, -32602), (200, -32602)),
     ("a refusal", "tools/call", {"name": "refuse"}, (200, -32602), (200, -32602), (200, -32602)),
     ("no resource", "resources/read", {"uri": "u://no"}, (200, -32602), (200, -32002), (200, -32002)),
-    ("a broken resource", "resources/read", {"uri": "u://broken"}, (200, -32603), (200, -32603), (200, -32603)),
+    (
+        "a broken resource",
+        "resources/read",
+        {"uri": "u://broken"},
+        (200, -32603),
+        (200, -32603),
+        (200, -32603),
+    ),
     ("no prompt", "prompts/get", {"name": "no"}, (200, -32602), (200, -32602), (200, -32602)),
-    ("a bad argument", "prompts/get", {"name": "prompt", "arguments": {"a": "x"}}, (200, -32602), (200, -32602), (200, -32602)),
+    (
+        "a bad argument",
+        "prompts/get",
+        {"name": "prompt", "arguments": {"a": "x"}},
+        (200, -32602),
+        (200, -32602),
+        (200, -32602),
+    ),
     ("a bad completion", "completion/complete", {}, (400, -32602), (200, -32602), (200, -32602)),
     ("a bad log level", "logging/setLevel", {"level": "x"}, (404, -32601), (200, -32602), (200, -32602)),
-    ("a level without a session", "logging/setLevel", {"level": "info"}, (404, -32601), (200, 0), (200, -32602)),
+    (
+        "a level without a session",
+        "logging/setLevel",
+        {"level": "info"},
+        (404, -32601),
+        (200, 0),
+        (200, -32602),
+    ),
     ("subscribing", "resources/subscribe", {"uri": "u://r"}, (404, -32601), (200, 0), (200, -32602)),
-    ("arguments that do not fit", "tools/call", {"name": "add", "arguments": {"a": "x"}}, (200, 0), (200, 0), (200, 0)),
+    (
+        "arguments that do not fit",
+        "tools/call",
+        {"name": "add", "arguments": {"a": "x"}},
+        (200, 0),
+        (200, 0),
+        (200, 0),
+    ),
 ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("method", "params", "modern", "legacy", "bare"), [pytest.param(*row[1:], id=row[0]) for row in REQUESTS])
+@pytest.mark.parametrize(
+    ("method", "params", "modern", "legacy", "bare"), [pytest.param(*row[1:], id=row[0]) for row in REQUESTS]
+)
 async def test_requests_that_cannot_be_served(
     address: Address,
     dialect: str,
@@ -163,8 +213,16 @@ META_CASES: list[tuple[str, dict[str, Any] | None, int]] = [
     ("no version in it", {KEY + "clientCapabilities": {}}, -32602),
     ("no capabilities in it", {KEY + "protocolVersion": MODERN}, -32602),
     ("another version in it", {KEY + "protocolVersion": "v999", KEY + "clientCapabilities": {}}, -32020),
-    ("another known version in it", {KEY + "protocolVersion": LEGACY, KEY + "clientCapabilities": {}}, -32020),
-    ("a bad log level", {KEY + "protocolVersion": MODERN, KEY + "clientCapabilities": {}, KEY + "logLevel": []}, -32602),
+    (
+        "another known version in it",
+        {KEY + "protocolVersion": LEGACY, KEY + "clientCapabilities": {}},
+        -32020,
+    ),
+    (
+        "a bad log level",
+        {KEY + "protocolVersion": MODERN, KEY + "clientCapabilities": {}, KEY + "logLevel": []},
+        -32602,
+    ),
 ]
 
 

@@ -72,7 +72,9 @@ async def test_a_local_server_trusts_local_pages_alone(
     ],
     ids=repr,
 )
-async def test_what_a_server_is_told_to_trust(options: dict[str, Any], headers: dict[str, str], expected: int) -> None:
+async def test_what_a_server_is_told_to_trust(
+    options: dict[str, Any], headers: dict[str, str], expected: int
+) -> None:
     async with serving(Server("tests"), **options) as where:
         assert await status(where, headers) == expected
 
@@ -138,7 +140,9 @@ async def test_listening_needs_a_caller_that_takes_streams(address: Address) -> 
     assert (response.status, response.error["code"]) == (406, -32600)
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/mcp", 200), ("/mcp/", 200), ("/", 200), ("/other", 404), ("/mcp/x", 404)])
+@pytest.mark.parametrize(
+    ("path", "expected"), [("/mcp", 200), ("/mcp/", 200), ("/", 200), ("/other", 404), ("/mcp/x", 404)]
+)
 async def test_paths(address: Address, path: str, expected: int) -> None:
     assert (await http.request(address.port, "POST", JSON, PING, path)).status == expected
 

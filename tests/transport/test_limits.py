@@ -91,7 +91,10 @@ async def test_a_length_that_is_none(length: str) -> None:
 
 
 async def test_a_body_that_does_not_arrive_is_given_up() -> None:
-    async with serving(Server("tests", limits=Limits(body_time=0.3))) as where, connect(where.port) as connection:
+    async with (
+        serving(Server("tests", limits=Limits(body_time=0.3))) as where,
+        connect(where.port) as connection,
+    ):
         await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
         response = await connection.receive()
         assert (response.status, response.error["code"]) == (408, -32600)

@@ -95,7 +95,9 @@ async def test_a_connection_cut_after_every_event() -> None:
     async with serving(paced.server) as where:
         session = Session(where.port)
         await session.open()
-        async with session.asking("tools/call", session.tool_call("tell", {"progressToken": 1})) as connection:
+        async with session.asking(
+            "tools/call", session.tool_call("tell", {"progressToken": 1})
+        ) as connection:
             paced.go.release()
             await connection.receive_head()
             first = await anext(connection.events())
@@ -154,7 +156,9 @@ async def test_a_call_goes_on_although_its_caller_went_away() -> None:
     async with serving(paced.server) as where:
         session = Session(where.port)
         await session.open()
-        async with session.asking("tools/call", session.tool_call("tell", {"progressToken": 1})) as connection:
+        async with session.asking(
+            "tools/call", session.tool_call("tell", {"progressToken": 1})
+        ) as connection:
             paced.go.release()
             await connection.receive_head()
             connection.vanish()

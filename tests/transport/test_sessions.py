@@ -41,7 +41,14 @@ def lost(response: http.Response) -> bool:
 
 @pytest.mark.parametrize(
     ("asked", "got"),
-    [(LEGACY, LEGACY), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2024-11-05"), (DRAFT, DRAFT), (MODERN, LEGACY), ("1900-01-01", LEGACY)],
+    [
+        (LEGACY, LEGACY),
+        ("2025-06-18", "2025-06-18"),
+        ("2024-11-05", "2024-11-05"),
+        (DRAFT, DRAFT),
+        (MODERN, LEGACY),
+        ("1900-01-01", LEGACY),
+    ],
 )
 async def test_the_version_is_negotiated(asked: str, got: str) -> None:
     async with serving(build()) as where:
@@ -139,7 +146,10 @@ async def test_a_session_means_nothing_to_2026() -> None:
 
 
 async def test_another_process_with_the_same_secret_serves_the_session(tmp_path: Path) -> None:
-    same, different = {"ANTIPHON_SECRETS": f"{SECRET}, {SECRET} older"}, {"ANTIPHON_SECRETS": "quite another secret"}
+    same, different = (
+        {"ANTIPHON_SECRETS": f"{SECRET}, {SECRET} older"},
+        {"ANTIPHON_SECRETS": "quite another secret"},
+    )
     older = {"ANTIPHON_SECRETS": f"{SECRET} older"}
     script = "everything.py"
     with (

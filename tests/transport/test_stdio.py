@@ -131,7 +131,9 @@ async def test_a_subscription_of_2026() -> None:
 
 async def test_calls_run_at_once_and_can_be_cancelled() -> None:
     async with stdio_server() as server:
-        await server.send({"id": "long", "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 60}}})
+        await server.send(
+            {"id": "long", "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 60}}}
+        )
         assert await server.text("add", a=1) == "2"
         await server.send({"method": "notifications/cancelled", "params": {"requestId": "long"}})
         server.hang_up()
@@ -141,7 +143,9 @@ async def test_calls_run_at_once_and_can_be_cancelled() -> None:
 
 async def test_the_end_of_input_lets_calls_end() -> None:
     async with stdio_server() as server:
-        await server.send({"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}})
+        await server.send(
+            {"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}}
+        )
         server.hang_up()
         frame = await server.read()
         assert frame is not None
@@ -153,7 +157,9 @@ async def test_a_signal_lets_calls_end() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         async with stdio_server() as server:
             assert await server.text("add", a=1) == "2"
-            await server.send({"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}})
+            await server.send(
+                {"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}}
+            )
             assert await server.text("add", a=1) == "2"
             server.process.send_signal(number)
             frame = await server.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec import UNSET
 
 from antiphon.errors import InvalidParams, MethodNotFound, UnsupportedVersion
 from antiphon.model.party import Implementation
+from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Dialect, Negotiated
 from antiphon.wire.dialects import SUPPORTED_VERSIONS, Dialects
 from antiphon.wire.jsonrpc import Frame
@@ -20,8 +22,13 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 dialects = Dialects(Implementation("tests", "1"))
 
 
+def _frame(method: str, params: Any = UNSET) -> Frame:
+    whole = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return jsonrpc.decode(json.dumps({key: value for key, value in whole.items() if value is not UNSET}))
+
+
 def frame(method: str = "tools/list", meta: dict[str, Any] | None = None, **params: Any) -> Frame:
-    return Frame("2.0", method, 1, params if meta is None else {**params, "_meta": meta})
+    return _frame(method, params if meta is None else {**params, "_meta": meta})
 
 
 def session(version: str) -> Negotiated:
@@ -36,7 +43,7 @@ CHOICES: list[tuple[str, Frame, str | None, Negotiated | None, str]] = [
     ("the meta beats a session", frame(meta={VERSION: MODERN}), None, session(LEGACY), MODERN),
     ("a disagreement is for the check of the headers", frame(meta={VERSION: "x"}), MODERN, None, MODERN),
     ("nothing at all", frame(), None, None, DRAFT),
-    ("no params at all", Frame("2.0", "tools/list", 1), None, None, DRAFT),
+    ("no params at all", _frame("tools/list"), None, None, DRAFT),
     ("a session", frame(), None, session(LEGACY), LEGACY),
     ("a session and its header", frame(), LEGACY, session(LEGACY), LEGACY),
     ("a session decides over another header of its kind", frame(), "2025-03-26", session(LEGACY), LEGACY),
@@ -44,13 +51,34 @@ CHOICES: list[tuple[str, Frame, str | None, Negotiated | None, str]] = [
     ("a legacy header without a session", frame(), LEGACY, None, LEGACY),
     ("initialize", frame("initialize", protocolVersion=LEGACY), None, None, LEGACY),
     ("initialize for the draft", frame("initialize", protocolVersion=DRAFT), None, None, DRAFT),
-    ("initialize with a version nobody knows", frame("initialize", protocolVersion="1900"), None, None, LEGACY),
-    ("initialize for one that has no sessions", frame("initialize", protocolVersion=MODERN), None, None, LEGACY),
+    (
+        "initialize with a version nobody knows",
+        frame("initialize", protocolVersion="1900"),
+        None,
+        None,
+        LEGACY,
+    ),
+    (
+        "initialize for one that has no sessions",
+        frame("initialize", protocolVersion=MODERN),
+        None,
+        None,
+        LEGACY,
+    ),
     ("initialize without a version", frame("initialize"), None, None, LEGACY),
-    ("initialize with a version that is no string", frame("initialize", protocolVersion=[1]), None, None, LEGACY),
+    (
+        "initialize with a version that is no string",
+        frame("initialize", protocolVersion=[1]),
+        None,
+        None,
+        LEGACY,
+    ),
     ("initialize under the modern header", frame("initialize", protocolVersion=LEGACY), MODERN, None, MODERN),
     *((f"a session of {older}", frame(), None, session(older), older) for older in OLDER),
-    *((f"initialize for {older}", frame("initialize", protocolVersion=older), None, None, older) for older in OLDER),
+    *(
+        (f"initialize for {older}", frame("initialize", protocolVersion=older), None, None, older)
+        for older in OLDER
+    ),
 ]
 
 
@@ -76,7 +104,9 @@ def test_the_choice_of_a_dialect(
         (frame(meta={VERSION: {}}), None, {}),
     ],
 )
-def test_an_unknown_version_is_refused_with_the_known_ones(given: Frame, header: str | None, requested: Any) -> None:
+def test_an_unknown_version_is_refused_with_the_known_ones(
+    given: Frame, header: str | None, requested: Any
+) -> None:
     with pytest.raises(UnsupportedVersion) as caught:
         dialects.choose(given, header, None)
     assert caught.value.code == -32022
@@ -85,7 +115,7 @@ def test_an_unknown_version_is_refused_with_the_known_ones(given: Frame, header:
 
 
 def test_the_newest_version_is_offered_first() -> None:
-    assert SUPPORTED_VERSIONS == (MODERN, LEGACY, *OLDER)
+    assert (MODERN, LEGACY, *OLDER) == SUPPORTED_VERSIONS
 
 
 EVERYWHERE = {
@@ -102,23 +132,35 @@ EVERYWHERE = {
     },
 }
 SESSIONS_ONLY = {
-    "initialize": {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    "initialize": {
+        "protocolVersion": LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    },
     "ping": {},
     "logging/setLevel": {"level": "info"},
     "resources/subscribe": {"uri": "u:"},
     "resources/unsubscribe": {"uri": "u:"},
 }
 MODERN_ONLY = {"server/discover": {}, "subscriptions/listen": {"notifications": {}}}
-NOWHERE = ["", "unknown/method", "notifications/initialized", "tasks/get", "roots/list", "TOOLS/LIST"]
+NOWHERE = ["", "unknown/method", "notifications/initialized", "tools/none", "roots/list", "TOOLS/LIST"]
 
 LEGACY_DIALECTS: list[Dialect] = [dialects.negotiate(version) for version in (LEGACY, *OLDER, DRAFT)]
 EVERY_DIALECT = [dialects.modern, *LEGACY_DIALECTS]
 GATE = [
     *((dialect, method, params, True) for dialect in EVERY_DIALECT for method, params in EVERYWHERE.items()),
-    *((dialect, method, params, True) for dialect in LEGACY_DIALECTS for method, params in SESSIONS_ONLY.items()),
+    *(
+        (dialect, method, params, True)
+        for dialect in LEGACY_DIALECTS
+        for method, params in SESSIONS_ONLY.items()
+    ),
     *((dialects.modern, method, params, False) for method, params in SESSIONS_ONLY.items()),
     *((dialects.modern, method, params, True) for method, params in MODERN_ONLY.items()),
-    *((dialect, method, params, False) for dialect in LEGACY_DIALECTS for method, params in MODERN_ONLY.items()),
+    *(
+        (dialect, method, params, False)
+        for dialect in LEGACY_DIALECTS
+        for method, params in MODERN_ONLY.items()
+    ),
     *((dialect, method, {}, False) for dialect in EVERY_DIALECT for method in NOWHERE),
 ]
 
@@ -127,7 +169,9 @@ GATE = [
     ("dialect", "method", "params", "exists"),
     [pytest.param(*row, id=f"{row[0].version}-{row[1]}") for row in GATE],
 )
-def test_which_version_has_which_method(dialect: Dialect, method: str, params: dict[str, Any], exists: bool) -> None:
+def test_which_version_has_which_method(
+    dialect: Dialect, method: str, params: dict[str, Any], exists: bool
+) -> None:
     if exists:
         assert type(dialect.parse(frame(method, **params))) is dialect.methods[method]
     else:
@@ -157,7 +201,7 @@ def test_which_version_has_which_method(dialect: Dialect, method: str, params: d
 @pytest.mark.parametrize("dialect", EVERY_DIALECT, ids=lambda dialect: dialect.version)
 def test_params_of_the_wrong_shape_are_invalid(dialect: Dialect, method: str, params: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
-        dialect.parse(Frame("2.0", method, 1, params))
+        dialect.parse(_frame(method, params))
     assert method in caught.value.message
 
 

@@ -62,7 +62,15 @@ def test_values_are_read(raw: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "é", "a\x01b", "a\nb", "=?base64?=?="],
+    [
+        "=?base64?SGVsbG8?=",
+        "=?base64?SGVs!!!bG8=?=",
+        "=?base64?/w==?=",
+        "é",
+        "a\x01b",
+        "a\nb",
+        "=?base64?=?=",
+    ],
 )
 def test_values_that_no_client_may_send_are_refused(raw: str) -> None:
     with pytest.raises(HeaderMismatch):
@@ -140,7 +148,9 @@ MIRRORED = {"mcp-param-region": ("region",), "mcp-param-zone": ("where", "zone")
         ({"region": True}, {"mcp-param-region": "true"}),
     ],
 )
-def test_arguments_are_mirrored_and_the_mirror_agrees(arguments: dict[str, Any], expected: dict[str, str]) -> None:
+def test_arguments_are_mirrored_and_the_mirror_agrees(
+    arguments: dict[str, Any], expected: dict[str, str]
+) -> None:
     headers = mirror(MIRRORED, arguments)
     assert headers == expected
     check(MIRRORED, arguments, {name.encode(): value.encode() for name, value in headers.items()})

@@ -83,7 +83,12 @@ FULL_TOOL_JSON = {
     "icons": [{"src": "https://x/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}],
     "_meta": {"k": 1},
 }
-BOXED = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"], "$defs": {"X": {}}}
+BOXED = {
+    "type": "object",
+    "properties": {"result": {"type": "string"}},
+    "required": ["result"],
+    "$defs": {"X": {}},
+}
 
 # Each outcome with what all dialects say, what sets of fields some add, and where one says it otherwise.
 CACHED, PRIVATE = {"ttlMs": 0, "cacheScope": "public"}, {"ttlMs": 0, "cacheScope": "private"}
@@ -122,7 +127,12 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("a prompt without a description", Prompted(()), {"messages": []}, {}),
-    ("a completion", Completion(("a",), 7, True), {"completion": {"values": ["a"], "total": 7, "hasMore": True}}, {}),
+    (
+        "a completion",
+        Completion(("a",), 7, True),
+        {"completion": {"values": ["a"], "total": 7, "hasMore": True}},
+        {},
+    ),
     ("values alone", Completion(("a",)), {"completion": {"values": ["a"]}}, {}),
     (
         "what was read",
@@ -136,11 +146,22 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
         {"contents": []},
         {"ttlMs": 5000, "cacheScope": "public"},
     ),
-    ("tools", Page("tools", (FULL_TOOL, ), "next"), {"tools": [FULL_TOOL_JSON], "nextCursor": "next"}, CACHED),
+    ("tools", Page("tools", (FULL_TOOL,), "next"), {"tools": [FULL_TOOL_JSON], "nextCursor": "next"}, CACHED),
     (
         "resources",
-        Page("resources", (ResourceDefinition("u:", "r", size=3, annotations=Annotations(audience=("user",), priority=0.5)),)),
-        {"resources": [{"uri": "u:", "name": "r", "size": 3, "annotations": {"audience": ["user"], "priority": 0.5}}]},
+        Page(
+            "resources",
+            (
+                ResourceDefinition(
+                    "u:", "r", size=3, annotations=Annotations(audience=("user",), priority=0.5)
+                ),
+            ),
+        ),
+        {
+            "resources": [
+                {"uri": "u:", "name": "r", "size": 3, "annotations": {"audience": ["user"], "priority": 0.5}}
+            ]
+        },
         CACHED,
     ),
     (
@@ -151,7 +172,12 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "prompts",
-        Page("prompts", (PromptDefinition("p", arguments=(PromptArgument("a", required=True),)),), ttl_ms=9, shared=False),
+        Page(
+            "prompts",
+            (PromptDefinition("p", arguments=(PromptArgument("a", required=True),)),),
+            ttl_ms=9,
+            shared=False,
+        ),
         {"prompts": [{"name": "p", "arguments": [{"name": "a", "required": True}]}]},
         {"ttlMs": 9, "cacheScope": "private"},
     ),
@@ -275,7 +301,9 @@ ERRORS: list[tuple[RequestError, int, tuple[int, int], tuple[int, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "modern", "others"), ERRORS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("error", "code", "modern", "others"), ERRORS, ids=lambda value: type(value).__name__
+)
 def test_errors(error: RequestError, code: int, modern: tuple[int, int], others: tuple[int, int]) -> None:
     for name, dialect in BY_NAME.items():
         assert json.loads(dialect.error(7, error)) == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from msgspec import UNSET
 from antiphon.errors import HeaderMismatch, InvalidParams
 from antiphon.model.party import Implementation
 from antiphon.model.request import Terms
-from antiphon.wire.dialect import Negotiated
+from antiphon.wire import jsonrpc
+from antiphon.wire.dialect import Dialect, Negotiated
 from antiphon.wire.dialects import Dialects
 from antiphon.wire.jsonrpc import Frame
 
@@ -23,7 +25,14 @@ modern, draft, legacy = dialects.modern, dialects.draft, dialects.negotiate("202
 def frame(method: str = "tools/list", params: Any = UNSET, meta: Any = None) -> Frame:
     if meta is not None:
         params = {**({} if params is UNSET else params), "_meta": meta}
-    return Frame("2.0", method, 1, params)
+    whole = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return jsonrpc.decode(json.dumps({key: value for key, value in whole.items() if value is not UNSET}))
+
+
+def check(dialect: Dialect, frame: Frame, headers: dict[bytes, bytes]) -> None:
+    terms = dialect.terms(frame, None)
+    dialect.check_headers(frame, terms, headers)
+    dialect.check_name(frame, dialect.parse(frame), headers)
 
 
 def test_2026_reads_its_terms_from_every_request() -> None:
@@ -88,7 +97,11 @@ def test_a_session_said_who_it_is_when_it_began() -> None:
     negotiated = Negotiated("2025-11-25", {"roots": {}}, Implementation("c", "2"))
     for dialect in (legacy, draft):
         terms = dialect.terms(frame(meta={"mine": 1}), negotiated)
-        assert (terms.client, terms.capabilities, terms.log_level) == (Implementation("c", "2"), {"roots": {}}, "debug")
+        assert (terms.client, terms.capabilities, terms.log_level) == (
+            Implementation("c", "2"),
+            {"roots": {}},
+            "debug",
+        )
         assert terms.meta == {"mine": 1}
 
 
@@ -101,12 +114,12 @@ CALL = frame("tools/call", {"name": "t"}, META)
 
 
 def test_headers_that_agree_pass() -> None:
-    modern.check_headers(CALL, AGREEING)
+    check(modern, CALL, AGREEING)
 
 
 def test_headers_may_be_padded_and_in_base64() -> None:
-    modern.check_headers(CALL, {**AGREEING, b"mcp-name": b"  t \t"})
-    modern.check_headers(CALL, {**AGREEING, b"mcp-name": b"=?base64?dA==?="})
+    check(modern, CALL, {**AGREEING, b"mcp-name": b"  t \t"})
+    check(modern, CALL, {**AGREEING, b"mcp-name": b"=?base64?dA==?="})
 
 
 @pytest.mark.parametrize("name", AGREEING, ids=repr)
@@ -114,7 +127,7 @@ def test_headers_may_be_padded_and_in_base64() -> None:
 def test_headers_that_are_missing_or_differ_are_refused(name: bytes, value: bytes | None) -> None:
     headers = {key: given for key, given in {**AGREEING, name: value}.items() if given is not None}
     with pytest.raises(HeaderMismatch) as caught:
-        modern.check_headers(CALL, headers)
+        check(modern, CALL, headers)
     assert caught.value.code == -32020
 
 
@@ -124,17 +137,17 @@ def test_headers_that_are_missing_or_differ_are_refused(name: bytes, value: byte
 )
 def test_prompts_and_resources_have_their_name_in_a_header_too(method: str, params: Any, name: bytes) -> None:
     headers = {**AGREEING, b"mcp-method": method.encode(), b"mcp-name": name}
-    modern.check_headers(frame(method, params, META), headers)
+    check(modern, frame(method, params, META), headers)
     del headers[b"mcp-name"]
     with pytest.raises(HeaderMismatch):
-        modern.check_headers(frame(method, params, META), headers)
+        check(modern, frame(method, params, META), headers)
 
 
 def test_lists_need_no_name() -> None:
     headers = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/list"}
-    modern.check_headers(frame("tools/list", meta=META), headers)
+    check(modern, frame("tools/list", meta=META), headers)
 
 
 def test_versions_with_sessions_ask_for_no_such_headers() -> None:
-    legacy.check_headers(CALL, {})
-    draft.check_headers(CALL, {})
+    check(legacy, CALL, {})
+    check(draft, CALL, {})

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 from antiphon.cli import render
 from antiphon.cli.arguments import read_arguments
+from antiphon.cli.asking import Asker
 from antiphon.cli.exits import FAILED, CommandError
 from antiphon.cli.targets import Target, run
+from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Log, Progress
 from antiphon.model.outcome import Result
@@ -17,9 +19,11 @@ from antiphon.model.outcome import Result
 __all__ = ["call_tool"]
 
 
-def call_tool(target: Target, name: str, pairs: Sequence[str], whole: str | None, *, as_json: bool) -> int:
-    """Call a tool and print its result; the exit code. Raises `CommandError`."""
-    result = run(_call(target, name, pairs, whole))
+def call_tool(
+    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
+) -> int:
+    """Call a tool, answer what it asks, and print its result; the exit code. Raises `CommandError`."""
+    result = run(_call(target, name, pairs, whole, asker))
     if as_json:
         print(render.as_json(result))
     elif result.is_error:
@@ -29,11 +33,21 @@ def call_tool(target: Target, name: str, pairs: Sequence[str], whole: str | None
     return FAILED if result.is_error else 0
 
 
-async def _call(target: Target, name: str, pairs: Sequence[str], whole: str | None) -> Result:
-    async with target.client(on_progress=_progress, on_log=_log) as client:
+async def _call(target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker) -> Result:
+    async with target.client(on_progress=_progress, on_log=_log, elicit=asker) as client:
+        if client.server is not None:
+            asker.server = client.server.title or client.server.name
         tool = _named(name, await client.tools())
         arguments = read_arguments(pairs, whole, tool.input_schema)
-        return await client.call(name, arguments, check=False)
+        try:
+            result = await client.call(name, arguments, check=False)
+        except RequestError:
+            if asker.stopped is not None:
+                raise asker.stopped from None
+            raise
+        if asker.stopped is not None:
+            raise asker.stopped
+        return result
 
 
 def _named(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:

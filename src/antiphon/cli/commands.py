@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, CommandError, leave
-from antiphon.cli.settings import Level
+from antiphon.cli.settings import Level, Otherwise
 
 __all__ = ["app"]
 
@@ -101,19 +101,40 @@ def call(
     ],
     url: Annotated[str | None, typer.Option("--url", envvar="ANTIPHON_URL", hidden=True)] = None,
     args: Annotated[str | None, typer.Option(metavar="JSON", help="All arguments, as a JSON object.")] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUE",
+            help="What to answer where the tool asks for this field; repeatable, one after the other.",
+        ),
+    ] = None,
+    answers: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Answers by field, as a JSON object in a file.")
+    ] = None,
+    otherwise: Annotated[
+        Otherwise | None,
+        typer.Option(
+            help="What to do with other questions. accept takes defaults, and agrees to go to addresses."
+        ),
+    ] = None,
+    no_input: Annotated[
+        bool, typer.Option("--no-input", help="Do not ask at the terminal: fail where an answer is missing.")
+    ] = False,
     json: Json = False,
     header: Headers = None,
     token: Token = None,
     timeout: Timeout = 60.0,
 ) -> None:
-    """Call a tool and print what it gives."""
+    """Call a tool and print what it gives. What it asks is asked at the terminal."""
+    from antiphon.cli.asking import Asker, Given
     from antiphon.cli.calling import call_tool
     from antiphon.cli.targets import Target, split_words
 
     with _ending():
         place, tool, pairs = split_words(words, url)
         target = Target.of(place, headers=header or (), token=token, timeout=timeout)
-        raise typer.Exit(call_tool(target, tool, pairs, args, as_json=json))
+        asker = Asker(Given(answer or (), answers), otherwise=otherwise, no_input=no_input)
+        raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json))
 
 
 @app.command(epilog=EXIT_CODES)

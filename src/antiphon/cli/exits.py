@@ -13,8 +13,9 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 EXIT_CODES = (
-    "Exit codes: 0 it went well, 1 the tool or the server's own code failed, 2 the command line is wrong, "
-    "3 the server cannot be reached (or, for `run`, cannot listen) or does not answer as it should."
+    "Exit codes: 0 it went well, 1 the tool or the server's own code failed, 2 the command line is wrong "
+    "or lacks an answer, 3 the server cannot be reached (or, for `run`, cannot listen) or does not answer "
+    "as it should."
 )
 
 

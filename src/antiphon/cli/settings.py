@@ -1,4 +1,7 @@
-"""What `antiphon run` was told, in a shape that travels to worker processes in their environment."""
+"""What `antiphon run` was told, in a shape that travels to worker processes in their environment.
+
+And the words that options choose from, here because this costs nothing to import.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Level", "Settings", "words"]
+__all__ = ["Level", "Otherwise", "Settings", "words"]
 
 Level = Literal["debug", "info", "warning", "error"]
+Otherwise = Literal["accept", "decline", "cancel"]
+"""What `antiphon call` does with a question that nothing else answers."""
 
 _VARIABLE = "ANTIPHON_RUN"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

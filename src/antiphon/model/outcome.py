@@ -58,6 +58,15 @@ class Result:
         self.boxed = boxed
         """Whether `data` is of a type that is not always an object, which some dialects must wrap."""
 
+    @classmethod
+    def of_text(cls, text: str) -> Result:
+        """A result that is one text, and nothing else."""
+        result = cls.__new__(cls)
+        result.content = (Text(text),)
+        result.data = result.meta = None
+        result.structured = result.is_error = result.boxed = False
+        return result
+
     @property
     def text(self) -> str:
         """All its text blocks, a line break between them."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from antiphon.model.ask import Ask
 from antiphon.model.notification import Change, ListChanged, Notification
-from antiphon.model.party import LogLevel, Principal
+from antiphon.model.party import ANONYMOUS, LogLevel, Principal
 from antiphon.model.request import RequestId, Terms
+from antiphon.model.task import TaskChanged
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.warden import Watched
+
+if TYPE_CHECKING:
+    from antiphon.runtime.stage import Carrier
 
 __all__ = ["Call", "Peer"]
 
@@ -33,57 +37,34 @@ class Peer:
         return isinstance(change, ListChanged) or change.uri in self.subscriptions
 
 
-class Call(Generic[R]):
-    """A request on its way through a server."""
+class Call(Watched, Generic[R]):
+    """A request on its way through a server. A transport has its own kind, which can say things."""
 
-    __slots__ = (
-        "ask",
-        "carrier",
-        "journal",
-        "turn",
-        "close_stream",
-        "id",
-        "notify",
-        "peer",
-        "principal",
-        "request",
-        "rounds",
-        "terms",
-        "watched",
-    )
+    request: R
+    id: RequestId = 0
+    terms: Terms = Terms()
+    principal: Principal = ANONYMOUS
+    peer: Peer | None = None
+    rounds: bool = False
+    """Whether the caller can carry the journal, and come back with answers."""
+    asks: bool = False
+    """Whether a question can be put to the caller while the call waits."""
+    carrier: Carrier | None = None
+    """Who carries the journal from now on, if that has changed since the call began."""
+    journal: Journal | None = None
+    """The journal of the run, once there is one."""
+    turn: Callable[[], Awaitable[None]] | None = None
+    """Makes a promise of the call, if its caller takes one."""
 
-    def __init__(
-        self,
-        request: R,
-        *,
-        id: RequestId,
-        terms: Terms,
-        principal: Principal,
-        watched: Watched,
-        notify: Callable[[Notification], Awaitable[None]],
-        peer: Peer | None = None,
-        close_stream: Callable[[], Awaitable[None]] | None = None,
-        rounds: bool = False,
-        ask: Callable[[str, Ask], Awaitable[Any]] | None = None,
-    ) -> None:
-        self.request = request
-        self.id = id
-        self.terms = terms
-        self.principal = principal
-        self.watched = watched
-        self.notify = notify
-        self.peer = peer
-        self.close_stream = close_stream
-        self.rounds = rounds
-        """Whether the caller can carry the journal, and come back with answers."""
-        self.ask = ask
-        """Puts a question to the caller while the call waits, where the connection can carry it."""
-        self.carrier: Any = None
-        """Who carries the journal from now on, if that has changed since the call began."""
-        self.journal: Journal | None = None
-        """The journal of the run, once there is one."""
-        self.turn: Callable[[], Awaitable[None]] | None = None
-        """Makes a promise of the call, if its caller takes one."""
+    async def notify(self, notification: Notification | TaskChanged) -> None:
+        """Say something to the caller meanwhile."""
+
+    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+        """Put a question to the caller, and wait for the response; only where `asks` is true."""
+        raise NotImplementedError
+
+    async def close_stream(self) -> None:
+        """Let go of the caller's connection, where it can come back for the rest."""
 
     @property
     def log_level(self) -> LogLevel | None:
@@ -91,6 +72,3 @@ class Call(Generic[R]):
         if self.peer is not None and self.peer.log_level is not None:
             return self.peer.log_level
         return self.terms.log_level
-
-
-AnyCall = Call[Any]

@@ -262,8 +262,7 @@ class Context:
         For long calls behind gateways that cut connections. Does nothing where the protocol version or
         the transport has no streams that can be taken up again.
         """
-        if self._call.close_stream is not None:
-            await self._call.close_stream()
+        await self._call.close_stream()
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
         """Wait for something of the context's in a function that is not `async`.

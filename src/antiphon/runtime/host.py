@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from antiphon.model.outcome import Outcome
+from antiphon.errors import RequestError
 from antiphon.model.party import Implementation, Principal
 from antiphon.runtime.call import Call
 from antiphon.runtime.changes import Changes
@@ -35,8 +35,14 @@ class Host(Protocol):
     def changes(self) -> Changes:
         """What changes about what it offers."""
 
-    async def handle(self, call: Call[Any]) -> Outcome:
-        """Serve a call; raises `RequestError`."""
+    def handle(self, call: Call[Any]) -> Awaitable[Any]:
+        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+
+    def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
+        """What to tell a caller of something that was raised."""
+
+    def overdue(self, call: Call[Any]) -> Any:
+        """How a call ends that took too long; raises `RequestError` where that is an error."""
 
     @property
     def authenticates(self) -> bool:

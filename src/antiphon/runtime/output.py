@@ -60,6 +60,8 @@ def blocks(value: Any) -> tuple[Block, ...]:
 
 
 def _unstructured(value: Any) -> Result:
+    if type(value) is str:
+        return Result.of_text(value)
     if type(value) is Result:
         return value
     return Result(blocks(value))

@@ -99,8 +99,8 @@ class Run:
             if fits is None or fits(answer) is None:
                 self.journal.record(entry, self.responses[name])
                 return answer
-        if self.call.ask is not None:
-            return await self._ask_now(self.call.ask, ask, name, fits)
+        if self.call.asks:
+            return await self._ask_now(ask, name, fits)
         if not self.call.rounds:
             raise Failure(
                 "This needs an answer of the caller's, and there is no way to ask for it on this connection."
@@ -108,15 +108,9 @@ class Run:
         await self._wait_for_the_next_round(name, ask)
         raise AssertionError("a question that was put to the client is answered in another run")
 
-    async def _ask_now(
-        self,
-        put: Callable[[str, Ask], Awaitable[Any]],
-        ask: Ask,
-        name: str,
-        fits: Callable[[Any], str | None] | None,
-    ) -> Any:
+    async def _ask_now(self, ask: Ask, name: str, fits: Callable[[Any], str | None] | None) -> Any:
         for _ in range(_TRIES):
-            response = await put(name, ask)
+            response = await self.call.ask(name, ask)
             answer = read_answer(ask, name, response)
             if fits is None or (problem := fits(answer)) is None:
                 self.journal.record(f"ask:{name}", response)
@@ -174,7 +168,7 @@ class Run:
     @property
     def elapsed(self) -> float:
         """The seconds spent in this call, in this round."""
-        return asyncio.get_running_loop().time() - self.call.watched.started
+        return asyncio.get_running_loop().time() - self.call.started
 
     # Stopping
 
@@ -213,8 +207,8 @@ class Run:
 
     def _suspend(self) -> None:
         self.suspending = True
-        if not self.threaded and self.call.watched.task is not None:
-            self.call.watched.task.cancel()
+        if not self.threaded and self.call.task is not None:
+            self.call.task.cancel()
         for future in self._futures:
             future.cancel()
 

@@ -69,7 +69,7 @@ class Function:
             value = await self.once(run, arguments, Context(run, stage))
             if type(value) is not InputRequired:
                 return value
-            if call.ask is None:
+            if not call.asks:
                 carrier: Carrier = call.carrier or stage.carrier
                 return await carrier.close(call, journal, value)
             run = Run(call, journal, responses=await _put(call, value.asks))
@@ -79,23 +79,23 @@ class Function:
         if self._context is not None:
             arguments[self._context] = context
         run.threaded = self._threaded
-        watched = run.call.watched
+        call = run.call
         try:
             value = await self.invoke(**arguments)
         except asyncio.CancelledError:
-            if not run.suspending or watched.stopped is not None:
+            if not run.suspending or call.stopped is not None:
                 raise
-            watched.absolve()
+            call.absolve()
             return run.outcome()
         except Suspended:
             return run.outcome()
         except BaseException:
             if run.suspending and not self._threaded:
-                watched.absolve()
+                call.absolve()
             raise
         if run.suspending:  # the function caught the signal to stop, and went on
             if not self._threaded:
-                watched.absolve()
+                call.absolve()
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
@@ -114,6 +114,5 @@ def _check(run: Run, stopped: InputRequired) -> None:
 
 async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
     """Put questions of the explicit style to a caller that answers on the connection."""
-    assert call.ask is not None
     answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in asks.items()))
     return dict(zip(asks, answers, strict=True))

@@ -11,15 +11,16 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
+from antiphon.model.ask import Ask
+from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
-from antiphon.model.task import Promise
+from antiphon.model.task import Promise, TaskChanged
 from antiphon.runtime.call import Call
 from antiphon.runtime.held import Held
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
-from antiphon.runtime.warden import Watched
 from antiphon.runtime.worker import StoreCarrier
 
 if TYPE_CHECKING:
@@ -38,23 +39,13 @@ class Turning:
         self._tool = tool
         self._wanted = asyncio.Event()
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._call: Call[CallTool] = Call(
-            call.request,
-            id=call.id,
-            terms=call.terms,
-            principal=call.principal,
-            watched=Watched(None, call.watched.started),
-            notify=call.notify,
-            peer=call.peer,
-            rounds=call.rounds,
-            ask=call.ask,
-        )
+        self._call = _Turnable(call)
         self._call.turn = self._turn
 
     async def run(self, stage: Stage) -> Result | InputRequired | Promise:
         """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
         work = asyncio.create_task(self._tool.run(self._call, stage))
-        self._call.watched.task = work
+        self._call.task = work
         wanted = asyncio.create_task(self._wanted.wait())
         try:
             await asyncio.wait(
@@ -93,7 +84,7 @@ class Turning:
         assert isinstance(held, Held)
         held.journal = journal
         call.carrier = StoreCarrier(journal)
-        call.rounds, call.ask, call.turn, call.notify = True, None, None, _unheard
+        call.let_go()
         created.set_result(held)
         self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
         return Promise(held.task)
@@ -120,5 +111,26 @@ class Turning:
             self._settled.set_result(None)
 
 
-async def _unheard(notification: Any) -> None:
-    """The caller has its promise, and does not listen any more."""
+class _Turnable(Call[CallTool]):
+    """A call that says things to its caller until that has a promise, and to nobody from then on."""
+
+    def __init__(self, call: Call[CallTool]) -> None:
+        self.request, self.id, self.terms = call.request, call.id, call.terms
+        self.principal, self.peer, self.started = call.principal, call.peer, call.started
+        self.rounds, self.asks = call.rounds, call.asks
+        self._caller: Call[CallTool] | None = call
+
+    def let_go(self) -> None:
+        """The caller has its promise."""
+        self._caller = None
+        self.rounds, self.asks, self.turn = True, False, None
+
+    async def notify(self, notification: Notification | TaskChanged) -> None:
+        """Say something meanwhile."""
+        if self._caller is not None:
+            await self._caller.notify(notification)
+
+    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+        """Put a question, and wait for the answer."""
+        assert self._caller is not None
+        return await self._caller.ask(key, ask, task_id)

@@ -7,8 +7,7 @@ what is under way in one event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 __all__ = ["Stopped", "Warden", "Watched"]
 
@@ -20,14 +19,10 @@ TICK = 0.1
 class Watched:
     """One task that is looked after."""
 
-    __slots__ = ("deadline", "started", "stopped", "task", "tick")
-
-    def __init__(self, task: asyncio.Task[object] | None, now: float) -> None:
-        self.task = task
-        self.started = now
-        self.deadline = float("inf")
-        self.stopped: Stopped | None = None
-        self.tick: Callable[[float], None] | None = None
+    task: asyncio.Task[Any] | None = None
+    started: float = 0.0
+    deadline: float = float("inf")
+    stopped: Stopped | None = None
 
     def stop(self, reason: Stopped) -> None:
         """Cancel the task; the first reason counts."""
@@ -41,6 +36,9 @@ class Watched:
         if self.task is not None:
             self.task.uncancel()
 
+    def tick(self, now: float) -> None:
+        """What to do now and then, while it takes long."""
+
 
 class Warden:
     """All that is under way in one event loop."""
@@ -53,25 +51,29 @@ class Warden:
     def __len__(self) -> int:
         return len(self._watched)
 
-    def enter(self) -> Watched:
-        """Look after the current task from now on."""
-        loop = asyncio.get_running_loop()
-        watched = Watched(asyncio.current_task(), loop.time())
+    def enter(self, watched: Watched, loop: asyncio.AbstractEventLoop) -> None:
+        """Look after something, in the current task, from now on."""
+        watched.task = asyncio.current_task(loop)
+        watched.started = loop.time()
         self._watched.add(watched)
         if self._timer is None:
             self._timer = loop.call_later(TICK, self._tick, loop)
-        return watched
 
     def leave(self, watched: Watched) -> None:
         """It is over."""
         self._watched.discard(watched)
-        if not self._watched and self._empty is not None:
+        if self._empty is not None and not self._watched:
             self._empty.set()
 
     def stop(self, reason: Stopped) -> None:
         """Cancel everything that is under way."""
         for watched in tuple(self._watched):
             watched.stop(reason)
+
+    def forget(self) -> None:
+        """The event loop is gone, and with it whatever was under way in it."""
+        self._watched.clear()
+        self._timer = None
 
     async def drained(self, within: float) -> bool:
         """Wait until nothing is under way; false if that takes longer than `within` seconds."""
@@ -91,5 +93,5 @@ class Warden:
         for watched in tuple(self._watched):
             if now >= watched.deadline:
                 watched.stop("deadline")
-            elif watched.tick is not None:
+            else:
                 watched.tick(now)

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
-from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import Principal
 from antiphon.model.request import CallTool, Terms
@@ -27,7 +26,6 @@ from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
-from antiphon.runtime.warden import Watched
 from antiphon.store.log import Claim, Entry, Store
 
 __all__ = ["Worker"]
@@ -204,15 +202,11 @@ class Worker:
         try:
             tool = self._find(held.task.tool)
             terms = Terms(capabilities=created.get("capabilities", {}), meta=created.get("meta", {}))
-            call = Call(
-                CallTool(name=held.task.tool, arguments=created["arguments"]),
-                id=held.task.id,
-                terms=terms,
-                principal=msgspec.convert(created["principal"], Principal),
-                watched=Watched(asyncio.current_task(), asyncio.get_running_loop().time()),
-                notify=_unheard,
-                rounds=True,
-            )
+            call: Call[CallTool] = Call()
+            call.request = CallTool(name=held.task.tool, arguments=created["arguments"])
+            call.id, call.terms, call.rounds = held.task.id, terms, True
+            call.principal = msgspec.convert(created["principal"], Principal)
+            call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
             return await tool.run(call, replace(self._stage(), carrier=StoreCarrier(held.journal), shed=None))
         except NotFound:
             return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
@@ -233,10 +227,6 @@ class StoreCarrier:
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """The log has it already."""
         return stopped
-
-
-async def _unheard(notification: Notification) -> None:
-    """A task outlives the connection that it was begun on; there is nobody to tell."""
 
 
 async def _quietly(work: Any) -> None:

@@ -149,7 +149,7 @@ class MemoryStore:
         now, pairs, text = self._now(), rules.to_pairs(entries), rules.encode(head)
         rules.known_phase(phase)
         kept = self._ids.get(id)
-        row = rules.check(kept and kept.row, id, expect=expect, token=token, now=now)
+        row = rules.check(kept.row if kept else None, id, expect=expect, token=token, now=now)
         self._counts[row.phase] -= 1
         self._counts[phase] += 1
         self._kept[row.key].log.extend((kind, now, data) for kind, data in pairs)
@@ -160,9 +160,9 @@ class MemoryStore:
 
     async def get(self, id: str) -> Record | None:
         kept = self._alive(id)
-        return kept and rules.record_of(kept.row)
+        return rules.record_of(kept.row) if kept else None
 
-    async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         kept, start = self._alive(id), max(after, 0)
         if kept is None:
             return []
@@ -184,7 +184,7 @@ class MemoryStore:
 
     async def claim(
         self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
-    ) -> list[Claim]:
+    ) -> Sequence[Claim]:
         now, length = self._now(), rules.span(lease)
         self._lapse(now)
         names = self._queues.keys() if tools is None else self._queues.keys() & set(tools)
@@ -223,7 +223,7 @@ class MemoryStore:
         if kept and rules.release(kept.row, token):
             self._changed(kept.row, grown=False)
 
-    async def expire(self, *, limit: int = 1000) -> list[Record]:
+    async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         now = self._now()
         gone: list[Record] = []
         while self._expiring and self._expiring[0][0] <= now and len(gone) < limit:

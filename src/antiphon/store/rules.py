@@ -139,7 +139,7 @@ def alive(row: Row, now: int) -> bool:
 
 
 def free(row: Row) -> bool:
-    """Whether a worker may take the task, as far as the row says; a lease that ran out must be ended first."""
+    """Whether a worker may take the task, as far as the row says. A lease that ran out is ended first."""
     return row.phase == "ready" and not row.lease
 
 

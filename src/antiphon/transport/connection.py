@@ -17,6 +17,7 @@ from antiphon.model.ask import Ask
 from antiphon.model.notification import Notification
 from antiphon.model.party import ANONYMOUS, Principal
 from antiphon.model.request import Cancel, Initialize, Listen, RequestId
+from antiphon.model.task import TaskChanged
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
@@ -77,52 +78,55 @@ class Connection:
             await asyncio.wait(self._tasks, timeout=1)
 
     async def _serve(self, frame: Frame, request_id: RequestId) -> None:
-        watched = self._warden.enter()
+        call = _Spoken(self._write, self._questions, request_id)
+        self._warden.enter(call, asyncio.get_running_loop())
         dialect: Dialect | None = None
         request: Any = None
         try:
-            dialect = self._dialects.choose(frame, None, self._negotiated)
-            terms = dialect.terms(frame, self._negotiated)
-            request = dialect.parse(frame)
-            if len(self._warden) > self._host.limits.calls:
-                raise Busy("The server is at its limit of calls: try again.")
-            voice = _Voice(self._write, dialect, request_id, self._questions)
-            call: Call[Any] = Call(
-                request,
-                id=request_id,
-                terms=terms,
-                principal=self._principal,
-                watched=watched,
-                notify=voice.notify,
-                peer=self._peer,
-                rounds=dialect.rounds,
-                ask=None if dialect.rounds else voice.ask,
-            )
-            self._calls[request_id] = watched
-            if type(request) is Listen:
-                self._listening.add(watched)
-            outcome = await self._host.handle(call)
-            if type(request) is Initialize:
-                self._initialized(request, dialect)
-            frame_out = writing.response(dialect, request, request_id, outcome)
-        except RequestError as error:
-            if dialect is None:
-                frame_out = jsonrpc.failure(request_id, error.code, error.message, error.data)
-            elif request is None:
-                frame_out = dialect.error(request_id, error)
-            else:
-                frame_out = writing.refusal(dialect, request, request_id, error)
+            try:
+                dialect = call.dialect = self._dialects.choose(frame, None, self._negotiated)
+                call.terms = dialect.terms(frame, self._negotiated)
+                request = call.request = dialect.parse(frame)
+                if len(self._warden) > self._host.limits.calls:
+                    raise Busy("The server is at its limit of calls: try again.")
+                call.principal, call.peer = self._principal, self._peer
+                call.rounds, call.asks = dialect.rounds, not dialect.rounds
+                self._calls[request_id] = call
+                if type(request) is Listen:
+                    self._listening.add(call)
+                outcome = await self._outcome(call)
+                if type(request) is Initialize:
+                    self._initialized(request, dialect)
+                answer = writing.response(dialect, request, request_id, outcome)
+            except Exception as raised:
+                error = self._host.error_of(call, raised)
+                if dialect is None:
+                    answer = jsonrpc.failure(request_id, error.code, error.message, error.data)
+                elif request is None:
+                    answer = dialect.error(request_id, error)
+                else:
+                    answer = writing.refusal(dialect, request, request_id, error)
         except asyncio.CancelledError:
-            if watched.stopped is None:
+            if call.stopped is None:
                 raise
-            watched.absolve()
+            call.absolve()
             return
         finally:
-            self._warden.leave(watched)
-            self._listening.discard(watched)
-            if self._calls.get(request_id) is watched:
+            self._warden.leave(call)
+            self._listening.discard(call)
+            if self._calls.get(request_id) is call:
                 del self._calls[request_id]
-        await self._write(frame_out)
+        await self._write(answer)
+
+    async def _outcome(self, call: Call[Any]) -> Any:
+        try:
+            return await self._host.handle(call)
+        except asyncio.CancelledError:
+            if call.stopped != "deadline":
+                raise
+            call.absolve()
+            call.stopped = None
+            return self._host.overdue(call)
 
     def _told(self, frame: Frame) -> None:
         if frame.method != "notifications/cancelled":
@@ -153,25 +157,22 @@ class Connection:
         return task
 
 
-class _Voice:
-    """What one call says and asks on the connection."""
+class _Spoken(Call[Any]):
+    """A call that came by a connection of its own."""
 
-    __slots__ = ("_dialect", "_id", "_questions", "_write")
+    dialect: Dialect
 
     def __init__(
-        self,
-        write: Callable[[bytes], Awaitable[None]],
-        dialect: Dialect,
-        request_id: RequestId,
-        questions: Questions,
+        self, write: Callable[[bytes], Awaitable[None]], questions: Questions, request_id: RequestId
     ) -> None:
+        self.id = request_id
         self._write = write
-        self._dialect = dialect
-        self._id = request_id
         self._questions = questions
 
-    async def notify(self, notification: Notification) -> None:
-        await self._write(self._dialect.notification(notification, self._id))
+    async def notify(self, notification: Notification | TaskChanged) -> None:
+        """Say something meanwhile."""
+        await self._write(self.dialect.notification(notification, self.id))
 
-    async def ask(self, key: str, ask: Ask) -> Any:
-        return await self._questions.put(ask, self._dialect, self._write)
+    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+        """Put a question, and wait for the answer."""
+        return await self._questions.put(ask, self.dialect, self._write, task_id)

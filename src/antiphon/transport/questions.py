@@ -29,13 +29,19 @@ class Questions:
     def __init__(self) -> None:
         self._open: dict[str, asyncio.Future[Any]] = {}
 
-    async def put(self, ask: Ask, dialect: Dialect, write: Callable[[bytes], Awaitable[None]]) -> Any:
+    async def put(
+        self,
+        ask: Ask,
+        dialect: Dialect,
+        write: Callable[[bytes], Awaitable[None]],
+        task_id: str | None = None,
+    ) -> Any:
         """Ask, and wait for the response; raises `Failure` if the client cannot give one."""
         request_id = f"ask-{secrets.token_hex(8)}"
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:
-            method, params = dialect.ask(ask)
+            method, params = dialect.ask(ask, task_id)
             await write(jsonrpc.request(request_id, method, params))
             return await future
         finally:

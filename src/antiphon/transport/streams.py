@@ -6,45 +6,50 @@ import asyncio
 
 from antiphon.errors import StreamGone
 from antiphon.runtime.changes import Changes
-from antiphon.runtime.warden import Watched
-from antiphon.transport.reply import Reply
+from antiphon.transport.exchange import Exchange
+from antiphon.transport.replay import Replay
 from antiphon.transport.sessions import Session
 
-__all__ = ["listen", "take_up"]
+__all__ = ["find", "listen", "take_up"]
 
 
-async def listen(changes: Changes, session: Session, watched: Watched, reply: Reply) -> None:
+async def listen(changes: Changes, session: Session, exchange: Exchange) -> None:
     """Send changes as they happen. A session has one such stream: a new one ends the one before."""
     if session.listening is not None:
         session.listening.stop("cancelled")
-    session.listening = watched
+    session.listening = exchange
+    stream = exchange.stream()
     try:
         with changes.listen(session.peer.wants) as listener:
-            await reply.open()
+            await stream.open()
             async for change in listener:
-                await reply.notify(change)
-        await reply.nothing()
+                await exchange.notify(change)
+        await stream.end()
     except asyncio.CancelledError:
-        if watched.stopped != "cancelled":
+        if exchange.stopped != "cancelled":
             raise
-        watched.absolve()
-        await reply.nothing()
+        exchange.absolve()
+        await stream.end()
     finally:
-        if session.listening is watched:
+        exchange.answering = True
+        if session.listening is exchange:
             session.listening = None
-        reply.close()
 
 
-async def take_up(session: Session, event_id: str, reply: Reply) -> None:
-    """Send what came after an event, on the stream that it was on; raises `StreamGone`."""
+def find(session: Session, event_id: str) -> tuple[Replay, int]:
+    """The stream that an event was on, and the event's number; raises `StreamGone`."""
     found = session.take_up(event_id)
     if found is None:
         raise StreamGone("That stream is no longer kept: send the request again.")
+    return found
+
+
+async def take_up(found: tuple[Replay, int], exchange: Exchange) -> None:
+    """Send what came after an event, on the stream that it was on."""
     replay, after = found
-    try:
-        await reply.open()
-        async for event in replay.follow(after):
-            await reply.raw(event)
-        await reply.nothing()
-    finally:
-        reply.close()
+    stream = exchange.stream()
+    await stream.open()
+    async for event in replay.follow(after):
+        await stream.pass_on(event)
+    exchange.answering = True
+    await stream.end()

@@ -90,6 +90,17 @@ class Negotiated(msgspec.Struct, frozen=True):
     client: Implementation | None = None
 
 
+def _decoders(methods: Mapping[str, type[Any]]) -> Mapping[Any, msgspec.json.Decoder[Any]]:
+    """A decoder for the parameters of each method; one for each kind of request, however many dialects."""
+    for kind in methods.values():
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return {method: _DECODERS[kind] for method, kind in methods.items()}
+
+
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
 class Dialect:
     """One protocol version, spoken by one server."""
 
@@ -104,25 +115,29 @@ class Dialect:
     def __init__(self, version: str, server: Implementation) -> None:
         self.version = version
         self.server = server
+        self._decoders: Mapping[Any, msgspec.json.Decoder[Any]] = _decoders(self.methods)
 
     # Reading
 
     def parse(self, frame: Frame) -> Any:
         """The request in a frame; raises `MethodNotFound` or `InvalidParams`."""
-        kind = self.methods.get(frame.method)  # type: ignore[arg-type]
-        if kind is None:
+        decoder = self._decoders.get(frame.method)
+        if decoder is None:
             raise MethodNotFound(f"Protocol version {self.version} has no method {frame.method!r}.")
         try:
-            return msgspec.convert({} if frame.params is UNSET else frame.params, kind)
-        except msgspec.ValidationError as error:
+            return decoder.decode(b"{}" if frame.raw is UNSET else frame.raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidParams(f"Invalid params for {frame.method}: {error}.") from None
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """What the request says besides its parameters."""
         raise NotImplementedError
 
-    def check_headers(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
+    def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` where this version wants headers that say what the body says."""
+
+    def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version wants the name of what is asked for in a header."""
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` where this version mirrors arguments into headers."""
@@ -135,6 +150,8 @@ class Dialect:
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""
+        if type(outcome) is Result:
+            return self.tool_result(outcome)
         value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
         return value
 

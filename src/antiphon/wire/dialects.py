@@ -17,6 +17,8 @@ __all__ = ["SUPPORTED_VERSIONS", "Dialects"]
 SUPPORTED_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
 """What a server tells a client it may ask for, newest first."""
 
+_KEY = PROTOCOL_VERSION.encode()
+
 
 class Dialects:
     """All the dialects that one server speaks."""
@@ -31,13 +33,15 @@ class Dialects:
 
     def is_sessionless(self, frame: Frame, header: str | None) -> bool:
         """Whether a request is of a version in which a session id means nothing."""
-        return header == MODERN_VERSION or PROTOCOL_VERSION in frame.meta
+        return header == MODERN_VERSION or (_KEY in frame.raw_params and PROTOCOL_VERSION in frame.meta)
 
     def choose(self, frame: Frame, header: str | None, session: Negotiated | None) -> Dialect:
         """The dialect of a request; raises `UnsupportedVersion` for a version that nobody here speaks."""
-        inline = frame.meta.get(PROTOCOL_VERSION)
-        if inline is not None or header == MODERN_VERSION:
-            return self._modern(inline, header)
+        if header == MODERN_VERSION:
+            return self.modern
+        inline = frame.meta.get(PROTOCOL_VERSION) if _KEY in frame.raw_params else None
+        if inline is not None:
+            return self._modern(inline)
         if header is not None and header not in self._legacy:
             raise _unsupported(header)
         if session is not None:
@@ -54,9 +58,8 @@ class Dialects:
             wanted if isinstance(wanted, str) and wanted in self._legacy else LEGACY_VERSIONS[0]
         ]
 
-    def _modern(self, inline: object, header: str | None) -> Dialect:
-        # A header that disagrees is found by the dialect's own check, which comes first.
-        if inline is None or inline == MODERN_VERSION or (header == MODERN_VERSION != inline):
+    def _modern(self, inline: object) -> Dialect:
+        if inline == MODERN_VERSION:
             return self.modern
         if isinstance(inline, str) and inline in self._legacy:
             return self._legacy[inline]

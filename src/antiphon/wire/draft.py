@@ -13,6 +13,7 @@ import msgspec
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerTask, Request, Terms
 from antiphon.model.task import Redeemed
+from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Negotiated, TaskOutcome
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.tasks import RELATED
@@ -45,10 +46,9 @@ class Draft(V2025):
 
     def parse(self, frame: Frame) -> Any:
         """A task that is answered may be named in the metadata."""
-        if frame.method == "tasks/input_response" and isinstance(frame.params, dict):
-            related = frame.meta.get(RELATED)
-            if isinstance(related, dict) and "taskId" not in frame.params:
-                frame.params["taskId"] = related.get("taskId")
+        related = frame.meta.get(RELATED) if frame.method == "tasks/input_response" else None
+        if isinstance(related, dict) and isinstance(frame.params, dict) and "taskId" not in frame.params:
+            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": related.get("taskId")}))
         return super().parse(frame)
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:

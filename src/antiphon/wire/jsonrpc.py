@@ -6,6 +6,7 @@ Knows nothing of methods. https://www.jsonrpc.org/specification
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -17,17 +18,31 @@ from antiphon.model.request import RequestId
 __all__ = ["Frame", "decode", "encode", "failure", "notification", "request", "response"]
 
 
-class Frame(msgspec.Struct):
-    """One message: a request, a notification, or a response."""
+class Frame(msgspec.Struct, dict=True):
+    """One message: a request, a notification, or a response.
+
+    Its parameters are read when somebody looks at them, and then only once.
+    """
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
-    id: str | int | None | UnsetType = UNSET
-    params: dict[str, Any] | UnsetType = UNSET
+    id: str | int | UnsetType | None = UNSET
+    raw: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="params")
     result: Any = UNSET
     error: Any = UNSET
 
-    @property
+    @cached_property
+    def params(self) -> dict[str, Any] | UnsetType:
+        """The parameters, as they came."""
+        if self.raw is UNSET:
+            return UNSET
+        try:
+            params: dict[str, Any] = _lenient.decode(self.raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            raise ParseError(f"The params are not JSON: {error}.") from None
+        return params
+
+    @cached_property
     def meta(self) -> dict[str, Any]:
         """The `_meta` of the parameters, empty where there is none."""
         if self.params is UNSET:
@@ -36,11 +51,26 @@ class Frame(msgspec.Struct):
         return meta if isinstance(meta, dict) else {}
 
     @property
+    def raw_params(self) -> bytes:
+        """The parameters, not read yet."""
+        return b"" if self.raw is UNSET else bytes(self.raw)
+
+    @property
+    def raw_meta(self) -> bytes:
+        """The `_meta` of the parameters, not read yet; empty where there is none."""
+        return b"" if self.raw is UNSET else bytes(_meta_decoder.decode(self.raw).meta)
+
+    @property
     def request_id(self) -> RequestId | None:
         """The id, `None` for a notification."""
         return None if self.id is UNSET else self.id
 
 
+class _HasMeta(msgspec.Struct):
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
+
+
+_meta_decoder = msgspec.json.Decoder(_HasMeta)
 _decoder = msgspec.json.Decoder(Frame)
 _lenient = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
@@ -66,6 +96,8 @@ def decode(body: bytes | bytearray | memoryview | str) -> Frame:
             raise InvalidRequest("A response names the id of the request that it answers.")
     elif frame.id is None:
         raise InvalidRequest("The id of a request is a string or a whole number, not null.")
+    if frame.raw is not UNSET and bytes(frame.raw)[:1] != b"{":
+        raise _diagnose(body)
     if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID:
         raise InvalidRequest("The id of a request must fit in 64 bits.")
     return frame

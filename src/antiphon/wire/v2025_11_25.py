@@ -58,14 +58,16 @@ class V2025(Dialect):
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """Who the client is was said once, in `initialize`."""
-        meta = frame.meta
+        meta = frame.meta if b"_meta" in frame.raw_params else {}
         token = meta.get("progressToken")
         return Terms(
             client=negotiated.client if negotiated else None,
             capabilities=negotiated.capabilities if negotiated else {},
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
-            promises=isinstance(frame.params, dict) and "task" in frame.params,
+            promises=b'"task"' in frame.raw_params
+            and isinstance(frame.params, dict)
+            and "task" in frame.params,
             meta=meta,
         )
 

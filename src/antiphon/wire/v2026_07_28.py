@@ -52,14 +52,16 @@ LOG_LEVEL = _KEY + "logLevel"
 SERVER_INFO = _KEY + "serverInfo"
 SUBSCRIPTION_ID = _KEY + "subscriptionId"
 
-_NAMED = {
+_NAMED: Mapping[Any, str] = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
+    "tasks/get": "task_id",
+    "tasks/update": "task_id",
+    "tasks/cancel": "task_id",
 }
+_KEPT, _KEPT_BYTES = 256, 4096
+"""How many different terms are kept, and of which size at the most."""
 
 
 NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
@@ -83,11 +85,26 @@ class V2026(Dialect):
     def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
         super().__init__(version, server)
         self._supported = supported
+        self._known: dict[bytes, Terms] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
-        """Read the required `_meta`; raises `InvalidParams` where something is missing."""
-        meta = frame.meta
+        """Read the required `_meta`; raises `InvalidParams` where something is missing.
+
+        A client says the same with every request, so what was read once is kept for a while.
+        """
+        raw = frame.raw_meta
+        known = self._known.get(raw)
+        if known is not None:
+            return known
+        terms = self._read_terms(frame.meta)
+        if terms.progress_token is None and len(raw) <= _KEPT_BYTES:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[raw] = terms
+        return terms
+
+    def _read_terms(self, meta: dict[str, Any]) -> Terms:
         if PROTOCOL_VERSION not in meta or not isinstance(meta.get(CAPABILITIES), dict):
             missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
             raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
@@ -116,13 +133,16 @@ class V2026(Dialect):
             raise MissingCapability("Missing required client capability", data=NEEDS_TASKS)
         return request
 
-    def check_headers(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
-        """The version, the method and the name stand in headers too, and agree."""
-        _agree(headers, "MCP-Protocol-Version", frame.meta.get(PROTOCOL_VERSION))
-        _agree(headers, "Mcp-Method", frame.method)
-        key = _NAMED.get(frame.method)  # type: ignore[arg-type]
-        if key is not None and isinstance(frame.params, dict):
-            _agree(headers, "Mcp-Name", frame.params.get(key))
+    def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
+        """The version and the method stand in headers too, and agree."""
+        _agree(headers, b"mcp-protocol-version", "MCP-Protocol-Version", terms.meta[PROTOCOL_VERSION])
+        _agree(headers, b"mcp-method", "Mcp-Method", frame.method)
+
+    def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
+        """The name of the tool or prompt, the address or the task stands in a header too, and agrees."""
+        key = _NAMED.get(frame.method)
+        if key is not None:
+            _agree(headers, b"mcp-name", "Mcp-Name", getattr(request, key))
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
         """The arguments that a tool marks with `x-mcp-header` stand in headers too, and agree."""
@@ -207,10 +227,12 @@ def _log_level(value: Any) -> LogLevel:
     raise InvalidParams(f"{value!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
 
 
-def _agree(headers: Mapping[bytes, bytes], name: str, value: Any) -> None:
-    raw = headers.get(name.lower().encode())
+def _agree(headers: Mapping[bytes, bytes], header: bytes, name: str, value: Any) -> None:
+    raw = headers.get(header)
     if raw is None:
         raise HeaderMismatch(f"Header mismatch: the header {name} is missing.")
+    if type(value) is str and raw == value.encode() and raw[:2] != b"=?":
+        return
     given = mirroring.decode_value(raw.decode("latin-1"))
     if given != value:
         raise HeaderMismatch(f"Header mismatch: {name} is {given!r}, and the body has {value!r}.")

@@ -58,4 +58,6 @@ async def prompt(name: str) -> str:
 
 
 if __name__ == "__main__":
-    uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="info", access_log=False, timeout_graceful_shutdown=25)
+    uvicorn.run(
+        server.asgi(), port=int(sys.argv[1]), log_level="info", access_log=False, timeout_graceful_shutdown=25
+    )

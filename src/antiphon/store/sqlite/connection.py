@@ -24,8 +24,14 @@ _ADVICE = (
     ("SQLITE_PERM", "Make the file and its directory writable for this user."),
     ("SQLITE_BUSY", "Another process has held the file for too long: find it, then try again."),
     ("SQLITE_LOCKED", "Another process has held the file for too long: find it, then try again."),
-    ("SQLITE_CORRUPT", "The file is damaged: restore it from a copy, or save what `sqlite3 FILE .recover` finds."),
-    ("SQLITE_NOTADB", "The file is no SQLite database, or is damaged: name another, or restore it from a copy."),
+    (
+        "SQLITE_CORRUPT",
+        "The file is damaged: restore it from a copy, or save what `sqlite3 FILE .recover` finds.",
+    ),
+    (
+        "SQLITE_NOTADB",
+        "The file is no SQLite database, or is damaged: name another, or restore it from a copy.",
+    ),
     ("SQLITE_IOERR", "The disk failed, or is full: look at the system's log, then try again."),
 )
 
@@ -70,7 +76,7 @@ class Database:
             connection.execute(f"PRAGMA max_page_count = {max(self.max_bytes // size, 1)}")
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """Begin to write, as soon as no other process does; raises `sqlite3.Error` when that takes too long."""
+        """Begin to write, as soon as no other process does; raises `sqlite3.Error` after too long."""
         self.patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
 
     def use_wal(self, connection: sqlite3.Connection) -> None:
@@ -91,7 +97,10 @@ class Database:
             try:
                 action()
             except sqlite3.OperationalError as error:
-                if not _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or time.monotonic() > deadline:
+                if (
+                    not _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+                    or time.monotonic() > deadline
+                ):
                     raise
             else:
                 return
@@ -111,7 +120,9 @@ class Database:
         """Look for what can be known beforehand; raises `StoreUnavailable`."""
         if sqlite3.sqlite_version_info < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
-            raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old: {oldest} or later is needed.")
+            raise StoreUnavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old: {oldest} or later is needed."
+            )
         if not Path(self.path).parent.is_dir():
             raise StoreUnavailable(f"There is no directory for the store {self.path}: make it first.")
 

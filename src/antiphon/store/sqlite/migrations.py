@@ -13,7 +13,7 @@ from pathlib import Path
 from antiphon.errors import StoreUnavailable
 from antiphon.store.sqlite.connection import Database
 
-__all__ = ["migrate", "scripts"]
+__all__ = ["migrate", "prepare", "scripts"]
 
 _MARK = 0x416E7470
 """Says, in the file's header, that it is a store of ours: the letters `Antp`."""
@@ -24,6 +24,18 @@ def scripts() -> list[str]:
     folder = Path(__file__).parent / "schema"
     paths = sorted(folder.glob("*.sql"), key=lambda path: int(path.stem))
     return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def prepare(database: Database) -> None:
+    """Make the file ready for use; raises `StoreUnavailable` or `sqlite3.Error`."""
+    steps = scripts()
+    connection = database.connect("write")
+    try:
+        database.patiently(lambda: _version(database, connection, len(steps)))
+        database.use_wal(connection)
+        migrate(database, connection, steps)
+    finally:
+        connection.close()
 
 
 def migrate(database: Database, connection: sqlite3.Connection, steps: Sequence[str]) -> None:
@@ -39,7 +51,8 @@ def migrate(database: Database, connection: sqlite3.Connection, steps: Sequence[
             for statement in _statements(script):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute(f"PRAGMA application_id = {_MARK}")
+        if version == 0:
+            connection.execute(f"PRAGMA application_id = {_MARK}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -53,10 +66,12 @@ def _version(database: Database, connection: sqlite3.Connection, known: int) -> 
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if tables and mark != _MARK:
-        raise StoreUnavailable(f"The file {database.path} is a database of another program: name another file.")
+        raise StoreUnavailable(
+            f"The file {database.path} is a database of another program: name another file."
+        )
     if version > known:
         raise StoreUnavailable(
-            f"The store {database.path} has schema {version}, and this version of Antiphon knows {known} at most: "
+            f"The store {database.path} has schema {version}, and this Antiphon knows {known} at most: "
             "install a newer Antiphon. Nothing was changed."
         )
     return version

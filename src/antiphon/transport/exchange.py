@@ -1,0 +1,114 @@
+"""One HTTP request and its response: JSON if the call ends without a word, else an event stream.
+
+An exchange is the call that it carries. Owns its response, and notices when the caller goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from antiphon.model.ask import Ask
+from antiphon.model.notification import Notification
+from antiphon.model.task import TaskChanged
+from antiphon.runtime.call import Call
+from antiphon.transport.outlet import Outlet, Receive, Send
+from antiphon.transport.sessions import Session
+from antiphon.wire.dialect import Dialect
+
+__all__ = ["Exchange", "send_json"]
+
+
+async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> None:
+    """A whole JSON response, or an empty one."""
+    lines = [(b"content-length", b"%d" % len(body))]
+    if body:
+        lines.append((b"content-type", b"application/json"))
+    for name, value in headers:
+        lines.append((name.encode("latin-1"), value.encode("latin-1")))
+    await send({"type": "http.response.start", "status": status, "headers": lines})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Exchange(Call[Any]):
+    """A call that came by HTTP."""
+
+    dialect: Dialect | None = None
+    session: Session | None = None
+    prefers_json: bool = True
+    takes_streams: bool = True
+    outlet: Outlet | None = None
+    answering: bool = False
+    """Whether the answer is being sent, so that nothing more is to be said."""
+    _tasks: set[asyncio.Task[None]] | None = None
+    _watching: bool = False
+
+    def __init__(self, send: Send, receive: Receive, keep_alive: float) -> None:
+        self.send = send
+        self.receive = receive
+        self._keep_alive = keep_alive
+
+    # While the call is under way
+
+    async def notify(self, notification: Notification | TaskChanged) -> None:
+        """Say something meanwhile; a caller that takes no streams does not hear it."""
+        if self.takes_streams and self.dialect is not None:
+            await self.stream().write(self.dialect.notification(notification, self.id))
+
+    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+        """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
+        assert self.session is not None
+        assert self.dialect is not None
+        return await self.session.questions.put(ask, self.dialect, self.stream().write, task_id)
+
+    async def close_stream(self) -> None:
+        """Let go of the connection; the caller comes back for the rest, if it can."""
+        if self.takes_streams and self._resumable and not self.stream().detached:
+            await self.stream().detach()
+
+    def stream(self) -> Outlet:
+        """Its event stream."""
+        if self.outlet is None:
+            resumable = self._resumable and self.session is not None
+            self.outlet = Outlet(self.send, self.session.stream if resumable and self.session else None)
+        return self.outlet
+
+    def tick(self, now: float) -> None:
+        """A call that takes long: watch for a caller that goes away, and keep the connection alive."""
+        if self.dialect is None or self.answering or (self.outlet is not None and self.outlet.detached):
+            return
+        if not self._watching and (self.dialect.closing_cancels or self.request is None):
+            self._watching = True
+            self._spawn(self._watch())
+        written = self.started if self.outlet is None else self.outlet.written
+        if self.takes_streams and now - written >= self._keep_alive:
+            stream = self.stream()
+            stream.written = now
+            self._spawn(stream.keep_alive())
+
+    def close(self) -> None:
+        """The request is over, however it went."""
+        if self._tasks is not None:
+            for task in self._tasks:
+                task.cancel()
+        if self.outlet is not None:
+            self.outlet.close()
+
+    @property
+    def _resumable(self) -> bool:
+        return self.session is not None and self.dialect is not None and self.dialect.resumable
+
+    async def _watch(self) -> None:
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                self.stop("disconnected")
+                return
+
+    def _spawn(self, work: Any) -> None:
+        if self._tasks is None:
+            self._tasks = set()
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

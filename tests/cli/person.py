@@ -1,0 +1,108 @@
+"""Someone at a terminal: the `antiphon` command on a pseudo-terminal, read from and typed to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.command import COMMAND, PATIENCE, plain_environment
+from tests.support.process import ROOT
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+_STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Person:
+    """Sees the standard error and types; the standard output goes to a pipe."""
+
+    def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._seen = ""
+        self._read = 0
+
+    @property
+    def screen(self) -> str:
+        """All that was to be seen, without its styles."""
+        return self._seen
+
+    def sees(self, text: str) -> str:
+        """Wait until this is on the screen, after what was seen before; what came up to there."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self._seen.find(text, self._read)) < 0:
+            assert self._look(deadline), f"not on the screen: {text!r}. It has:\n{self._seen}"
+        start, self._read = self._read, found + len(text)
+        return self._seen[start : self._read]
+
+    def types(self, line: str) -> None:
+        """Type a line and press Enter."""
+        self.presses(line + "\n")
+
+    def presses(self, keys: str) -> None:
+        """Press some keys."""
+        os.write(self._terminal, keys.encode())
+
+    def ends(self) -> tuple[int, str]:
+        """Wait for the end of the command: its exit code, and its standard output."""
+        deadline = time.monotonic() + PATIENCE
+        while self._look(deadline):
+            pass
+        printed, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, printed
+
+    def _look(self, deadline: float) -> bool:
+        """See what comes next; whether there was anything before the end."""
+        ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._terminal, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self._seen = _STYLES.sub("", self._seen + data.decode(errors="replace").replace("\r\n", "\n"))
+        return bool(data)
+
+
+@contextmanager
+def at_a_terminal(
+    *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> Iterator[Person]:
+    """Run a command with a person in front of it."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            cwd=cwd,
+            env=plain_environment({"TERM": "xterm", **(env or {})}),
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            encoding="utf-8",
+            # The terminal is that of the process, so that Ctrl-C on it is a signal.
+            start_new_session=True,
+            preexec_fn=_adopt,
+        )
+    finally:
+        os.close(theirs)
+    try:
+        yield Person(process, ours)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+        os.close(ours)
+
+
+def _adopt() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,0 +1,1 @@
+"""One contract, and every store that keeps it."""

@@ -1,0 +1,215 @@
+"""The contract: one worker at a time holds a task, and nobody else's late writes count."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from antiphon.errors import LeaseLost, NoTask
+from antiphon.store.log import Store
+
+from .support import START, Clock, task
+
+
+async def claimed(store: Store, worker: str = "w", **options: object) -> list[str]:
+    """The ids that a worker gets."""
+    values = {"lease": 10.0, "limit": 100} | options
+    return [claim.record.id for claim in await store.claim(worker, **values)]  # type: ignore[arg-type]
+
+
+async def test_a_claim_gives_the_oldest_ready_tasks_first(store: Store) -> None:
+    for id, created in (("new", 30), ("old", 10), ("mid", 20)):
+        await store.create(task(id, created=START + created, tool=id), [])
+    await store.create(task("waits", phase="waiting"), [])
+    await store.create(task("over", phase="ended"), [])
+    assert await claimed(store, limit=2) == ["old", "mid"]
+    assert await claimed(store, limit=2) == ["new"]
+
+
+async def test_tasks_of_the_same_moment_are_claimed_in_the_order_they_came(store: Store) -> None:
+    for id in "zyxabc":
+        await store.create(task(id), [])
+    assert await claimed(store) == list("zyxabc")
+
+
+async def test_a_claim_brings_the_record_as_it_stands(store: Store) -> None:
+    await store.create(task(), [("begun", 1)])
+    (claim,) = await store.claim("w", lease=10, limit=1)
+    assert claim.record == task(version=1)
+    assert claim.token == 1
+    assert await store.get("a") == task(version=1)
+
+
+async def test_a_held_task_is_not_given_to_another_until_its_lease_ends(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    assert await claimed(store, "one", lease=10) == ["a"]
+    clock.forward(9.999)
+    assert await claimed(store, "two") == []
+    clock.forward(0.001)
+    assert await claimed(store, "two") == ["a"]
+    assert await store.count("ready") == 1
+
+
+async def test_a_task_whose_lease_ended_keeps_its_place_in_the_order(store: Store, clock: Clock) -> None:
+    await store.create(task("old", created=START - 5), [], worker="one", lease=1)
+    await store.create(task("new"), [])
+    clock.forward(1)
+    assert await claimed(store) == ["old", "new"]
+
+
+async def test_of_many_workers_at_once_each_task_goes_to_one(store: Store) -> None:
+    for n in range(50):
+        await store.create(task(str(n)), [])
+    given = await asyncio.gather(*(claimed(store, f"w{n}", limit=7) for n in range(20)))
+    ids = [id for ids in given for id in ids]
+    assert sorted(ids) == sorted(map(str, range(50)))
+
+
+async def test_a_worker_gets_only_tasks_of_the_tools_it_names(store: Store) -> None:
+    for n, tool in enumerate(["a", "b", "c", "a", "c"]):
+        await store.create(task(f"{tool}{n}", tool=tool, created=START + n), [])
+    assert await claimed(store, tools=["c", "a", "none", "c"], limit=3) == ["a0", "c2", "a3"]
+    assert await claimed(store, tools=[]) == []
+    assert await claimed(store) == ["b1", "c4"]
+
+
+async def test_a_claim_for_nothing_takes_nothing(store: Store) -> None:
+    await store.create(task(), [])
+    assert await claimed(store, limit=0) == []
+    assert await claimed(store) == ["a"]
+
+
+async def test_each_token_is_larger_than_all_before_even_if_the_clock_goes_back(
+    store: Store, clock: Clock
+) -> None:
+    await store.create(task(), [])
+    tokens = []
+    for worker in ("one", "two", "three"):
+        (claim,) = await store.claim(worker, lease=10, limit=1)
+        tokens.append(claim.token)
+        clock.back(3600)
+        await store.release("a", claim.token)
+    assert tokens == sorted(set(tokens))
+
+
+async def test_a_creator_may_hold_its_task_from_the_start(store: Store, clock: Clock) -> None:
+    claim = await store.create(task(), [("begun", 1)], worker="one", lease=5)
+    assert claim is not None
+    assert claim.record == task(version=1)
+    assert await claimed(store) == []
+    assert await store.append("a", [("x", 1)], expect=1, phase="ready", head=1, token=claim.token) == 2
+    clock.forward(5)
+    (later,) = await store.claim("two", lease=5, limit=1)
+    assert later.token > claim.token
+
+
+async def test_only_a_ready_task_can_be_held_from_the_start(store: Store) -> None:
+    with pytest.raises(ValueError, match="ready"):
+        await store.create(task(phase="waiting"), [], worker="one", lease=5)
+    assert await store.get("a") is None
+
+
+async def test_late_writes_of_a_worker_whose_task_is_anothers_are_refused(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=1, limit=1)
+    clock.forward(1)
+    (theirs,) = await store.claim("two", lease=1, limit=1)
+    with pytest.raises(LeaseLost, match="stop"):
+        await store.append("a", [("late", 1)], expect=0, phase="ended", head=None, token=mine.token)
+    assert await store.read("a") == []
+    assert await store.append("a", [("x", 1)], expect=0, phase="ended", head=None, token=theirs.token) == 1
+
+
+async def test_losing_the_lease_counts_more_than_being_late(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=1, limit=1)
+    clock.forward(1)
+    (theirs,) = await store.claim("two", lease=1, limit=1)
+    await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=theirs.token)
+    with pytest.raises(LeaseLost):
+        await store.append("a", [("late", 1)], expect=0, phase="ended", head=None, token=mine.token)
+
+
+async def test_a_worker_that_is_late_but_not_replaced_may_go_on(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=1, limit=1)
+    clock.forward(60)
+    assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=mine.token) == 1
+    assert await store.renew([("a", mine.token)], lease=1) == {"a"}
+    assert await claimed(store, "two") == []
+
+
+@pytest.mark.parametrize("phase", ["waiting", "ended"])
+async def test_a_phase_other_than_ready_ends_the_lease(store: Store, phase: str) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.append("a", [("x", 1)], expect=0, phase=phase, head=None, token=mine.token)  # type: ignore[arg-type]
+    assert await store.renew([("a", mine.token)], lease=100) == set()
+    with pytest.raises(LeaseLost):
+        await store.append("a", [("y", 1)], expect=1, phase="ready", head=None, token=mine.token)
+    await store.append("a", [("answer", 1)], expect=1, phase="ready", head=None)
+    (theirs,) = await store.claim("two", lease=1, limit=1)
+    assert theirs.token > mine.token
+    assert theirs.record.version == 2
+
+
+async def test_someone_without_a_token_may_append_and_the_holder_keeps_the_task(store: Store) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.append("a", [("message", 1)], expect=0, phase="ready", head=None)
+    assert await claimed(store, "two") == []
+    assert await store.append("a", [("x", 1)], expect=1, phase="ready", head=None, token=mine.token) == 2
+
+
+async def test_renewing_holds_a_task_for_longer(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=10, limit=1)
+    clock.forward(8)
+    assert await store.renew([("a", mine.token)], lease=10) == {"a"}
+    clock.forward(8)
+    assert await claimed(store, "two") == []
+    clock.forward(2)
+    assert await claimed(store, "two") == ["a"]
+
+
+async def test_renewing_tells_which_tasks_are_still_held(store: Store, clock: Clock) -> None:
+    for id in "abcd":
+        await store.create(task(id, expires=START + 2000 if id == "d" else None), [])
+    tokens = {claim.record.id: claim.token for claim in await store.claim("one", lease=1, limit=4)}
+    await store.release("b", tokens["b"])
+    clock.forward(1)
+    await store.renew([("a", tokens["a"])], lease=10)
+    await store.claim("two", lease=10, limit=1, tools=["echo"])  # b, or c, which ran out
+    await store.claim("two", lease=10, limit=1, tools=["echo"])
+    clock.forward(1)
+    assert await store.renew([*tokens.items(), ("nobody", 1)], lease=10) == {"a"}
+    assert await store.renew([], lease=10) == set()
+
+
+async def test_a_released_task_can_be_claimed_at_once_and_the_token_is_void(store: Store) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.release("a", mine.token)
+    with pytest.raises(LeaseLost):
+        await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=mine.token)
+    assert await claimed(store, "two") == ["a"]
+
+
+async def test_releasing_what_is_anothers_does_nothing(store: Store) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.release("a", mine.token + 1)
+    await store.release("a", mine.token - 1)
+    await store.release("nobody", 1)
+    assert await claimed(store, "two") == []
+    assert await store.renew([("a", mine.token)], lease=1) == {"a"}
+
+
+async def test_an_expired_task_is_held_by_nobody(store: Store, clock: Clock) -> None:
+    await store.create(task(expires=START + 1000), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    clock.forward(1)
+    assert await store.renew([("a", mine.token)], lease=1) == set()
+    with pytest.raises(NoTask):
+        await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=mine.token)

@@ -1,0 +1,227 @@
+"""What SQLite does beneath the contract: commits that are shared, reads that are bounded, threads that rest."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import Stale, StoreUnavailable
+from antiphon.store.sqlite import SQLiteStore, sql
+
+from .support import START, Clock, task
+
+
+def ask(path: Path, query: str) -> int:
+    """One number, straight from the file."""
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute(query).fetchone()[0])
+    finally:
+        connection.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the file, as another process would that writes."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) -> None:
+    await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(200)))
+    before = sqlite.commits
+    for version in range(5):
+        await asyncio.gather(
+            *(
+                sqlite.append(f"t{n}", [("x", n)], expect=version, phase="ready", head=None)
+                for n in range(200)
+            )
+        )
+    assert sqlite.commits - before <= 25
+    assert await sqlite.count("ready") == 200
+
+
+async def test_what_changes_nothing_commits_nothing(sqlite: SQLiteStore) -> None:
+    await sqlite.create(task(phase="waiting"), [])
+    before = sqlite.commits
+    assert await sqlite.claim("w", lease=1, limit=10) == []
+    assert list(await sqlite.expire()) == []
+    await sqlite.release("a", 1)
+    with pytest.raises(Stale):
+        await sqlite.append("a", [("x", 1)], expect=5, phase="ready", head=None)
+    assert sqlite.commits == before
+
+
+async def test_a_read_sees_the_write_that_was_acknowledged_before(sqlite: SQLiteStore) -> None:
+    await sqlite.create(task(), [])
+    for version in range(100):
+        await sqlite.append("a", [("x", version)], expect=version, phase="ready", head=version)
+        record = await sqlite.get("a")
+        assert record is not None
+        assert record.version == version + 1
+
+
+async def test_many_records_that_are_asked_for_together_are_all_found(sqlite: SQLiteStore) -> None:
+    await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(700)))
+    records = await asyncio.gather(*(sqlite.get(f"t{n}") for n in range(701)))
+    assert [record.id if record else None for record in records] == [*(f"t{n}" for n in range(700)), None]
+
+
+async def test_a_task_can_be_made_and_appended_to_in_one_commit(sqlite: SQLiteStore) -> None:
+    before = sqlite.commits
+    await asyncio.gather(
+        sqlite.create(task(), [("begun", 1)]),
+        sqlite.append("a", [("x", 2)], expect=1, phase="ready", head={"n": 2}),
+    )
+    (claim,) = await sqlite.claim("w", lease=1, limit=1)
+    assert claim.record == task(version=2, head={"n": 2})
+    assert [entry.data for entry in await sqlite.read("a")] == [1, 2]
+    assert sqlite.commits - before == 2
+
+
+async def test_a_log_too_large_for_one_answer_of_sqlites_is_read_in_parts(sqlite: SQLiteStore) -> None:
+    await sqlite.create(task(), [("x", "y" * 1000) for _ in range(50)])
+    await sqlite.get("a")
+    threads = sqlite._threads
+    assert threads is not None
+    assert threads.reader._connection is not None
+    threads.reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
+    assert [entry.number for entry in await sqlite.read("a", limit=40)] == list(range(1, 41))
+
+
+async def test_keys_whose_time_is_over_do_not_pile_up(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
+    for n in range(100):
+        await sqlite.use_once(f"k{n}", until=START + 10 * n)
+        clock.forward(0.01)
+    assert ask(path, "SELECT count(*) FROM used") <= 2
+
+
+async def test_the_table_of_commits_is_bounded(sqlite: SQLiteStore, path: Path) -> None:
+    await sqlite.create(task(), [])
+    for version in range(700):
+        await sqlite.append("a", [], expect=0, phase="ready", head=version)
+    assert ask(path, "SELECT count(*) FROM commits") <= 512 + 64
+
+
+async def test_a_long_log_is_forgotten_whole(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
+    for id in "ab":
+        await sqlite.create(task(id, expires=START + 1), [("x", n) for n in range(6000)])
+    clock.forward(1)
+    assert len(await sqlite.expire()) == 2
+    assert ask(path, "SELECT count(*) FROM entries") == 0
+
+
+async def test_a_file_that_another_process_holds_is_waited_for(sqlite: SQLiteStore, path: Path) -> None:
+    await sqlite.create(task(), [])
+    with locked(path):
+        appending = asyncio.create_task(
+            sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None)
+        )
+        assert await sqlite.get("a") == task()  # reading goes on meanwhile
+        assert not appending.done()
+    assert await appending == 1
+
+
+async def test_waiting_for_another_process_has_an_end(path: Path) -> None:
+    store = SQLiteStore(path, busy_timeout=0.05)
+    await store.open()
+    with locked(path), pytest.raises(StoreUnavailable, match="Another process"):
+        await store.create(task(), [])
+    await store.create(task(), [])
+    await store.close()
+
+
+async def test_a_queue_that_is_full_refuses_more(path: Path) -> None:
+    store = SQLiteStore(path, max_waiting=10)
+    await store.open()
+    results = await asyncio.gather(
+        *(store.create(task(f"t{n}"), []) for n in range(15)), return_exceptions=True
+    )
+    refused = [result for result in results if isinstance(result, StoreUnavailable)]
+    assert len(refused) == 5
+    assert "behind" in str(refused[0])
+    assert await store.count("ready") == 10
+    await store.create(task("later"), [])
+    await store.close()
+
+
+async def test_closing_finishes_what_was_asked_for(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    creating = [asyncio.create_task(store.create(task(f"t{n}"), [])) for n in range(1000)]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.gather(*creating)
+    assert ask(path, "SELECT count(*) FROM tasks") == 1000
+
+
+async def test_a_store_leaves_no_thread_behind(path: Path) -> None:
+    before = set(threading.enumerate())
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in left if name.startswith("antiphon")]
+
+
+async def test_nothing_looks_at_the_file_while_nobody_watches(sqlite: SQLiteStore) -> None:
+    threads = sqlite._threads
+    assert threads is not None
+    async with sqlite.watch("a"):
+        assert threads.feed._wanted.is_set()
+        async with sqlite.watch_ready():
+            pass
+        assert threads.feed._wanted.is_set()
+    assert not threads.feed._wanted.is_set()
+
+
+async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
+    sqlite: SQLiteStore, path: Path
+) -> None:
+    await sqlite.create(task(), [])
+    with locked(path):
+        claiming = asyncio.create_task(sqlite.claim("gone", lease=1000, limit=1))
+        await sqlite.get("a")
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+    async with sqlite.watch_ready() as ready:
+        while not (claims := await sqlite.claim("w", lease=1, limit=1)):
+            assert await ready.wait(10)
+    assert [claim.record.id for claim in claims] == ["a"]
+
+
+async def test_an_operation_that_is_broken_fails_alone(sqlite: SQLiteStore) -> None:
+    huge = 2**70  # a token that SQLite has no room for, but that nobody holds: refused, not broken
+    await asyncio.gather(*(sqlite.create(task(id), []) for id in "ab"))
+    results = await asyncio.gather(
+        sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None),
+        sqlite.use_once("\ud800", until=START),
+        sqlite.append("b", [("x", 1)], expect=0, phase="ready", head=None),
+        sqlite.renew([("a", huge)], lease=1),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [int, UnicodeEncodeError, int, set]
+    assert len(await sqlite.read("a")) == len(await sqlite.read("b")) == 1
+
+
+async def test_entries_that_a_newer_version_wrote_are_not_misread(sqlite: SQLiteStore, path: Path) -> None:
+    await sqlite.create(task(), [("x", 1)])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE entries SET format = ?", (sql.FORMAT + 1,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreUnavailable, match="newer"):
+        await sqlite.read("a")
+    assert await sqlite.get("a") == task(version=1)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +20,8 @@ from rich.console import Console
 from rich.json import JSON
 from rich.text import Text
 
-from antiphon import Client, Failure
+from antiphon import Client, Failure, InputRequired, Result
+from antiphon.client import Elicitation
 
 HERE = Path(__file__).parent
 PATIENCE = 10.0
@@ -56,6 +59,8 @@ async def main() -> int:
         tour.expect(f"a server process is listening at {url}", True)
         await with_the_client(tour, url)
         await with_a_bare_post(tour, url)
+        await asking(tour, url)
+    await on_two_processes(tour)
     tour.step("End of the tour")
     tour.expect("all was as expected", tour.went_wrong == 0)
     return 1 if tour.went_wrong else 0
@@ -95,11 +100,53 @@ async def with_a_bare_post(tour: Tour, url: str) -> None:
     tour.expect("the JSON of the seed", right)
 
 
+async def asking(tour: Tour, url: str) -> None:
+    tour.step('client.call("update_work_item", …): the tool asks in the middle, twice')
+    answers = iter([{"resolution": "Duplicate"}, {"duplicateOfId": 4301}])
+
+    async def elicit(question: Elicitation) -> dict[str, object]:
+        answer: dict[str, object] = next(answers)
+        console.print(Text(f"  {question.message} {json.dumps(answer)}"))
+        return answer
+
+    async with Client(url, timeout=PATIENCE, elicit=elicit) as client:
+        fields = {"System.State": "Resolved"}
+        result = await client.call("update_work_item", workItemId=4522, fields=fields)
+    console.print(Text(_indented(result.text)))
+    expected = "Bug #4522 resolved as Duplicate of Bug #4301."
+    tour.expect("the answer of the seed, after two questions", result.text.startswith(expected))
+
+
+async def on_two_processes(tour: Tour) -> None:
+    tour.step("Two processes with one secret and no store: a call begins on one and ends on the other")
+    secret = {"ANTIPHON_SECRETS": secrets.token_hex(16)}
+
+    async def nobody(question: Elicitation) -> dict[str, object]:
+        raise AssertionError("this call is driven by hand")
+
+    async with served(HERE / "seeds.py", secret) as one, served(HERE / "seeds.py", secret) as other:
+        async with Client(one, timeout=PATIENCE, elicit=nobody) as client:
+            stopped = await client.call("get_weather", location="New York", drive=False)
+        assert isinstance(stopped, InputRequired)
+        size = len(stopped.sealed or "")
+        tour.expect(f"the first asks {', '.join(stopped.asks)}; we carry {size} sealed characters", size > 0)
+        async with Client(other, timeout=PATIENCE, elicit=nobody) as client:
+            answers = {"github_login": {"name": "octocat"}}
+            result = await client.call(
+                "get_weather", location="New York", drive=False, after=stopped, answers=answers
+            )
+        assert isinstance(result, Result)
+        console.print(Text(_indented(result.text)))
+        tour.expect("the second completes the call", result.text == NEW_YORK.replace("° F", "°F"))
+
+
 @asynccontextmanager
-async def served(file: Path) -> AsyncIterator[str]:
+async def served(file: Path, variables: dict[str, str] | None = None) -> AsyncIterator[str]:
     """Run `antiphon run FILE` on a free port, and end it afterwards."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "antiphon", "run", str(file), "--port", "0"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "antiphon", "run", str(file), "--port", "0"),
+        env={**os.environ, **(variables or {})},
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     try:

@@ -4,6 +4,8 @@
   whose first line is `# name.py` is also written to that file, and is the server from there on.
 - The ```console blocks are typed at a shell, line by line after `$ `; what is printed must be what the page
   shows. A line `…` in it stands for any number of lines. `antiphon run` starts a server that stays.
+- The ```terminal blocks are one command each, with a person in front of it, who types what stands after each
+  prompt.
 - The address http://127.0.0.1:8000/mcp stands for that server, wherever it really listens.
 - A block after `<!-- skip: reason -->` is not run.
 """
@@ -25,11 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command import PATIENCE, Running, plain_environment, running
+from tests.cli.person import at_a_terminal
 
 ADDRESS = "http://127.0.0.1:8000/mcp"
+RUN = ("python", "console", "terminal")
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SKIPPED = re.compile(r"<!-- skip: \S.*? -->\s*\Z")
 _NAMED = re.compile(r"# (\w+\.py)\n")
+_PROMPT = re.compile(r"(.+[)\]]:) ?(.*)")
 
 
 @dataclass(frozen=True)
@@ -68,10 +73,9 @@ class Reader:
         sys.modules["page"] = self._module
         with self._servers:
             for block in blocks(self._page):
-                if block.skipped or block.language not in ("python", "console"):
+                if block.skipped or block.language not in RUN:
                     continue
-                run = self._run if block.language == "python" else self._type
-                run(block)
+                {"python": self._run, "console": self._type, "terminal": self._sit}[block.language](block)
                 done += 1
         return done
 
@@ -96,6 +100,21 @@ class Reader:
             else:
                 printed = self._shell(self._here(command))
             assert _matches(expected, printed), f"{where}\nprinted:\n{printed}\nand the page has:\n{expected}"
+
+    def _sit(self, block: Block) -> None:
+        """Sit in front of a terminal, and answer what the command asks there."""
+        ((command, expected),) = _typed(block.text)
+        assert command.startswith("antiphon "), "a person at a terminal runs antiphon"
+        words = shlex.split(self._here(command))[1:]
+        with at_a_terminal(*words, cwd=self._directory, env={"COLUMNS": "200"}) as person:
+            for line in expected.splitlines():
+                if prompt := _PROMPT.fullmatch(line):
+                    person.sees(f"{prompt[1]} ")
+                    person.types(prompt[2])
+            _, printed = person.ends()
+        seen = re.sub(r" +$", "", f"{person.screen}{printed}", flags=re.MULTILINE)
+        where = f"{self._page.name}, line {block.line}: {command}"
+        assert _matches(expected, seen), f"{where}\nprinted:\n{seen}\nand the page has:\n{expected}"
 
     def _become(self, command: list[str]) -> None:
         """Serve this from now on, once it is needed."""

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon import Limits
 from tests.cli.command import plain_environment
-from tests.pages import Reader, blocks
+from tests.pages import RUN, Reader, blocks
 from tests.support.process import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -26,9 +26,7 @@ def _name(page: Path) -> str:
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", plain_environment()["PYTHONPATH"])
-    expected = [
-        block for block in blocks(page) if block.language in ("python", "console") and not block.skipped
-    ]
+    expected = [block for block in blocks(page) if block.language in RUN and not block.skipped]
     assert Reader(page, tmp_path).follow() == len(expected)
 
 

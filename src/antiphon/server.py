@@ -21,6 +21,7 @@ from antiphon.errors import (
     InternalError,
     InvalidParams,
     MethodNotFound,
+    NotFound,
     RequestError,
     StoreUnavailable,
     Unauthorized,
@@ -336,7 +337,9 @@ class Server:
         )
 
     def _call_tool(self, call: Call[CallTool]) -> Any:
-        tool = self._catalog.tool(call.request.name)
+        tool = self._catalog.tools.get(call.request.name)
+        if tool is None:
+            raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.deadline = call.started + tool.timeout
         return tool.run(call, self.stage)

@@ -29,7 +29,7 @@ def test_what_was_sealed_opens(data: bytes, bound_to: bytes) -> None:
     assert seal.open(token, bound_to=bound_to) == data
 
 
-TOKEN = sealed(b"some data that matters")
+TOKEN = sealed(b"some data that matters", lifetime=3600)
 
 
 @given(st.integers(0, len(TOKEN) - 1), st.sampled_from("ABCabc019-_=+/ .\n\u00e9"))

@@ -1,7 +1,7 @@
 """Seed 002, the ephemeral workflow: each request that it prints, posted as it stands, gets what it prints.
 
-Only the request state is not to the letter: it is the one that the server gave in the round before, and so its
-presence is compared and not its text.
+Only the request state is not to the letter: it is the one that the server gave in the round before, so that
+its presence is compared and not its text.
 """
 
 from __future__ import annotations

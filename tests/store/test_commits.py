@@ -1,4 +1,4 @@
-"""What SQLite does beneath the contract: commits that are shared, reads that are bounded, threads that rest."""
+"""What SQLite does beneath the contract: commits are shared, reads are bounded, threads rest."""
 
 from __future__ import annotations
 
@@ -125,9 +125,7 @@ async def test_a_long_log_is_forgotten_whole(sqlite: SQLiteStore, clock: Clock, 
 async def test_a_file_that_another_process_holds_is_waited_for(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [])
     with locked(path):
-        appending = asyncio.create_task(
-            sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None)
-        )
+        appending = asyncio.create_task(sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None))
         assert await sqlite.get("a") == task()  # reading goes on meanwhile
         assert not appending.done()
     assert await appending == 1

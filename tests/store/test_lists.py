@@ -54,7 +54,9 @@ async def test_new_tasks_do_not_shift_the_next_page(store: Store, clock: Clock) 
     assert [record.id for record in second.records] == ["t1", "t0"]
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "MS4y!", "MS4", "MS4yLjM", "LS4t", "é", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5LjE"])
+@pytest.mark.parametrize(
+    "cursor", ["", "nonsense", "MS4y!", "MS4", "MS4yLjM", "LS4t", "é", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5LjE"]
+)
 async def test_a_bad_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(ValueError, match="cursor"):
         await store.list("ann", cursor=cursor)

@@ -37,7 +37,8 @@ def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "url", ["", "redis://here", "sqlite:", "sqlite://", "sqlite:///", "sqlite:x.db", "sqlite:///dir/", "memory:x"]
+    "url",
+    ["", "redis://here", "sqlite:", "sqlite://", "sqlite:///", "sqlite:x.db", "sqlite:///dir/", "memory:x"],
 )
 def test_a_url_that_names_none_says_which_there_are(url: str) -> None:
     with pytest.raises(ValueError, match="sqlite:///file.db"):
@@ -59,7 +60,10 @@ async def test_a_file_of_the_first_schema_opens_with_all_that_is_in_it(path: Pat
     store = SQLiteStore(path, clock=clock)
     await store.open()
     assert await store.get("old") == task("old", phase="waiting", version=2, head={"asks": ["name"]})
-    assert [(entry.kind, entry.data) for entry in await store.read("old")] == [("begun", {"city": "Oslo"}), ("ask", "name")]
+    assert [(entry.kind, entry.data) for entry in await store.read("old")] == [
+        ("begun", {"city": "Oslo"}),
+        ("ask", "name"),
+    ]
     assert [await store.count(phase) for phase in ("ready", "waiting", "ended")] == [1, 1, 0]
     (claim,) = await store.claim("w", lease=1, limit=5)
     assert (claim.record.id, claim.token) == ("next", 4)
@@ -73,7 +77,10 @@ async def test_a_migration_keeps_what_is_there_and_runs_once(path: Path) -> None
     await store.open()
     await store.create(task(), [("x", 1)])
     await store.close()
-    steps = [*migrations.scripts(), "ALTER TABLE tasks ADD COLUMN note TEXT;\nUPDATE tasks\n  SET note = id;\n"]
+    steps = [
+        *migrations.scripts(),
+        "ALTER TABLE tasks ADD COLUMN note TEXT;\nUPDATE tasks\n  SET note = id;\n",
+    ]
     database = Database(str(path), 1.0)
     for _ in range(2):
         connection = database.connect("write")

@@ -84,14 +84,25 @@ class Stores(RuleBasedStateMachine):
         entries = [("made", [id, number]) for number in range(count)]
         self.both("create", record, entries, worker=worker, lease=lease)
 
-    @rule(id=IDS, count=st.integers(0, 3), expect=st.none() | st.integers(0, 4), phase=PHASES, token=st.none() | TOKENS)
+    @rule(
+        id=IDS,
+        count=st.integers(0, 3),
+        expect=st.none() | st.integers(0, 4),
+        phase=PHASES,
+        token=st.none() | TOKENS,
+    )
     def append(self, id: str, count: int, expect: int | None, phase: str, token: int | None) -> None:
         record = self.both("get", id)
         seen = record.version if record and expect is None else expect or 0
         entries = [("said", {"at": self.clock.now, "n": number}) for number in range(count)]
         self.both("append", id, entries, expect=seen, phase=phase, head=[id, seen], token=token)
 
-    @rule(worker=WORKERS, lease=LEASES, limit=st.integers(0, 3), tools=st.none() | st.sets(st.sampled_from("xyz")))
+    @rule(
+        worker=WORKERS,
+        lease=LEASES,
+        limit=st.integers(0, 3),
+        tools=st.none() | st.sets(st.sampled_from("xyz")),
+    )
     def claim(self, worker: str, lease: float, limit: int, tools: set[str] | None) -> None:
         self.both("claim", worker, lease=lease, limit=limit, tools=tools)
 

@@ -110,12 +110,11 @@ async def test_an_id_that_was_never_given_out(token: str) -> None:
 
 
 async def test_a_session_of_another_server_with_the_same_secret() -> None:
-    other = Server("other", secrets=[SECRET])
+    other = Server("other", secrets=[SECRET], authenticate=BearerTokens({"a-token": "alice"}))
     async with serving(build()) as where, serving(other) as elsewhere:
-        session = Session(elsewhere.port)
+        session = alice(elsewhere.port)
         await session.open()
         session.port = where.port
-        session.headers["authorization"] = "Bearer a-token"
         assert lost(await session.call("who"))
 
 

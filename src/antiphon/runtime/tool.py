@@ -29,7 +29,10 @@ class Tool:
     """A function that a caller can run by name."""
 
     __slots__ = (
+        "_bind",
         "_convert",
+        "_invoke",
+        "_is_plain",
         "answer_within",
         "definition",
         "function",
@@ -63,6 +66,9 @@ class Tool:
     ) -> None:
         self.function = Function(function, threads)
         signature = self.function.signature
+        self._is_plain = signature.context is None
+        self._invoke = self.function.invoke
+        self._bind = self.function.bind
         self.name = name or name_of(function)
         self.timeout = timeout
         self.task = task
@@ -87,11 +93,13 @@ class Tool:
     async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
         try:
-            arguments = self.function.bind(call.request.arguments)
+            arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
             problems = explain(error, self.function.names)
             return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
         try:
+            if self._is_plain and call.request.request_state is None:
+                return self._convert(await self._invoke(**arguments))
             value = await self.function.run(call, arguments, stage)
             return value if type(value) is InputRequired else self._convert(value)
         except Failure as failure:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from antiphon.errors import (
     BodyTooLarge,
@@ -20,7 +20,6 @@ from antiphon.errors import (
     InternalError,
     InvalidRequest,
     MethodNotAllowed,
-    NoEndpoint,
     NotAcceptable,
     RequestError,
 )
@@ -30,13 +29,13 @@ from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden
 from antiphon.transport import streams, writing
 from antiphon.transport.exchange import Exchange, send_json
-from antiphon.transport.guard import Guard, accepts, check_content_type
+from antiphon.transport.guard import Guard, accepts
 from antiphon.transport.outlet import Receive, Send
 from antiphon.transport.owner import Owner
 from antiphon.transport.sessions import Sessions
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Negotiated
-from antiphon.wire.dialects import Dialects
+from antiphon.wire.dialects import SUPPORTED_VERSIONS, Dialects
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["App"]
@@ -59,10 +58,12 @@ class App:
     ) -> None:
         self._host = host
         self._limits = host.limits
-        self._digits = len(str(host.limits.body))
-        self._paths = frozenset({path.rstrip("/"), path.rstrip("/") + "/", "", "/"})
-        self._guard = Guard(hosts, origins)
+        self._guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._dialects = Dialects(host.info)
+        self._versions: dict[bytes | None, str | UnsetType | None] = {
+            None: None,
+            **{version.encode(): version for version in SUPPORTED_VERSIONS},
+        }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
         self._warden = Warden()
         self._streams = 0
@@ -84,22 +85,32 @@ class App:
             if not self._owner.started:
                 await self._start()
             headers: dict[bytes, bytes] = dict(scope["headers"])
-            self._check_path(scope)
             self._guard.check(scope, headers)
             principal = await self._principal(headers) if self._host.authenticates else ANONYMOUS
             if scope["method"] != "POST":
                 await self._other(exchange, scope, headers, principal)
                 return
-            body = await self._body(receive, headers)
-            if body is None or not await self._understand(exchange, body, headers, principal):
+            message = await receive()
+            body = message.get("body")
+            if body is None or len(body) > self._limits.body or message.get("more_body"):
+                body = await self._rest(message, receive, headers)
+            if not self._understand(exchange, body, headers, principal):
+                await send_json(send, 202, b"")
                 return
-            request = exchange.request
-            if type(request) is Listen:
+            if type(exchange.request) is Listen:
                 with self._listening(exchange):
                     outcome = await self._host.handle(exchange)
             else:
                 outcome = await self._host.handle(exchange)
-            await self._answer(exchange, outcome, loop)
+            answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
+            exchange.answering = True
+            exchange.deadline = loop.time() + self._limits.body_time
+            if exchange.outlet is not None or exchange.streams_only or type(exchange.request) is Initialize:
+                await self._answer(exchange, answer)
+            else:
+                head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+                await send({"type": "http.response.body", "body": answer})
         except Exception as error:
             await self._refuse(exchange, error)
         except asyncio.CancelledError:
@@ -112,12 +123,6 @@ class App:
 
     # Understanding a request
 
-    def _check_path(self, scope: Scope) -> None:
-        path = scope["path"]
-        root = scope.get("root_path", "")
-        if (path.removeprefix(root) if root else path) not in self._paths:
-            raise NoEndpoint(f"There is no MCP endpoint at {path}.")
-
     async def _principal(self, headers: Headers) -> Principal:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
         try:
@@ -128,38 +133,35 @@ class App:
             logger.exception("Finding out who is calling failed.")
             raise InternalError("The server failed to find out who is calling.") from None
 
-    async def _body(self, receive: Receive, headers: Headers) -> bytes | bytearray | None:
-        """The whole body, or `None` if the caller went away; raises `BodyTooLarge`."""
+    async def _rest(
+        self, message: MutableMapping[str, Any], receive: Receive, headers: Headers
+    ) -> bytes | bytearray:
+        """A body that comes in pieces, or not at all; raises `BodyTooLarge` or `CallerGone`."""
         most = self._limits.body
-        length = headers.get(b"content-length")
-        if length is not None and len(length) >= self._digits and length.isdigit() and int(length[:20]) > most:
-            raise _too_large(most)
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body", False) and len(body) <= most:
-            return body
-        parts = bytearray(body)
-        while len(parts) <= most:
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length[:20]) > most:
+            raise BodyTooLarge(f"A request has {most} bytes at most.")
+        parts = bytearray()
+        while True:
+            if message["type"] == "http.disconnect":
+                raise _CallerGone
+            parts += message.get("body", b"")
+            if len(parts) > most:
+                raise BodyTooLarge(f"A request has {most} bytes at most.")
             if not message.get("more_body", False):
                 return parts
             message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts += message.get("body", b"")
-        raise _too_large(most)
 
-    async def _understand(
+    def _understand(
         self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
     ) -> bool:
         """Read a request into its exchange; false for a message that gets no answer, and was taken."""
-        check_content_type(headers)
-        exchange.prefers_json, exchange.takes_streams = accepts(headers.get(b"accept"))
+        prefers_json, exchange.takes_streams = accepts(headers.get(b"accept"))
         frame = jsonrpc.decode(body)
         request_id = frame.request_id
-        raw_version = headers.get(b"mcp-protocol-version")
-        version = None if raw_version is None else raw_version.decode("latin-1").strip()
+        version = self._versions.get(headers.get(b"mcp-protocol-version"), UNSET)
+        if version is UNSET:
+            version = headers[b"mcp-protocol-version"].decode("latin-1").strip()
         try:
             negotiated: Negotiated | None = None
             token = headers.get(b"mcp-session-id")
@@ -170,16 +172,16 @@ class App:
             dialect = self._dialects.choose(frame, version, negotiated)
             if request_id is None or frame.method is UNSET:
                 self._told(frame, exchange, version)
-                await send_json(exchange.send, 202, b"")
                 return False
             exchange.dialect = dialect
             exchange.terms = terms = dialect.terms(frame, negotiated)
             dialect.check_headers(frame, terms, headers)
             request = dialect.parse(frame)
             dialect.check_name(frame, request, headers)
-            if type(request) is CallTool and (mirrored := self._host.mirrored(request.name)):
-                dialect.check_mirrored(mirrored, request, headers)
-            if type(request) is Listen and not exchange.takes_streams:
+            if type(request) is CallTool:
+                if mirrored := self._host.mirrored(request.name):
+                    dialect.check_mirrored(mirrored, request, headers)
+            elif type(request) is Listen and not exchange.takes_streams:
                 raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
             if len(self._warden) - self._streams > self._limits.calls:
                 raise Busy("The server is at its limit of calls: try again.")
@@ -188,8 +190,11 @@ class App:
             raise
         exchange.request = request
         exchange.id = request_id
-        exchange.principal = principal
         exchange.rounds = dialect.rounds
+        if principal is not ANONYMOUS:
+            exchange.principal = principal
+        if not prefers_json or type(request) is Listen:
+            exchange.streams_only = True
         if exchange.session is not None:
             exchange.session.calls[request_id] = exchange
             exchange.asks = exchange.takes_streams and not dialect.rounds
@@ -211,36 +216,25 @@ class App:
 
     # Answering it
 
-    async def _answer(self, exchange: Exchange, outcome: Any, loop: asyncio.AbstractEventLoop) -> None:
-        dialect, request = exchange.dialect, exchange.request
-        assert dialect is not None
-        body = writing.response(dialect, request, exchange.id, outcome)
-        exchange.answering = True
-        exchange.deadline = loop.time() + self._limits.body_time
-        if exchange.outlet is not None or not exchange.prefers_json or type(request) is Listen:
-            await exchange.stream().finish(body)
+    async def _answer(self, exchange: Exchange, answer: bytes) -> None:
+        """Send an answer, on the stream if there is one, with a session id if it opens one."""
+        request = exchange.request
+        if exchange.outlet is not None or exchange.streams_only:
+            await exchange.stream().finish(answer)
         elif type(request) is Initialize:
-            negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
+            negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
             token = self._sessions.create(negotiated, exchange.principal)
-            await send_json(exchange.send, 200, body, (("mcp-session-id", token),))
+            await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
         else:
-            await exchange.send(
-                {
-                    "type": "http.response.start",
-                    "status": 200,
-                    "headers": [
-                        (b"content-type", b"application/json"),
-                        (b"content-length", b"%d" % len(body)),
-                    ],
-                }
-            )
-            await exchange.send({"type": "http.response.body", "body": body})
+            await send_json(exchange.send, 200, answer)
 
     async def _refuse(self, exchange: Exchange, raised: Exception) -> None:
         """Answer with what went wrong."""
         if exchange.answering:
             raise raised
-        dialect, understood = exchange.dialect, "request" in exchange.__dict__
+        if isinstance(raised, _CallerGone):
+            return
+        dialect, understood = exchange.known_dialect, exchange.is_understood
         error = self._host.error_of(exchange, raised)
         exchange.answering = True
         if dialect is None:
@@ -266,14 +260,16 @@ class App:
         exchange.absolve()
         if exchange.answering:
             return
-        if "request" not in exchange.__dict__:
+        if not exchange.is_understood:
             if reason == "deadline":
                 body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
                 await send_json(exchange.send, 408, body, (("connection", "close"),))
         elif reason == "deadline":
             exchange.stopped = None
             try:
-                await self._answer(exchange, self._host.overdue(exchange), asyncio.get_running_loop())
+                outcome = self._host.overdue(exchange)
+                answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
+                await self._answer(exchange, answer)
             except RequestError as error:
                 await self._refuse(exchange, error)
         elif reason == "cancelled":
@@ -358,5 +354,5 @@ class App:
                 return
 
 
-def _too_large(most: int) -> BodyTooLarge:
-    return BodyTooLarge(f"A request has {most} bytes at most.")
+class _CallerGone(Exception):
+    """The caller went away before it had said what it wants."""

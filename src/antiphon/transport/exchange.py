@@ -34,9 +34,10 @@ async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tupl
 class Exchange(Call[Any]):
     """A call that came by HTTP."""
 
-    dialect: Dialect | None = None
+    dialect: Dialect
     session: Session | None = None
-    prefers_json: bool = True
+    streams_only: bool = False
+    """Whether its answer is an event stream, even if there is nothing else to say."""
     takes_streams: bool = True
     outlet: Outlet | None = None
     answering: bool = False
@@ -53,19 +54,28 @@ class Exchange(Call[Any]):
 
     async def notify(self, notification: Notification | TaskChanged) -> None:
         """Say something meanwhile; a caller that takes no streams does not hear it."""
-        if self.takes_streams and self.dialect is not None:
+        if self.takes_streams:
             await self.stream().write(self.dialect.notification(notification, self.id))
 
     async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
         """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
         assert self.session is not None
-        assert self.dialect is not None
         return await self.session.questions.put(ask, self.dialect, self.stream().write, task_id)
 
     async def close_stream(self) -> None:
         """Let go of the connection; the caller comes back for the rest, if it can."""
         if self.takes_streams and self._resumable and not self.stream().detached:
             await self.stream().detach()
+
+    @property
+    def known_dialect(self) -> Dialect | None:
+        """Its dialect, once that is known."""
+        return self.__dict__.get("dialect")
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether it is known what is asked for."""
+        return "request" in self.__dict__
 
     def stream(self) -> Outlet:
         """Its event stream."""
@@ -76,7 +86,7 @@ class Exchange(Call[Any]):
 
     def tick(self, now: float) -> None:
         """A call that takes long: watch for a caller that goes away, and keep the connection alive."""
-        if self.dialect is None or self.answering or (self.outlet is not None and self.outlet.detached):
+        if not self.is_understood or self.answering or (self.outlet is not None and self.outlet.detached):
             return
         if not self._watching and (self.dialect.closing_cancels or self.request is None):
             self._watching = True
@@ -97,7 +107,7 @@ class Exchange(Call[Any]):
 
     @property
     def _resumable(self) -> bool:
-        return self.session is not None and self.dialect is not None and self.dialect.resumable
+        return self.session is not None and self.dialect.resumable
 
     async def _watch(self) -> None:
         while True:

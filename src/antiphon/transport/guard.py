@@ -5,10 +5,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stream
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from antiphon.errors import BadMediaType, BadOrigin, NotAcceptable
+from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, RequestError
 
 __all__ = ["Guard", "accepts"]
 
@@ -17,32 +17,54 @@ _REMEMBERED = 256
 
 
 class Guard:
-    """Keeps pages of other sites from talking to a server through a visitor's browser."""
+    """Keeps pages of other sites from talking to a server through a visitor's browser.
 
-    def __init__(self, hosts: Sequence[str] | None, origins: Sequence[str] | None) -> None:
+    What it found out about a kind of request it remembers, since most requests are of the same kind.
+    """
+
+    def __init__(
+        self, paths: Collection[str], hosts: Sequence[str] | None, origins: Sequence[str] | None
+    ) -> None:
+        self._paths = frozenset(paths)
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
         self._origins = None if origins is None else {origin.lower().rstrip("/") for origin in origins}
-        self._verdicts: dict[tuple[bytes | None, bytes | None, bool], str | None] = {}
+        self._verdicts: dict[tuple[Any, ...], RequestError | None] = {}
 
     def check(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-        """Raise `BadOrigin` for a Host or Origin that is not trusted."""
-        address = scope.get("server")
-        local = address is not None and (address[0] in _LOCAL or str(address[0]).startswith("127."))
-        key = (headers.get(b"host"), headers.get(b"origin"), local)
-        if key not in self._verdicts:
+        """Raise what is wrong with where a request goes, where it comes from, or what it says it is."""
+        key = (
+            scope["path"],
+            scope.get("root_path"),
+            scope.get("server"),
+            headers.get(b"host"),
+            headers.get(b"origin"),
+            headers.get(b"content-type"),
+        )
+        try:
+            verdict = self._verdicts[key]
+        except KeyError:
             if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
-            self._verdicts[key] = self._judge(_text(key[0]), _text(key[1]), local)
-        verdict = self._verdicts[key]
+            verdict = self._verdicts[key] = self._judge(scope, headers)
         if verdict is not None:
-            raise BadOrigin(verdict)
+            raise type(verdict)(verdict.message)
 
-    def _judge(self, host: str, origin: str, local: bool) -> str | None:
+    def _judge(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> RequestError | None:
         """What is wrong, or `None`."""
+        path, root = scope["path"], scope.get("root_path", "")
+        if (path.removeprefix(root) if root else path) not in self._paths:
+            return NoEndpoint(f"There is no MCP endpoint at {path}.")
+        address = scope.get("server")
+        local = address is not None and (address[0] in _LOCAL or str(address[0]).startswith("127."))
+        host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
         if not self._host_is_good(host, local):
-            return f"This server does not answer to the host {host!r}: add it to `hosts`."
+            return BadOrigin(f"This server does not answer to the host {host!r}: add it to `hosts`.")
         if origin and not self._origin_is_good(origin, host, local):
-            return f"This server does not trust pages from {origin!r}: add it to `origins`."
+            return BadOrigin(f"This server does not trust pages from {origin!r}: add it to `origins`.")
+        try:
+            check_content_type(headers)
+        except BadMediaType as error:
+            return error
         return None
 
     def _host_is_good(self, host: str, local: bool) -> bool:

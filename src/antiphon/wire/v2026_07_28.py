@@ -19,7 +19,7 @@ from antiphon.errors import (
     TaskEnded,
 )
 from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
-from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read
+from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read, Result
 from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.request import (
     AnswerTask,
@@ -64,6 +64,11 @@ _KEPT, _KEPT_BYTES = 256, 4096
 """How many different terms are kept, and of which size at the most."""
 
 
+_METHOD_HEADERS: Mapping[Any, bytes] = {
+    method: method.encode()
+    for method in (*COMMON_METHODS, "server/discover", "subscriptions/listen", *_NAMED)
+}
+
 NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
@@ -85,6 +90,7 @@ class V2026(Dialect):
     def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
         super().__init__(version, server)
         self._supported = supported
+        self._version_header = version.encode()
         self._known: dict[bytes, Terms] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
@@ -108,6 +114,11 @@ class V2026(Dialect):
         if PROTOCOL_VERSION not in meta or not isinstance(meta.get(CAPABILITIES), dict):
             missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
             raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
+        if meta[PROTOCOL_VERSION] != self.version:
+            raise HeaderMismatch(
+                f"Header mismatch: MCP-Protocol-Version is {self.version!r}, "
+                f"and the body has {meta[PROTOCOL_VERSION]!r}."
+            )
         level = meta.get(LOG_LEVEL)
         client = meta.get(CLIENT_INFO)
         token = meta.get("progressToken")
@@ -126,6 +137,8 @@ class V2026(Dialect):
     def parse(self, frame: Frame) -> Any:
         """Tasks are an extension: a caller that did not declare it is refused before anything is looked up."""
         request = super().parse(frame)
+        if type(request) is CallTool:
+            return request
         about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask) or (
             isinstance(request, Listen) and request.notifications.task_ids
         )
@@ -135,14 +148,20 @@ class V2026(Dialect):
 
     def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
         """The version and the method stand in headers too, and agree."""
-        _agree(headers, b"mcp-protocol-version", "MCP-Protocol-Version", terms.meta[PROTOCOL_VERSION])
-        _agree(headers, b"mcp-method", "Mcp-Method", frame.method)
+        if headers.get(b"mcp-protocol-version") != self._version_header:
+            _agree(headers, b"mcp-protocol-version", "MCP-Protocol-Version", terms.meta[PROTOCOL_VERSION])
+        if headers.get(b"mcp-method") != _METHOD_HEADERS.get(frame.method, b""):
+            _agree(headers, b"mcp-method", "Mcp-Method", frame.method)
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
         """The name of the tool or prompt, the address or the task stands in a header too, and agrees."""
         key = _NAMED.get(frame.method)
-        if key is not None:
-            _agree(headers, b"mcp-name", "Mcp-Name", getattr(request, key))
+        if key is None:
+            return
+        name = getattr(request, key)
+        raw = headers.get(b"mcp-name")
+        if raw is None or raw != name.encode() or raw[:2] == b"=?":
+            _agree(headers, b"mcp-name", "Mcp-Name", name)
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
         """The arguments that a tool marks with `x-mcp-header` stand in headers too, and agree."""
@@ -153,6 +172,19 @@ class V2026(Dialect):
         if not understood or isinstance(error, MethodNotFound | MissingCapability | HeaderMismatch):
             return error.status
         return super().status(error, understood=understood)
+
+    def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
+        """The frame that answers a request."""
+        if type(outcome) is not Result or outcome.structured or outcome.meta:
+            return super().response(request, request_id, outcome)
+        # What most calls end with, without the detours that the others need.
+        result = {
+            "content": outcome.content,
+            "isError": outcome.is_error,
+            "resultType": "complete",
+            "_meta": self._meta,
+        }
+        return jsonrpc.response(request_id, result)
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome: with its type, and with who made it."""
@@ -231,8 +263,6 @@ def _agree(headers: Mapping[bytes, bytes], header: bytes, name: str, value: Any)
     raw = headers.get(header)
     if raw is None:
         raise HeaderMismatch(f"Header mismatch: the header {name} is missing.")
-    if type(value) is str and raw == value.encode() and raw[:2] != b"=?":
-        return
     given = mirroring.decode_value(raw.decode("latin-1"))
     if given != value:
         raise HeaderMismatch(f"Header mismatch: {name} is {given!r}, and the body has {value!r}.")

@@ -111,10 +111,9 @@ class Database:
         """The same in words, with what to do about it."""
         name = _name(error)
         advice = next((text for prefix, text in _ADVICE if name.startswith(prefix)), "Then try again.")
-        return StoreUnavailable(
-            f"The store {self.path} cannot be {doing}: {error}{f' ({name})' if name else ''}. {advice}"
-            " Nothing that was acknowledged is lost."
-        )
+        text = f"The store {self.path} cannot be {doing}: {error}{f' ({name})' if name else ''}. {advice}"
+        damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+        return StoreUnavailable(text if damaged else f"{text} Nothing that was acknowledged is lost.")
 
     def check(self) -> None:
         """Look for what can be known beforehand; raises `StoreUnavailable`."""

@@ -48,7 +48,7 @@ def identifier() -> str:
 
 def record(id: str, phase: str = "waiting") -> Record:
     now = int(time.time() * 1000)
-    return Record(id, f"user{secrets.randbelow(1000)}", "echo", phase, 0, now, now, now + 86_400_000, HEAD)  # type: ignore[arg-type]
+    return Record(id, f"user{secrets.randbelow(PRINCIPALS)}", "echo", phase, 0, now, now, now + 86_400_000, HEAD)  # type: ignore[arg-type]
 
 
 def lay_down(path: Path, count: int) -> list[str]:
@@ -182,7 +182,7 @@ def main() -> None:
         ],
         ["What is measured first warms the file for what comes after."],
         {"rows": [few, many]},
-    ).write()
+    ).publish(keep=not quick)
 
 
 if __name__ == "__main__":

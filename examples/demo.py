@@ -25,6 +25,7 @@ from antiphon.client import Elicitation
 
 HERE = Path(__file__).parent
 PATIENCE = 10.0
+SECRET = {"ANTIPHON_SECRETS": secrets.token_hex(16)}
 NEW_YORK = "Current weather in New York:\nTemperature: 72° F\nConditions: Partly cloudy"
 REQUEST = {
     "jsonrpc": "2.0",
@@ -55,7 +56,7 @@ class Tour:
 async def main() -> int:
     tour = Tour()
     tour.step("antiphon run examples/seeds.py")
-    async with served(HERE / "seeds.py") as url:
+    async with served(HERE / "seeds.py", SECRET) as url:
         tour.expect(f"a server process is listening at {url}", True)
         await with_the_client(tour, url)
         await with_a_bare_post(tour, url)
@@ -102,10 +103,10 @@ async def with_a_bare_post(tour: Tour, url: str) -> None:
 
 async def asking(tour: Tour, url: str) -> None:
     tour.step('client.call("update_work_item", …): the tool asks in the middle, twice')
-    answers = iter([{"resolution": "Duplicate"}, {"duplicateOfId": 4301}])
+    answers: list[dict[str, object]] = [{"resolution": "Duplicate"}, {"duplicateOfId": 4301}]
 
     async def elicit(question: Elicitation) -> dict[str, object]:
-        answer: dict[str, object] = next(answers)
+        answer = answers.pop(0)
         console.print(Text(f"  {question.message} {json.dumps(answer)}"))
         return answer
 
@@ -119,12 +120,11 @@ async def asking(tour: Tour, url: str) -> None:
 
 async def on_two_processes(tour: Tour) -> None:
     tour.step("Two processes with one secret and no store: a call begins on one and ends on the other")
-    secret = {"ANTIPHON_SECRETS": secrets.token_hex(16)}
 
     async def nobody(question: Elicitation) -> dict[str, object]:
         raise AssertionError("this call is driven by hand")
 
-    async with served(HERE / "seeds.py", secret) as one, served(HERE / "seeds.py", secret) as other:
+    async with served(HERE / "seeds.py", SECRET) as one, served(HERE / "seeds.py", SECRET) as other:
         async with Client(one, timeout=PATIENCE, elicit=nobody) as client:
             stopped = await client.call("get_weather", location="New York", drive=False)
         assert isinstance(stopped, InputRequired)
@@ -141,11 +141,11 @@ async def on_two_processes(tour: Tour) -> None:
 
 
 @asynccontextmanager
-async def served(file: Path, variables: dict[str, str] | None = None) -> AsyncIterator[str]:
+async def served(file: Path, variables: dict[str, str]) -> AsyncIterator[str]:
     """Run `antiphon run FILE` on a free port, and end it afterwards."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "antiphon", "run", str(file), "--port", "0"),
-        env={**os.environ, **(variables or {})},
+        env={**os.environ, **variables},
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -16,52 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import (
-    Busy,
     DefinitionError,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    NotFound,
     RequestError,
-    StoreUnavailable,
     Unauthorized,
 )
 from antiphon.model.content import Icon
-from antiphon.model.notification import Acknowledged, ResourceUpdated
+from antiphon.model.notification import ResourceUpdated
 from antiphon.model.outcome import (
-    DONE,
-    Completion,
-    Discovery,
-    Done,
-    InputRequired,
-    Listened,
-    Outcome,
-    Page,
-    Prompted,
-    Read,
     Result,
 )
 from antiphon.model.party import ANONYMOUS, Implementation, Principal
-from antiphon.model.request import (
-    CallTool,
-    Complete,
-    Discover,
-    GetPrompt,
-    Initialize,
-    Listen,
-    ListPrompts,
-    ListResources,
-    ListTemplates,
-    ListTools,
-    Ping,
-    ReadResource,
-    SetLogLevel,
-    Subscribe,
-    Unsubscribe,
-)
-from antiphon.runtime.call import Call, Peer
+from antiphon.runtime.call import Call
 from antiphon.runtime.catalog import Catalog
-from antiphon.runtime.changes import Changes, wants
+from antiphon.runtime.changes import Changes
 from antiphon.runtime.completion import Completers
 from antiphon.runtime.functions import Threads
 from antiphon.runtime.limits import Limits
@@ -71,8 +38,11 @@ from antiphon.runtime.resource import Resource
 from antiphon.runtime.rounds import Rounds
 from antiphon.runtime.run import Shed
 from antiphon.runtime.seal import Seal
+from antiphon.runtime.service import Service
 from antiphon.runtime.stage import Function, Stage
+from antiphon.runtime.tasks import Tasks
 from antiphon.runtime.tool import Tool
+from antiphon.store.log import Store
 from antiphon.wire.headers import Mirrored, declared
 
 if TYPE_CHECKING:
@@ -92,7 +62,9 @@ class Server:
     (from `ANTIPHON_SECRETS`, separated by commas, unless given); `lifespan` opens what the functions
     need, which they find as `ctx.lifespan`; `ttl` is how long, in seconds, callers may keep its lists;
     `shed` says, given the seconds spent in a call, whether to hand it back to the caller at the next
-    checkpoint (`shed_after` is a ready one).
+    checkpoint (`shed_after` is a ready one). `store` is where tasks are kept, `sqlite:///tasks.db` for
+    example (from `ANTIPHON_STORE` unless given; in memory, if neither says); with one that all
+    processes share, `single_use_state` lets callers use a request state only once.
     """
 
     def __init__(
@@ -110,6 +82,8 @@ class Server:
         lifespan: Lifespan | None = None,
         limits: Limits | None = None,
         shed: Shed | None = None,
+        store: str | Store | None = None,
+        single_use_state: bool = False,
         page_size: int = 100,
         ttl: float = 0,
     ) -> None:
@@ -122,37 +96,33 @@ class Server:
             icons=tuple(icons) if icons else None,
         )
         self.limits = limits or Limits()
-        self.instructions = instructions
         self.seal = Seal(_secrets() if secrets is None else secrets)
         self.changes = Changes()
         self._authenticate = authenticate
         self._lifespan = lifespan
         self._users = 0
+        self._works = True
         self._starting = asyncio.Lock()
         self._open: AbstractAsyncContextManager[Any] | None = None
-        self._ttl_ms = int(ttl * 1000)
         self._threads = Threads(self.limits.threads)
-        self.stage = Stage(threads=self._threads, carrier=Rounds(self.seal, name, self.limits), shed=shed)
         self._catalog = Catalog(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = Completers(self._catalog, self._threads)
-        self._handlers: Mapping[type[Any], Callable[[Call[Any]], Any]] = {
-            CallTool: self._call_tool,
-            ListTools: self._list_tools,
-            ListResources: self._list_resources,
-            ListTemplates: self._list_templates,
-            ListPrompts: self._list_prompts,
-            ReadResource: self._read_resource,
-            GetPrompt: self._get_prompt,
-            Complete: self._complete,
-            Initialize: self._discover,
-            Discover: self._discover,
-            Ping: self._ping,
-            SetLogLevel: self._set_log_level,
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Listen: self._listen,
-        }
+        self._tasks = Tasks(
+            store, self.limits, self._catalog.tool, lambda: self._service.stage, needed=single_use_state
+        )
+        use_once = self._tasks.use_once if single_use_state else None
+        rounds = Rounds(self.seal, name, self.limits, use_once=use_once)
+        self._service = Service(
+            self.info,
+            self._catalog,
+            self._completers,
+            self.changes,
+            self.limits,
+            Stage(threads=self._threads, carrier=rounds, shed=shed),
+            instructions=instructions,
+            ttl_ms=int(ttl * 1000),
+        )
 
     @property
     def name(self) -> str:
@@ -270,7 +240,10 @@ class Server:
                 self.changes.reopen()
                 if self._lifespan is not None:
                     self._open = self._lifespan(self)
-                    self.stage = replace(self.stage, lifespan=await self._open.__aenter__())
+                    lifespan = await self._open.__aenter__()
+                    self._service.stage = replace(self._service.stage, lifespan=lifespan)
+                if self._service.gives_promises or self._tasks.is_wanted:
+                    self._service.desk = await self._tasks.start(self._works)
             self._users += 1
         try:
             yield
@@ -279,6 +252,8 @@ class Server:
                 self._users -= 1
                 if self._users == 0:
                     self.changes.close()
+                    self._service.desk = None
+                    await self._tasks.stop()
                     self._threads.close()
                     if self._open is not None:
                         opened, self._open = self._open, None
@@ -307,122 +282,34 @@ class Server:
         """The headers that mirror arguments of a tool, each with the path of its argument."""
         return self._mirrored.get(tool)
 
-    # Serving
+    # Serving, as the transports want it
 
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
         """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
-        call.deadline = call.started + self.limits.call_time
-        outcome: Awaitable[Any] = self._handlers[type(call.request)](call)
-        return outcome
+        return self._service.handle(call)
 
     def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
         """What to tell a caller of something that was raised; what it was stays in the log."""
-        if isinstance(raised, RequestError):
-            return raised
-        if isinstance(raised, StoreUnavailable):
-            logger.warning("Request %r needs the store: %s", call.id, raised)
-            return Busy("The tasks of this server cannot be reached now: try again.", retry_after=2)
-        logger.error("Request %r failed.", call.id, exc_info=raised)
-        return InternalError(
-            f"The server failed to serve this. Its log has the details, under request {call.id!r}."
-        )
+        return self._service.error_of(call, raised)
 
     def overdue(self, call: Call[Any]) -> Result:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
-        allowed = call.deadline - call.started
-        if not isinstance(call.request, CallTool):
-            raise InternalError(f"The server did not finish within {allowed:g} seconds.")
-        return Result(
-            f"The tool {call.request.name!r} did not finish within {allowed:g} seconds.", is_error=True
-        )
-
-    def _call_tool(self, call: Call[CallTool]) -> Any:
-        tool = self._catalog.tools.get(call.request.name)
-        if tool is None:
-            raise NotFound(f"Unknown tool: {call.request.name!r}.")
-        if tool.timeout is not None:
-            call.deadline = call.started + tool.timeout
-        return tool.run(call, self.stage)
-
-    async def _list_tools(self, call: Call[ListTools]) -> Page:
-        self._offered("tools", self._catalog.tools)
-        return self._catalog.page("tools", call.request.cursor, self._ttl_ms)
-
-    async def _list_resources(self, call: Call[ListResources]) -> Page:
-        self._offered("resources", self._catalog.resources or self._catalog.templates)
-        return self._catalog.page("resources", call.request.cursor, self._ttl_ms)
-
-    async def _list_templates(self, call: Call[ListTemplates]) -> Page:
-        self._offered("resources", self._catalog.resources or self._catalog.templates)
-        return self._catalog.page("templates", call.request.cursor, self._ttl_ms)
-
-    async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
-        self._offered("prompts", self._catalog.prompts)
-        return self._catalog.page("prompts", call.request.cursor, self._ttl_ms)
-
-    async def _read_resource(self, call: Call[ReadResource]) -> Read | InputRequired:
-        resource, variables = self._catalog.resource(call.request.uri)
-        return await resource.read(call, variables, call.request.uri, self.stage)
-
-    async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted | InputRequired:
-        return await self._catalog.prompt(call.request.name).fill(call, self.stage)
-
-    async def _complete(self, call: Call[Complete]) -> Completion:
-        return await self._completers.suggest(call)
-
-    async def _discover(self, call: Call[Any]) -> Discovery:
-        return Discovery(self.info, self.capabilities, self.instructions, self._ttl_ms)
-
-    async def _ping(self, call: Call[Ping]) -> Done:
-        return DONE
-
-    async def _set_log_level(self, call: Call[SetLogLevel]) -> Done:
-        _peer(call).log_level = call.request.level
-        return DONE
-
-    async def _subscribe(self, call: Call[Subscribe]) -> Done:
-        self._catalog.resource(call.request.uri)
-        subscriptions = _peer(call).subscriptions
-        if len(subscriptions) >= Peer.SUBSCRIPTIONS:
-            raise InvalidParams(
-                f"A session can subscribe to {Peer.SUBSCRIPTIONS} resources: give some back first."
-            )
-        subscriptions.add(call.request.uri)
-        return DONE
-
-    async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
-        _peer(call).subscriptions.discard(call.request.uri)
-        return DONE
-
-    async def _listen(self, call: Call[Listen]) -> Listened:
-        call.deadline = float("inf")
-        interests = call.request.notifications
-        if len(interests.resource_subscriptions) > Peer.SUBSCRIPTIONS:
-            raise InvalidParams(f"A listener can name {Peer.SUBSCRIPTIONS} resources at most.")
-        with self.changes.listen(wants(interests)) as listener:
-            await call.notify(Acknowledged(interests))
-            async for change in listener:
-                await call.notify(change)
-        return Listened(call.id)
+        return self._service.overdue(call)
 
     @property
     def capabilities(self) -> dict[str, Any]:
         """What it can do, as it tells its callers."""
-        found: dict[str, Any] = {"logging": {}}
-        if self._catalog.tools:
-            found["tools"] = {"listChanged": True}
-        if self._catalog.resources or self._catalog.templates:
-            found["resources"] = {"subscribe": True, "listChanged": True}
-        if self._catalog.prompts:
-            found["prompts"] = {"listChanged": True}
-        if self._completers:
-            found["completions"] = {}
-        return found
+        return self._service.capabilities
 
-    @staticmethod
-    def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
-        if not shelf:
-            raise MethodNotFound(f"This server has no {kind}.")
+    @property
+    def stage(self) -> Stage:
+        """What all its runs share."""
+        return self._service.stage
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of its tools."""
+        return tuple(self._catalog.tools)
 
 
 def _maybe(function: Any, decorate: Callable[[Any], Any]) -> Any:
@@ -432,12 +319,6 @@ def _maybe(function: Any, decorate: Callable[[Any], Any]) -> Any:
     if not callable(function):
         raise DefinitionError(f"{function!r} is not a function. Options have names: name={function!r}.")
     return decorate(function)
-
-
-def _peer(call: Call[Any]) -> Peer:
-    if call.peer is None:
-        raise InvalidParams("This needs a session: initialize first, and send its id.")
-    return call.peer
 
 
 def shed_after(seconds: float) -> Shed:

@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,12 @@ from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.support.process import ROOT
 
 CTRL_C, CTRL_D = "\x03", "\x04"
+# Becomes a command whose terminal this is, so that Ctrl-C on it is a signal.
+_ADOPTING = (
+    "import fcntl, os, sys, termios; "
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -79,16 +86,14 @@ def at_a_terminal(
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
+            [sys.executable, "-c", _ADOPTING, *COMMAND, *map(str, arguments)],
             cwd=cwd,
             env=plain_environment({"TERM": "xterm", **(env or {})}),
             stdin=theirs,
             stdout=subprocess.PIPE,
             stderr=theirs,
             encoding="utf-8",
-            # The terminal is that of the process, so that Ctrl-C on it is a signal.
             start_new_session=True,
-            preexec_fn=_adopt,
         )
     finally:
         os.close(theirs)
@@ -99,10 +104,3 @@ def at_a_terminal(
             process.kill()
         process.communicate()
         os.close(ours)
-
-
-def _adopt() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

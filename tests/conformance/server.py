@@ -7,6 +7,7 @@ import base64
 import sys
 from typing import Annotated, Any
 
+import promising
 import uvicorn
 from asking import register
 from pydantic import Field
@@ -241,6 +242,7 @@ async def test_prompt_with_image() -> list[PromptMessage]:
 
 
 register(server)
+promising.register(server)
 
 if __name__ == "__main__":
     uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning")

@@ -66,9 +66,10 @@ class Field:
 
     @property
     def title(self) -> str:
-        """What it is called."""
-        title = self.schema.get("title")
-        return f"{title} ({self.name})" if title and title != self.name else self.name
+        """What it is called, with its name where that cannot be guessed."""
+        title: str = self.schema.get("title") or self.name
+        same = title.replace(" ", "_").lower() == self.name.lower()
+        return title if same else f"{title} ({self.name})"
 
     @property
     def has_default(self) -> bool:

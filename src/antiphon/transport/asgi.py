@@ -58,6 +58,7 @@ class App:
     ) -> None:
         self._host = host
         self._limits = host.limits
+        self._digits = len(str(host.limits.body))
         self._guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._dialects = Dialects(host.info)
         self._versions: dict[bytes | None, str | UnsetType | None] = {
@@ -66,6 +67,7 @@ class App:
         }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
         self._warden = Warden()
+        self._calls = 0
         self._streams = 0
         self._owner = Owner(host)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,10 +92,12 @@ class App:
             if scope["method"] != "POST":
                 await self._other(exchange, scope, headers, principal)
                 return
+            if len(headers.get(b"content-length", b"")) >= self._digits:
+                self._check_length(headers)
             message = await receive()
             body = message.get("body")
             if body is None or len(body) > self._limits.body or message.get("more_body"):
-                body = await self._rest(message, receive, headers)
+                body = await self._rest(message, receive)
             if not self._understand(exchange, body, headers, principal):
                 await send_json(send, 202, b"")
                 return
@@ -117,6 +121,8 @@ class App:
             await self._stopped(exchange)
         finally:
             self._warden.leave(exchange)
+            if exchange.is_counted:
+                self._calls -= 1
             if exchange.session is not None:
                 exchange.session.calls.pop(exchange.id, None)
             exchange.close()
@@ -133,14 +139,14 @@ class App:
             logger.exception("Finding out who is calling failed.")
             raise InternalError("The server failed to find out who is calling.") from None
 
-    async def _rest(
-        self, message: MutableMapping[str, Any], receive: Receive, headers: Headers
-    ) -> bytes | bytearray:
-        """A body that comes in pieces, or not at all; raises `BodyTooLarge` or `CallerGone`."""
+    def _check_length(self, headers: Headers) -> None:
+        length = headers[b"content-length"]
+        if length.isdigit() and int(length[:20]) > self._limits.body:
+            raise BodyTooLarge(f"A request has {self._limits.body} bytes at most.")
+
+    async def _rest(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | bytearray:
+        """A body that comes in pieces, or not at all; raises `BodyTooLarge`."""
         most = self._limits.body
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length[:20]) > most:
-            raise BodyTooLarge(f"A request has {most} bytes at most.")
         parts = bytearray()
         while True:
             if message["type"] == "http.disconnect":
@@ -183,11 +189,13 @@ class App:
                     dialect.check_mirrored(mirrored, request, headers)
             elif type(request) is Listen and not exchange.takes_streams:
                 raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
-            if len(self._warden) - self._streams > self._limits.calls:
+            if self._calls >= self._limits.calls:
                 raise Busy("The server is at its limit of calls: try again.")
         except RequestError as error:
             error.request_id = request_id
             raise
+        self._calls += 1
+        exchange.is_counted = True
         exchange.request = request
         exchange.id = request_id
         exchange.rounds = dialect.rounds
@@ -307,6 +315,9 @@ class App:
         if self._streams >= self._limits.streams:
             raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
         exchange.deadline = float("inf")
+        if exchange.is_counted:  # it is a listener, and no call that anybody waits for
+            exchange.is_counted = False
+            self._calls -= 1
         self._streams += 1
         try:
             yield

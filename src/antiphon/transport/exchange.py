@@ -39,6 +39,8 @@ class Exchange(Call[Any]):
     streams_only: bool = False
     """Whether its answer is an event stream, even if there is nothing else to say."""
     takes_streams: bool = True
+    is_counted: bool = False
+    """Whether it counts towards the calls that may be under way at once."""
     outlet: Outlet | None = None
     answering: bool = False
     """Whether the answer is being sent, so that nothing more is to be said."""

@@ -254,7 +254,7 @@ def _progress(params: Fields) -> Progress:
 
 
 def _log(params: Fields) -> Log | None:
-    if params["level"] not in LOG_LEVELS:
+    if not isinstance(params.get("level"), str) or params["level"] not in LOG_LEVELS:
         return None
     return Log(params["level"], params.get("data"), _text(params, "logger"))
 

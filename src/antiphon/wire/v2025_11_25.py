@@ -33,7 +33,7 @@ from antiphon.model.request import (
 from antiphon.wire.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["LEGACY_VERSIONS", "V2025"]
+__all__ = ["LEGACY_VERSIONS", "V2025", "Before2025"]
 
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
@@ -115,6 +115,26 @@ class V2025(Dialect):
             return dict(discovery.capabilities)
         offered: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         return {**discovery.capabilities, "tasks": offered}
+
+
+class Before2025(V2025):
+    """The versions before 2025-11-25, which had no tasks: a wish for one means nothing."""
+
+    methods = {method: kind for method, kind in V2025.methods.items() if not method.startswith("tasks/")}
+
+    def parse(self, frame: Frame) -> Any:
+        """The request in a frame."""
+        request = super().parse(frame)
+        if isinstance(request, CallTool) and request.task is not None:
+            return msgspec.structs.replace(request, task=None)
+        return request
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """What the request says besides its parameters."""
+        return msgspec.structs.replace(super().terms(frame, negotiated), promises=False)
+
+    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
+        return dict(discovery.capabilities)
 
 
 def boxed(tool: ToolDefinition) -> ToolDefinition:

@@ -138,7 +138,8 @@ class V2026(Dialect):
         """Tasks are an extension: a caller that did not declare it is refused before anything is looked up."""
         request = super().parse(frame)
         if type(request) is CallTool:
-            return request
+            # Whether there is a task is for the server alone to say; a wish for one means nothing here.
+            return request if request.task is None else msgspec.structs.replace(request, task=None)
         about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask) or (
             isinstance(request, Listen) and request.notifications.task_ids
         )

@@ -1,0 +1,119 @@
+"""Serves what callers ask about tasks: looking, redeeming, answering, cancelling, listing, listening."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from antiphon.errors import TaskForbidden, TaskNotFound, TaskRequired
+from antiphon.model.outcome import DONE, Done, InputRequired, Result
+from antiphon.model.request import AnswerTask, CallTool, CancelTask, GetTask, ListTasks, RedeemTask
+from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
+from antiphon.runtime.call import Call
+from antiphon.runtime.promises import Promises, result_of
+from antiphon.runtime.stage import Stage
+from antiphon.runtime.tool import Tool
+
+__all__ = ["Desk"]
+
+_NEEDED: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+
+
+class Desk:
+    """Where a server's callers come with their tasks."""
+
+    def __init__(self, promises: Promises) -> None:
+        self._promises = promises
+        self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
+            GetTask: self._get,
+            RedeemTask: self._redeem,
+            ListTasks: self._list,
+            CancelTask: self._cancel,
+            AnswerTask: self._answer,
+        }
+
+    def call(
+        self, call: Call[CallTool], tool: Tool, stage: Stage
+    ) -> Awaitable[Result | InputRequired | Promise]:
+        """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
+        if not call.terms.promises:
+            if tool.task == "required":
+                raise TaskRequired(
+                    f"The tool {tool.name!r} only gives promises: ask for a task.", data=_NEEDED
+                )
+            return tool.run(call, stage)
+        if tool.answer_within is None:
+            return self._promises.begin(call, tool, stage)
+        return self._promises.answer_or_promise(call, tool, stage)
+
+    @staticmethod
+    def forbid(tool: Tool) -> TaskForbidden:
+        """What a caller gets that wants a promise of a tool that gives none."""
+        return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
+
+    async def _get(self, call: Call[GetTask]) -> TaskShown:
+        return TaskShown(await self._promises.get(call.request.task_id, call.principal))
+
+    async def _list(self, call: Call[ListTasks]) -> TaskPage:
+        tasks, cursor = await self._promises.list(call.principal, call.request.cursor)
+        return TaskPage(tuple(tasks), cursor)
+
+    async def _cancel(self, call: Call[CancelTask]) -> TaskShown:
+        return TaskShown(await self._promises.cancel(call.request.task_id, call.principal))
+
+    async def _answer(self, call: Call[AnswerTask]) -> Done:
+        request = call.request
+        await self._promises.answer(request.task_id, call.principal, request.input_responses)
+        return DONE
+
+    async def _redeem(self, call: Call[RedeemTask]) -> Redeemed:
+        call.deadline = float("inf")
+        id, seen = call.request.task_id, False
+        async for task in self._promises.follow(id, call.principal):
+            if task.has_ended:
+                return Redeemed(result_of(task), id)
+            if seen and call.peer is not None:
+                await call.notify(TaskChanged(task))
+            seen = True
+            if task.state == "waiting":
+                if call.rounds:
+                    return Redeemed(InputRequired(load_asks(task.asks)), id)
+                if call.asks:
+                    await self._put(call, task)
+        raise TaskNotFound("Failed to retrieve task: Task not found")
+
+    async def _put(self, call: Call[RedeemTask], task: Task) -> None:
+        """Put a task's questions to a caller that answers on the connection."""
+        asks = load_asks(task.asks)
+        answers = await asyncio.gather(*(call.ask(key, ask, task.id) for key, ask in asks.items()))
+        await self._promises.answer(task.id, call.principal, dict(zip(asks, answers, strict=True)))
+
+    async def known(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
+        """Those of these tasks that are the caller's."""
+        found = []
+        for id in ids:
+            try:
+                await self._promises.get(id, call.principal)
+            except TaskNotFound:
+                continue
+            found.append(id)
+        return tuple(found)
+
+    @asynccontextmanager
+    async def telling(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
+        """Tell a listener how these tasks go, as long as the context lasts."""
+        followers = [asyncio.create_task(self._tell(id, call)) for id in ids]
+        try:
+            yield
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+    async def _tell(self, id: str, call: Call[Any]) -> None:
+        try:
+            async for task in self._promises.follow(id, call.principal):
+                await call.notify(TaskChanged(task))
+        except TaskNotFound:
+            return

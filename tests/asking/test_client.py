@@ -189,7 +189,7 @@ async def test_a_server_that_does_not_stop_asking_is_given_up() -> None:
     @server.tool
     async def curious(ctx: Context) -> str:
         for number in range(1000):
-            await ctx.elicit("Name?", dict(type="object", properties={}), key=f"more_{number}")
+            await ctx.elicit("Name?", {"type": "object", "properties": {}}, key=f"more_{number}")
         return "at last"
 
     async with connected("2026-07-28", "http", server=server, max_rounds=5) as client:

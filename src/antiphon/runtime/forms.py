@@ -61,8 +61,22 @@ class Form:
     def of(wanted: Any) -> Form:
         """The form for a type, or for a schema given as it is; raises `DefinitionError`."""
         if isinstance(wanted, Mapping):
-            return Form(dict(wanted), lambda content: content)
+            return Form(_checked(wanted), lambda content: content)
         return _form(wanted)
+
+
+def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that an author wrote; raises `DefinitionError` for one that is no form."""
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise DefinitionError("A form is a JSON schema of type object, with properties.")
+    for name, field in properties.items():
+        kind = field.get("type") if isinstance(field, Mapping) else None
+        if not isinstance(kind, str) or kind not in _PRIMITIVES | {"array"}:
+            raise _not_flat(dict(schema), name)
+        if kind == "array" and not isinstance(field.get("items"), Mapping):
+            raise _not_flat(dict(schema), name)
+    return dict(schema)
 
 
 @functools.lru_cache(maxsize=1024)

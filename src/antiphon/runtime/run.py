@@ -32,6 +32,8 @@ _TURNS = 3
 _TRIES = 10
 """How often a question is put again, on a connection, to a client whose answers do not fit."""
 
+_PATIENCE = 3600.0
+"""How long, in seconds, a person may take to answer while a connection is held open."""
 _UNUSED = 4096
 """How many bytes of answers that nobody asked for are kept."""
 
@@ -110,12 +112,22 @@ class Run:
 
     async def _ask_now(self, ask: Ask, name: str, fits: Callable[[Any], str | None] | None) -> Any:
         for _ in range(_TRIES):
-            response = await self.call.ask(name, ask)
+            response = await self._put(name, ask)
             answer = read_answer(ask, name, response)
             if fits is None or (problem := fits(answer)) is None:
                 self.journal.record(f"ask:{name}", response)
                 return answer
         raise Failure(f"No answer to {name!r} fits what was asked for: {problem}.")
+
+    async def _put(self, name: str, ask: Ask) -> Any:
+        """Put a question on the connection. The time that a person takes is not the tool's."""
+        call, loop = self.call, asyncio.get_running_loop()
+        begun, left = loop.time(), call.deadline
+        call.deadline = max(left, begun + _PATIENCE)
+        try:
+            return await call.ask(name, ask)
+        finally:
+            call.deadline = left + (loop.time() - begun)
 
     async def _wait_for_the_next_round(self, name: str, ask: Ask) -> None:
         self._asks[name] = ask

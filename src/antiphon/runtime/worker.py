@@ -153,7 +153,9 @@ class Worker:
             token=claim.token,
             journal=journal,
         )
-        if created.get("resume", True) or len(entries) == 1:
+        # Whoever held it before has parked it, and been answered; or else was lost.
+        was_lost = claim.token > 1 and entries[-1].kind != "answered"
+        if created.get("resume", True) or not was_lost:
             self.begin(held)
         else:
             await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})

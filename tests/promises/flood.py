@@ -1,0 +1,21 @@
+"""Makes many tasks on one connection, one after the other."""
+
+from __future__ import annotations
+
+import json
+
+from tests.promises.speaking import Patient
+from tests.support import http
+
+
+async def flood(port: int, count: int) -> list[str]:
+    """The ids of so many new tasks."""
+    speaker = Patient(port)
+    ids = []
+    async with http.connect(port) as connection:
+        for number in range(count):
+            params = {"name": "quick", "arguments": {"number": number}}
+            headers, frame = speaker.build("tools/call", params, id=number)
+            await connection.send("POST", "/mcp", headers, json.dumps(frame).encode())
+            ids.append((await connection.receive()).result["taskId"])
+    return ids

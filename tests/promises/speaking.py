@@ -1,0 +1,59 @@
+"""Tasks as callers of each dialect see them, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.asking.driving import EVERYTHING, accept
+from tests.support.http import Response
+from tests.support.speakers import Modern, Speaker
+
+TASKS = "io.modelcontextprotocol/tasks"
+RELATED = "io.modelcontextprotocol/related-task"
+
+
+class Patient(Modern):
+    """A client of 2026-07-28 that takes promises, and can answer everything."""
+
+    capabilities = {**EVERYTHING, "extensions": {TASKS: {}}}
+
+    def build(
+        self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = 1
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        headers, frame = super().build(method, params, id=id)
+        if method.startswith("tasks/") and isinstance((params or {}).get("taskId"), str):
+            headers["mcp-name"] = (params or {})["taskId"]
+        return headers, frame
+
+
+async def begin(speaker: Speaker, tool: str, ttl: int | None = None, /, **arguments: Any) -> dict[str, Any]:
+    """Ask for a promise: the task, in whichever shape."""
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if not isinstance(speaker, Modern):
+        params["task"] = {} if ttl is None else {"ttl": ttl}
+    result = (await speaker.ask("tools/call", params)).result
+    return dict(result["task"]) if "task" in result else result
+
+
+async def look(speaker: Speaker, id: str) -> dict[str, Any]:
+    """How a task stands."""
+    return (await speaker.ask("tasks/get", {"taskId": id})).result
+
+
+async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 20.0) -> dict[str, Any]:
+    """The task, once it has one of these statuses."""
+    deadline = time.monotonic() + within
+    while (task := await look(speaker, id))["status"] not in statuses:
+        assert time.monotonic() < deadline, f"still {task}"
+        await asyncio.sleep(0.02)
+    return task
+
+
+async def answer(speaker: Speaker, id: str, **names: str) -> Response:
+    """Answer questions that want a name."""
+    responses = {key: accept(name=name) for key, name in names.items()}
+    method = "tasks/update" if isinstance(speaker, Modern) else "tasks/input_response"
+    return await speaker.ask(method, {"taskId": id, "inputResponses": responses})

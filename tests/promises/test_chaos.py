@@ -1,0 +1,195 @@
+"""Processes that are really killed: what was acknowledged is there, and what was done is not done again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from antiphon.model.task import fold
+from antiphon.store import open_store
+from tests.promises.flood import flood
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.support.process import ServerProcess, started
+
+ANSWERS = {"first": "a", "second": "b", "third": "c"}
+RESULT = "ONE / TWO A / THREE B C"
+
+
+@contextmanager
+def serving(tmp_path: Path, **environment: str) -> Iterator[ServerProcess]:
+    common = {"ANTIPHON_STORE": f"sqlite:///{tmp_path}/tasks.db", "EFFECTS": str(tmp_path / "effects")}
+    with started("promising.py", tmp_path, env={**common, **environment}) as server:
+        yield server
+
+
+async def patiently(work: object, within: float = 30.0) -> object:
+    """Try again while the process that was asked is being killed."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return await work()  # type: ignore[operator]
+        except (OSError, asyncio.IncompleteReadError, AssertionError):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+
+
+async def travel(ports: list[int], id: str) -> str:
+    """Take a journey to its end, asking whichever process is alive."""
+    speakers = [Patient(port) for port in ports]
+
+    async def one_round() -> str | None:
+        for speaker in speakers:
+            try:
+                task = await look(speaker, id)
+                if task["status"] == "input_required":
+                    await answer(speaker, id, **{key: ANSWERS[key] for key in task["inputRequests"]})
+                elif task["status"] != "working":
+                    return str(task["result"]["content"][0]["text"])
+                return None
+            except (OSError, asyncio.IncompleteReadError):
+                continue
+        raise AssertionError("nobody is alive")
+
+    deadline = time.monotonic() + 40
+    while (found := await one_round()) is None:
+        assert time.monotonic() < deadline, "the journey does not end"
+        await asyncio.sleep(0.03)
+    return found
+
+
+async def log_of(tmp_path: Path, id: str) -> list[tuple[str, int, object]]:
+    store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+    await store.open()
+    try:
+        return [(entry.kind, entry.at, entry.data) for entry in await store.read(id)]
+    finally:
+        await store.close()
+
+
+async def test_a_worker_that_is_killed_after_any_single_write_loses_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path) as survivor:
+        died = 0
+        for write in range(1, 20):
+            (tmp_path / "effects").write_text("")
+            with serving(tmp_path, DIE_AFTER=str(write)) as victim:
+                try:
+                    id = (await begin(Patient(victim.port), "journey"))["taskId"]
+                except (OSError, asyncio.IncompleteReadError):
+                    assert write == 1  # it died before it could answer: nothing was acknowledged
+                    died += 1
+                    continue
+                assert await travel([victim.port, survivor.port], id) == RESULT
+                dead = victim.process.poll() is not None
+            await _check_the_log(tmp_path, id)
+            if not dead:
+                break
+            died += 1
+    assert died >= 6, "the tool writes more often than that"
+
+
+async def _check_the_log(tmp_path: Path, id: str) -> None:
+    log = await log_of(tmp_path, id)
+    task, _, _ = fold(log)  # type: ignore[arg-type]
+    assert task.state == "done"
+    recorded = Counter(key for _, _, data in log for key in data.get("journal", {}))  # type: ignore[attr-defined]
+    assert [key for key, times in recorded.items() if times > 1] == []
+    assert {key for key in recorded if key.startswith("step:")} == {
+        "step:happen",
+        "step:happen#2",
+        "step:happen#3",
+    }
+
+
+async def test_a_worker_that_stalls_loses_its_task_and_its_late_writes_are_refused(tmp_path: Path) -> None:
+    with serving(tmp_path) as staller:
+        id = (await begin(Patient(staller.port), "slow", seconds=1.5))["taskId"]
+        await patiently(lambda: _has(tmp_path / "effects", "began"))
+        staller.process.send_signal(signal.SIGSTOP)
+        try:
+            with serving(tmp_path) as other:
+                task = await reach(Patient(other.port), id, "completed", within=30)
+                assert task["result"]["content"][0]["text"] == "slow"
+                before = await log_of(tmp_path, id)
+                staller.process.send_signal(signal.SIGCONT)
+                await patiently(lambda: look(Patient(staller.port), id))
+                await asyncio.sleep(2.0)  # longer than what was left of the sleep that it was stopped in
+                assert await log_of(tmp_path, id) == before
+                assert (await look(Patient(other.port), id))["status"] == "completed"
+        finally:
+            staller.process.send_signal(signal.SIGCONT)
+
+
+async def _has(path: Path, text: str) -> None:
+    assert text in path.read_text()
+
+
+async def test_a_task_that_cannot_be_run_again_says_so_when_its_worker_is_lost(tmp_path: Path) -> None:
+    with serving(tmp_path) as victim:
+        id = (await begin(Patient(victim.port), "fragile", seconds=60))["taskId"]
+        victim.process.kill()
+        victim.process.wait()
+    with serving(tmp_path) as other:
+        task = await reach(Patient(other.port), id, "failed", within=30)
+        assert "its worker was lost" in task["error"]["message"]
+
+
+async def test_a_process_that_is_asked_to_end_hands_its_tasks_over(tmp_path: Path) -> None:
+    with serving(tmp_path, LEASE="60") as first, serving(tmp_path, LEASE="60") as second:
+        id = (await begin(Patient(first.port), "slow", seconds=6))["taskId"]
+        await patiently(lambda: _has(tmp_path / "effects", "began"))
+        first.terminate()
+        first.process.wait(20)
+        # The lease is a minute long: whoever waits for its end is not done in time.
+        task = await reach(Patient(second.port), id, "completed", within=25)
+        assert task["result"]["content"][0]["text"] == "slow"
+    effects = (tmp_path / "effects").read_text().splitlines()
+    assert effects.count("began") == 1
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_task_waits_for_its_answer_across_a_restart(tmp_path: Path, answered: bool) -> None:
+    with serving(tmp_path) as first:
+        id = (await begin(Patient(first.port), "journey"))["taskId"]
+        await reach(Patient(first.port), id, "input_required")
+        if answered:
+            await answer(Patient(first.port), id, first="a")
+        first.process.kill()
+        first.process.wait()
+    with serving(tmp_path) as second:
+        assert await travel([second.port], id) == RESULT
+
+
+async def test_many_processes_share_one_file_and_every_task_ends_once(tmp_path: Path) -> None:
+    tasks, processes = 20_000, 8
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(tmp_path, LEASE="30")) for _ in range(processes)]
+        ids = await _create(servers, tasks)
+        assert len(set(ids)) == tasks
+        store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+        await store.open()
+        try:
+            deadline = time.monotonic() + 120
+            while await store.count("ended") < tasks:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.2)
+            for id in ids[:: tasks // 200]:
+                kinds = [entry.kind for entry in await store.read(id)]
+                assert kinds.count("ended") == 1
+                assert kinds[-1] == "ended"
+            assert await store.count("ready") == 0
+        finally:
+            await store.close()
+
+
+async def _create(servers: list[ServerProcess], tasks: int) -> list[str]:
+    """Create tasks through all of them at once, on connections that stay open."""
+    share = tasks // (len(servers) * 2)
+    made = await asyncio.gather(*(flood(server.port, share) for server in servers for _ in range(2)))
+    return [id for ids in made for id in ids]

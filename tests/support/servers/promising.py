@@ -1,0 +1,104 @@
+"""A server that gives promises: `python promising.py PORT`, with its store and its habits from the environment.
+
+`DIE_AFTER=n` kills the process, without a goodbye, right after its n-th write to the store was durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from pydantic import BaseModel
+
+from antiphon import Context, Limits, Server
+from antiphon.store import open_store
+
+EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
+DIE_AFTER = int(os.environ.get("DIE_AFTER", "0"))
+
+
+class Dying:
+    """A store that takes its process with it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._deadly(found) if name in ("create", "append") else found
+
+    def _deadly(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        async def writing(*args: Any, **kwargs: Any) -> Any:
+            done = await write(*args, **kwargs)
+            self._writes += 1
+            if self._writes == DIE_AFTER:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+        return writing
+
+
+store: Any = open_store(os.environ["ANTIPHON_STORE"])
+server = Server(
+    "promising",
+    store=Dying(store) if DIE_AFTER else store,
+    limits=Limits(lease=float(os.environ.get("LEASE", "1.0")), drain=2.0),
+    secrets=["a secret of the promising"],
+)
+
+
+class Name(BaseModel):
+    name: str
+
+
+def happen(what: str) -> str:
+    """A side effect."""
+    with EFFECTS.open("a") as file:
+        file.write(f"{what}\n")
+    return what.upper()
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def journey(ctx: Context) -> str:
+    """Does a step, asks, does another, asks twice at once, and does a last one."""
+    one = await ctx.step(happen, "one")
+    first = await ctx.elicit("First?", Name, key="first")
+    two = await ctx.step(happen, f"two {first.name}")
+    second, third = await asyncio.gather(
+        ctx.elicit("Second?", Name, key="second"), ctx.elicit("Third?", Name, key="third")
+    )
+    three = await ctx.step(happen, f"three {second.name} {third.name}")
+    return f"{one} / {two} / {three}"
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def slow(seconds: float, ctx: Context) -> str:
+    """Takes its time, between two steps."""
+    await ctx.step(happen, "began")
+    await asyncio.sleep(seconds)
+    await ctx.step(happen, "ended")
+    return "slow"
+
+
+@server.tool(task="optional", resume=False)
+async def fragile(seconds: float) -> str:
+    """Cannot be run again."""
+    await asyncio.sleep(seconds)
+    return "fragile"
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def quick(number: int) -> str:
+    """Is done at once."""
+    return str(number)
+
+
+if __name__ == "__main__":
+    uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning", timeout_graceful_shutdown=3)

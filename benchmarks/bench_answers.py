@@ -6,7 +6,6 @@ is the ratio within a round, so that a machine that slows down slows down both s
 """
 
 import argparse
-import statistics
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TypeAlias
 
 from environments import ENVIRONMENTS, prepare, versions
 from job import Job, Measurement, drive
+from medians import COLUMNS, line, ratio
 from processes import cores, running
 from report import Report, Table, facts, listed
 from traffic import MODERN, SESSIONS
@@ -51,22 +51,12 @@ RATIOS = (
     ("antiphon / mcp, 2025-11-25 in a session", OURS_SESSION, MCP_SESSION, "–"),
 )
 
-COLUMNS = (
-    "server",
-    "answers/s",
-    "spread",
-    "median ms",
-    "p99 ms",
-    "server CPU µs",
-    "errors",
-    "generator busy",
-)
-
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
     "environment, pinned to one core; the generator has another.",
-    "All answer one text block as plain JSON: the peers with `json_response=True` and without structured "
-    "output, FastMCP without sessions (`stateless_http=True`).",
+    "All answer as plain JSON: the peers with `json_response=True`, FastMCP without sessions "
+    "(`stateless_http=True`). The tool is declared in each as its documentation declares one; the peers "
+    "answer a string as structured content too, which is their default.",
     "Every answer was checked: status 200 and the right sum. Anything else is counted as an error.",
     "A ratio is the median of the ratios within each round. By CPU: the same of the server's CPU time for "
     "one answer, which other work on the machine disturbs less.",
@@ -91,35 +81,13 @@ def measure(names: list[str], rounds: int, seconds: float) -> Taken:
     return taken
 
 
-def line(row: Row, measured: list[Measurement]) -> list[str]:
-    """One row of the table: medians over the rounds."""
-
-    def middle(name: str) -> float:
-        return statistics.median(float(getattr(one, name)) for one in measured)
-
-    rates = [one.per_second for one in measured]
-    return [
-        row.name,
-        f"{middle('per_second'):,.0f}",
-        f"{min(rates):,.0f}–{max(rates):,.0f}",
-        f"{middle('median_ms'):.2f}",
-        f"{middle('p99_ms'):.2f}",
-        f"{middle('server_cpu_us'):.0f}",
-        str(sum(one.errors for one in measured)),
-        f"{middle('generator_busy'):.0%}",
-    ]
-
-
 def ratios(taken: Taken) -> list[dict[str, str | float]]:
     """Each ratio that can be had from what was taken: of answers a second, and of CPU time."""
-    found: list[dict[str, str | float]] = []
-    for name, ours, theirs, aim in RATIOS:
-        if ours in taken and theirs in taken:
-            pairs = list(zip(taken[ours], taken[theirs], strict=True))
-            rate = statistics.median(mine.per_second / other.per_second for mine, other in pairs)
-            cpu = statistics.median(other.server_cpu_us / mine.server_cpu_us for mine, other in pairs)
-            found.append({"name": name, "rate": round(rate, 3), "cpu": round(cpu, 3), "aim": aim})
-    return found
+    return [
+        ratio(name, taken[ours], taken[theirs], aim)
+        for name, ours, theirs, aim in RATIOS
+        if ours in taken and theirs in taken
+    ]
 
 
 def main() -> None:
@@ -144,7 +112,10 @@ def main() -> None:
         f"medians of {rounds} interleaved rounds of {seconds:g} s.",
         about,
         [
-            Table(COLUMNS, [line(row, measured) for row, measured in taken.items()]),
+            Table(
+                ("server", "answers/s", *COLUMNS),
+                [line(row.name, measured) for row, measured in taken.items()],
+            ),
             Table(
                 ("ratio", "answers/s", "by CPU", "aim"),
                 [[str(r["name"]), f"{r['rate']:.2f}", f"{r['cpu']:.2f}", str(r["aim"])] for r in found],

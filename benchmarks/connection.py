@@ -5,6 +5,8 @@ nothing of MCP. It is no HTTP client: it trusts a server on the loopback that an
 """
 
 import asyncio
+from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple, Protocol, cast
 
 __all__ = ["Answer", "Connection", "Listener"]
@@ -40,11 +42,11 @@ class Listener(Protocol):
 class Connection(asyncio.Protocol):
     """A connection with at most one request in flight."""
 
-    __slots__ = ("_buffer", "_listener", "_transport", "closed", "number", "request", "sent_at")
+    __slots__ = ("_buffer", "_listener", "_transport", "closed", "number", "requests", "sent_at")
 
     def __init__(self, number: int, listener: Listener) -> None:
         self.number = number
-        self.request = b""
+        self.requests: Iterator[bytes] = repeat(b"")
         self.sent_at = 0
         self.closed = False
         self._listener = listener

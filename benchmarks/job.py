@@ -19,7 +19,8 @@ LOAD = Path(__file__).resolve().parent / "load.py"
 class Job:
     """What to send, to whom, and when to stop: at `count` answers or after `seconds`.
 
-    `server` is the server's process id, whose CPU time is counted; `core` is the generator's own.
+    `server` is the server's process id, whose CPU time is counted; `core` is the generator's own. A plain
+    answer is asked for, or else the first or the second `round` of a call of a `tool` that asks.
     """
 
     port: int
@@ -30,6 +31,8 @@ class Job:
     seconds: float
     warmup: int = 400
     connections: int = 16
+    round: int | None = None
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

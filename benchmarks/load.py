@@ -1,4 +1,4 @@
-"""The load generator: a process of its own that repeats one request on some connections and counts.
+"""The load generator: a process of its own that repeats its requests on some connections and counts.
 
 It is given a job as JSON in its first argument and prints a measurement as JSON. It runs on uvloop,
 pinned to its own core, with requests rendered beforehand, so that it costs far less than any server;
@@ -9,17 +9,41 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import cycle, repeat
 
 import uvloop
 from connection import Answer, Connection
 from job import Job, Measurement
 from processes import cpu_seconds, pin
-from traffic import SESSIONS, call, close_session, expected, initialize, initialized
+from traffic import (
+    SESSIONS,
+    ask,
+    ask_again,
+    call,
+    close_session,
+    expected,
+    expected_at_last,
+    expected_question,
+    initialize,
+    initialized,
+    read_question,
+)
 
 PATIENCE = 30.0
 """Seconds to wait for answers under way after the last request was sent."""
+
+POOL = 64
+"""How many second rounds a connection repeats in turn, each with a state of its own."""
+
+EXPECTED: dict[int | None, Callable[[int], bytes]] = {
+    None: expected,
+    1: expected_question,
+    2: expected_at_last,
+}
+"""What a right answer contains, by the round it is given in."""
 
 
 @dataclass(slots=True)
@@ -27,6 +51,7 @@ class Phase:
     """Requests sent until a count or a time is reached, and what came back."""
 
     left: int
+    expected: Callable[[int], bytes]
     under_way: int = 0
     errors: int = 0
     first_error: str = ""
@@ -35,7 +60,7 @@ class Phase:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self, connection: Connection) -> None:
-        """Send this connection's request once more, if any are left to send."""
+        """Send this connection's next request, if any are left to send."""
         if self.left <= 0 or connection.closed:
             if self.under_way == 0:
                 self.done.set()
@@ -43,12 +68,12 @@ class Phase:
         self.left -= 1
         self.under_way += 1
         connection.sent_at = time.perf_counter_ns()
-        connection.send(connection.request)
+        connection.send(next(connection.requests))
 
     def answered(self, connection: Connection, answer: Answer) -> None:
         self.latencies.append(time.perf_counter_ns() - connection.sent_at)
         self.under_way -= 1
-        if answer.status != 200 or expected(connection.number) not in answer.body:
+        if answer.status != 200 or self.expected(connection.number) not in answer.body:
             self.fail(f"{answer.status} {answer.body[:500]!r}")
         self.answer_bytes = len(answer.body)
         self.begin(connection)
@@ -108,13 +133,24 @@ class Generator:
                 if answer.status != 200:
                     raise RuntimeError(f"initialize: {answer.status} {answer.body[:500]!r}")
                 await self.exchange(connection, initialized(job.port, session))
-            connection.request = call(job.port, job.version, number, session)
+            connection.requests = await self.requests(connection, session)
             self.connections.append(connection)
             self.sessions.append(session)
 
+    async def requests(self, connection: Connection, session: str | None) -> Iterator[bytes]:
+        """What a connection sends, over and over; for second rounds it asks for their states now."""
+        job, number = self.job, connection.number
+        if job.round is None:
+            return repeat(call(job.port, job.version, number, session))
+        first = ask(job.port, job.tool, number)
+        asked = [read_question((await self.exchange(connection, first)).body) for _ in range(POOL)]
+        if job.round == 1:
+            return repeat(first)
+        return cycle([ask_again(job.port, job.tool, number, each) for each in asked])
+
     async def run(self, count: int, seconds: float) -> Phase:
         """Keep every connection busy until `count` requests were sent or `seconds` have passed."""
-        self._phase = phase = Phase(count)
+        self._phase = phase = Phase(count, EXPECTED[self.job.round])
         timer = asyncio.get_running_loop().call_later(seconds, setattr, phase, "left", 0)
         for connection in self.connections:
             phase.begin(connection)

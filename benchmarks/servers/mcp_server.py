@@ -1,8 +1,7 @@
 """The official SDK under measurement, by its high-level server class.
 
-Configured for speed with what it documents: `json_response=True` (a plain JSON answer instead of an
-event stream), `structured_output=False` (a string is answered as one text block and not a second time
-as structured content, which is what all servers here answer) and its own logging down to errors.
+The tool is declared as its documentation declares one. Configured for speed with what it documents:
+`json_response=True` (a plain JSON answer instead of an event stream), its own logging down to errors.
 2026-07-28 requests are stateless by themselves; `stateless_http` is left off so that the same app also
 answers 2025-11-25 within sessions, and it is not read on the 2026-07-28 path.
 """
@@ -13,7 +12,7 @@ from serve import serve
 server = MCPServer("bench", log_level="ERROR")
 
 
-@server.tool(structured_output=False)
+@server.tool()
 async def add(a: int, b: int) -> str:
     """Add two numbers."""
     return str(a + b)

@@ -42,6 +42,8 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     └── ClientError           what only a caller sees
         ├── Unreachable       no connection, or it was lost before the answer came
         ├── TimedOut          the deadline passed
+        ├── TaskCancelled     the task was cancelled, and gives nothing
+        ├── TaskLost          the task is not there: it has expired, is another's, or never was
         └── BadAnswer         the other side does not speak MCP
 """
 
@@ -82,8 +84,10 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "StreamGone",
+    "TaskCancelled",
     "TaskEnded",
     "TaskForbidden",
+    "TaskLost",
     "TaskNotFound",
     "TaskRequired",
     "TimedOut",
@@ -328,6 +332,14 @@ class Unreachable(ClientError):
 
 class TimedOut(ClientError, TimeoutError):
     """The deadline passed before the answer came."""
+
+
+class TaskCancelled(ClientError):
+    """The task was cancelled, by this caller or another, and gives nothing."""
+
+
+class TaskLost(ClientError):
+    """The server does not know the task: it has expired, is somebody else's, or never was."""
 
 
 class BadAnswer(ClientError):

@@ -278,15 +278,17 @@ class Server:
         """The function behind a tool; raises `NotFound`."""
         return self._catalog.tool(tool).function
 
-    def mirrored(self, tool: str) -> Mirrored | None:
-        """The headers that mirror arguments of a tool, each with the path of its argument."""
-        return self._mirrored.get(tool)
+    @property
+    def mirrored(self) -> Mapping[str, Mirrored]:
+        """For each tool that has some, the headers that mirror its arguments, and their paths."""
+        return self._mirrored
 
     # Serving, as the transports want it
 
-    def handle(self, call: Call[Any]) -> Awaitable[Any]:
-        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
-        return self._service.handle(call)
+    @property
+    def handle(self) -> Callable[[Call[Any]], Awaitable[Any]]:
+        """Serves a call: gives what to await for its outcome; both may raise, see `error_of`."""
+        return self._service.handle
 
     def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
         """What to tell a caller of something that was raised; what it was stays in the log."""

@@ -67,7 +67,7 @@ def answers_of(ctx: Context) -> dict[str, Any]:
 
 def modern(ctx: Context) -> bool:
     """Whether this call is one of a version with rounds."""
-    return bool(ctx._is_modern_protocol())
+    return ctx.request_context is not None and ctx.request_context.protocol_version == "2026-07-28"
 
 
 @server.tool
@@ -186,6 +186,20 @@ async def folders(ctx: Context) -> str | InputRequiredResult:
     if not given:
         return asks_for(roots=ListRootsRequest())
     return " ".join(str(root.uri) for root in given["roots"].roots)
+
+
+@server.prompt
+async def story(ctx: Context) -> str | InputRequiredResult:
+    """A prompt that asks."""
+    given = answers_of(ctx)
+    return f"Tell of {given['name'].content['name']}." if given else asks_for(name=form_of("Name?", Name))
+
+
+@server.resource("story://{place}")
+async def told(place: str, ctx: Context) -> str | InputRequiredResult:
+    """A resource that asks."""
+    given = answers_of(ctx)
+    return f"{given['name'].content['name']} in {place}" if given else asks_for(name=form_of("Name?", Name))
 
 
 if __name__ == "__main__":

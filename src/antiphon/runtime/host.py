@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -35,8 +35,9 @@ class Host(Protocol):
     def changes(self) -> Changes:
         """What changes about what it offers."""
 
-    def handle(self, call: Call[Any]) -> Awaitable[Any]:
-        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+    @property
+    def handle(self) -> Callable[[Call[Any]], Awaitable[Any]]:
+        """Serves a call: gives what to await for its outcome; both may raise, see `error_of`."""
 
     def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
         """What to tell a caller of something that was raised."""
@@ -51,8 +52,9 @@ class Host(Protocol):
     async def identify(self, headers: Mapping[str, str]) -> Principal:
         """Who sends these headers; raises `Unauthorized` or `Forbidden`."""
 
-    def mirrored(self, tool: str) -> Mapping[str, tuple[str, ...]] | None:
-        """The headers that mirror arguments of a tool, each with the path of its argument."""
+    @property
+    def mirrored(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+        """For each tool that has some, the headers that mirror its arguments, and their paths."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the server's lifespan open; nested use shares one."""

@@ -108,6 +108,8 @@ class Service:
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
         """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
         call.deadline = call.started + self._limits.call_time
+        if type(call.request) is CallTool:
+            return self._call_tool(call)
         handler = self._handlers.get(type(call.request)) or self._task_handler(call)
         outcome: Awaitable[Any] = handler(call)
         return outcome
@@ -152,7 +154,7 @@ class Service:
             found["completions"] = {}
         return found
 
-    def _call_tool(self, call: Call[CallTool]) -> Any:
+    def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._catalog.tools.get(call.request.name)
         if tool is None:
             raise NotFound(f"Unknown tool: {call.request.name!r}.")

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import SchemaValidator, core_schema
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime import docstring
@@ -88,8 +89,8 @@ class Signature:
         """A function from a call's arguments to keyword arguments; raises `pydantic.ValidationError`."""
         validate = self.model.__pydantic_validator__.validate_python
         if not self.names and not self.open:
-            # The model's own dictionary is what we want: validated values under the parameters' names.
-            return lambda arguments: validate(arguments).__dict__
+            straight = _dictionary_validator(self.model)
+            return straight or (lambda arguments: validate(arguments).__dict__)
         names = self.names
 
         def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,6 +111,29 @@ class _PlainSchema(GenerateJsonSchema):
         super()._update_class_schema(json_schema, cls, config)
         if json_schema.get("title") == getattr(cls, "__name__", None):
             json_schema.pop("title", None)
+
+
+def _dictionary_validator(model: type[pydantic.BaseModel]) -> Callable[[Any], dict[str, Any]] | None:
+    """The model's fields as a validator that gives a dictionary, which is twice as quick as a model.
+
+    `None` where the model is of a kind that this cannot be made of.
+    """
+    whole: Any = model.__pydantic_core_schema__
+    inner = whole["schema"] if whole["type"] == "definitions" else whole
+    if inner["type"] != "model" or inner["schema"]["type"] != "model-fields":
+        return None
+    fields = {
+        name: core_schema.typed_dict_field(
+            field["schema"],
+            required=field["schema"]["type"] != "default",
+            validation_alias=field.get("validation_alias"),
+        )
+        for name, field in inner["schema"]["fields"].items()
+    }
+    schema: Any = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+    if whole["type"] == "definitions":
+        schema = core_schema.definitions_schema(schema, whole["definitions"])
+    return SchemaValidator(schema).validate_python
 
 
 def schema_of(

@@ -29,7 +29,7 @@ from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden
 from antiphon.transport import streams, writing
 from antiphon.transport.exchange import Exchange, send_json
-from antiphon.transport.guard import Guard, accepts
+from antiphon.transport.guard import ACCEPTED, Guard, accepts
 from antiphon.transport.outlet import Receive, Send
 from antiphon.transport.owner import Owner
 from antiphon.transport.sessions import Sessions
@@ -41,6 +41,9 @@ from antiphon.wire.jsonrpc import Frame
 __all__ = ["App"]
 
 logger = logging.getLogger("antiphon")
+_AT_ONCE = 32 * 1024
+"""How much is written to a connection without waiting for the other end."""
+
 Scope = MutableMapping[str, Any]
 Headers = Mapping[bytes, bytes]
 
@@ -67,6 +70,9 @@ class App:
         }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
         self._warden = Warden()
+        self._mirrored = host.mirrored
+        self._authenticates = host.authenticates
+        self._handle = host.handle
         self._calls = 0
         self._streams = 0
         self._owner = Owner(host)
@@ -88,7 +94,7 @@ class App:
                 await self._start()
             headers: dict[bytes, bytes] = dict(scope["headers"])
             self._guard.check(scope, headers)
-            principal = await self._principal(headers) if self._host.authenticates else ANONYMOUS
+            principal = await self._principal(headers) if self._authenticates else ANONYMOUS
             if scope["method"] != "POST":
                 await self._other(exchange, scope, headers, principal)
                 return
@@ -103,12 +109,13 @@ class App:
                 return
             if type(exchange.request) is Listen:
                 with self._listening(exchange):
-                    outcome = await self._host.handle(exchange)
+                    outcome = await self._handle(exchange)
             else:
-                outcome = await self._host.handle(exchange)
+                outcome = await self._handle(exchange)
             answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
             exchange.answering = True
-            exchange.deadline = loop.time() + self._limits.body_time
+            if len(answer) > _AT_ONCE:  # a caller that does not read it may not keep us for ever
+                exchange.deadline = loop.time() + self._limits.body_time
             if exchange.outlet is not None or exchange.streams_only or type(exchange.request) is Initialize:
                 await self._answer(exchange, answer)
             else:
@@ -125,7 +132,8 @@ class App:
                 self._calls -= 1
             if exchange.session is not None:
                 exchange.session.calls.pop(exchange.id, None)
-            exchange.close()
+            if exchange.outlet is not None or exchange.tasks is not None:
+                exchange.close()
 
     # Understanding a request
 
@@ -162,7 +170,9 @@ class App:
         self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
     ) -> bool:
         """Read a request into its exchange; false for a message that gets no answer, and was taken."""
-        prefers_json, exchange.takes_streams = accepts(headers.get(b"accept"))
+        prefers_json, takes_streams = ACCEPTED.get(accept := headers.get(b"accept")) or accepts(accept)
+        if not takes_streams:
+            exchange.takes_streams = False
         frame = jsonrpc.decode(body)
         request_id = frame.request_id
         version = self._versions.get(headers.get(b"mcp-protocol-version"), UNSET)
@@ -180,13 +190,10 @@ class App:
                 self._told(frame, exchange, version)
                 return False
             exchange.dialect = dialect
-            exchange.terms = terms = dialect.terms(frame, negotiated)
-            dialect.check_headers(frame, terms, headers)
-            request = dialect.parse(frame)
-            dialect.check_name(frame, request, headers)
+            request, exchange.terms = dialect.understand(frame, negotiated, headers)
             if type(request) is CallTool:
-                if mirrored := self._host.mirrored(request.name):
-                    dialect.check_mirrored(mirrored, request, headers)
+                if request.name in self._mirrored:
+                    dialect.check_mirrored(self._mirrored[request.name], request, headers)
             elif type(request) is Listen and not exchange.takes_streams:
                 raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
             if self._calls >= self._limits.calls:

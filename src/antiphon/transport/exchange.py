@@ -44,7 +44,8 @@ class Exchange(Call[Any]):
     outlet: Outlet | None = None
     answering: bool = False
     """Whether the answer is being sent, so that nothing more is to be said."""
-    _tasks: set[asyncio.Task[None]] | None = None
+    tasks: set[asyncio.Task[None]] | None = None
+    """What is done on the side: watching for a caller that goes away, keeping the connection alive."""
     _watching: bool = False
 
     def __init__(self, send: Send, receive: Receive, keep_alive: float) -> None:
@@ -101,8 +102,8 @@ class Exchange(Call[Any]):
 
     def close(self) -> None:
         """The request is over, however it went."""
-        if self._tasks is not None:
-            for task in self._tasks:
+        if self.tasks is not None:
+            for task in self.tasks:
                 task.cancel()
         if self.outlet is not None:
             self.outlet.close()
@@ -119,8 +120,8 @@ class Exchange(Call[Any]):
                 return
 
     def _spawn(self, work: Any) -> None:
-        if self._tasks is None:
-            self._tasks = set()
+        if self.tasks is None:
+            self.tasks = set()
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)

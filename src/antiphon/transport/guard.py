@@ -90,7 +90,7 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise BadMediaType("The body of a request is JSON: send Content-Type: application/json.")
 
 
-_accepts: dict[bytes | None, tuple[bool, bool]] = {
+ACCEPTED: dict[bytes | None, tuple[bool, bool]] = {
     None: (True, True),
     b"application/json, text/event-stream": (True, True),
 }
@@ -102,11 +102,11 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
     A caller that names event streams before JSON gets those. Raises `NotAcceptable` for one that
     takes neither.
     """
-    verdict = _accepts.get(accept)
+    verdict = ACCEPTED.get(accept)
     if verdict is None:
         verdict = _read_accept(_text(accept))
-        if len(_accepts) < _REMEMBERED:
-            _accepts[accept] = verdict
+        if len(ACCEPTED) < _REMEMBERED:
+            ACCEPTED[accept] = verdict
     if verdict == (False, False):
         raise NotAcceptable(
             "The answer is JSON or an event stream: accept application/json, text/event-stream."

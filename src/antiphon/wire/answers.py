@@ -61,7 +61,7 @@ from antiphon.model.value import Value
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
-__all__ += ["completion", "input_required", "prompted", "question", "read", "result"]
+__all__ += ["completion", "input_required", "params_of", "prompted", "question", "read", "result"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -241,11 +241,15 @@ def notification(frame: Frame) -> Notification | Cancel | None:
     reader = _NOTIFICATIONS.get(cast(str, frame.method))
     if reader is None:
         return None
-    params: Fields = frame.params if isinstance(frame.params, dict) else {}
     try:
-        return reader(params)
+        return reader(params_of(frame))
     except (KeyError, msgspec.ValidationError):
         return None
+
+
+def params_of(frame: Frame) -> Fields:
+    """The parameters in a frame, none where they are no object."""
+    return frame.params if isinstance(frame.params, dict) else {}
 
 
 def _progress(params: Fields) -> Progress:

@@ -129,6 +129,16 @@ class Dialect:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidParams(f"Invalid params for {frame.method}: {error}.") from None
 
+    def understand(
+        self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
+    ) -> tuple[Any, Terms]:
+        """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
+        terms = self.terms(frame, negotiated)
+        self.check_headers(frame, terms, headers)
+        request = self.parse(frame)
+        self.check_name(frame, request, headers)
+        return request, terms
+
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """What the request says besides its parameters."""
         raise NotImplementedError

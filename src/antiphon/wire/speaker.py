@@ -12,21 +12,27 @@ from typing import Any, ClassVar
 import msgspec
 
 from antiphon.errors import BadAnswer, HeaderMismatch, MethodNotFound, MissingCapability, UnsupportedVersion
+from antiphon.model.notification import Notification
 from antiphon.model.party import Implementation
 from antiphon.model.request import (
+    AnswerTask,
     CallTool,
     Cancel,
+    CancelTask,
     Complete,
     Discover,
     GetPrompt,
+    GetTask,
     Initialize,
     Listen,
     ListPrompts,
     ListResources,
+    ListTasks,
     ListTemplates,
     ListTools,
     Ping,
     ReadResource,
+    RedeemTask,
     Request,
     RequestId,
     SetLogLevel,
@@ -34,10 +40,12 @@ from antiphon.model.request import (
     Terms,
     Unsubscribe,
 )
-from antiphon.wire import answers, jsonrpc
+from antiphon.model.status import TaskStatus
+from antiphon.wire import answers, jsonrpc, statuses
 from antiphon.wire.headers import Mirrored, encode_value, mirror
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025
+from antiphon.wire.tasks import EXTENSION
+from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025
 from antiphon.wire.v2026_07_28 import (
     CAPABILITIES,
     CLIENT_INFO,
@@ -54,7 +62,12 @@ KNOWN_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
 """What a client can speak, newest first."""
 
 _READERS: Mapping[type[Any], Callable[[Mapping[str, Any]], Any]] = {
-    CallTool: answers.result,
+    CallTool: statuses.called,
+    GetTask: statuses.status,
+    ListTasks: statuses.page,
+    RedeemTask: statuses.redeemed,
+    CancelTask: statuses.acknowledged,
+    AnswerTask: answers.done,
     GetPrompt: answers.prompted,
     ReadResource: answers.read,
     ListTools: answers.listing("tools"),
@@ -70,6 +83,9 @@ _READERS: Mapping[type[Any], Callable[[Mapping[str, Any]], Any]] = {
     Unsubscribe: answers.done,
     Listen: answers.done,
 }
+
+
+_BEFORE_2025 = {kind: method for method, kind in Before2025.methods.items()}
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -88,13 +104,15 @@ class Message(msgspec.Struct, frozen=True):
 class Speaker:
     """One protocol version, spoken by one client."""
 
-    methods: ClassVar[Mapping[type[Any], str]]
+    methods: Mapping[type[Any], str]
     closing_cancels: ClassVar[bool]
     """Whether closing the stream of a request cancels it, on channels where it has one."""
     has_sessions: ClassVar[bool]
     """Whether a server may say things outside of requests, and make requests that the client answers."""
     mirrors_arguments: ClassVar[bool]
     """Whether arguments stand in headers too, for tools that ask for it."""
+    about_tasks: ClassVar[str]
+    """The notification that tells how a task stands."""
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
         self.version = version
@@ -139,6 +157,15 @@ class Speaker:
             )
         return self._read(request, frame.result)
 
+    def notification(self, frame: Frame) -> Notification | Cancel | TaskStatus | None:
+        """The notification in a frame; `None` for what this client does not know or cannot read."""
+        if frame.method != self.about_tasks:
+            return answers.notification(frame)
+        try:
+            return statuses.status(answers.params_of(frame))
+        except BadAnswer:  # whoever waits for it looks again
+            return None
+
     def subscription(self, frame: Frame) -> RequestId | None:
         """Which request a change was sent for, where the version says it."""
         return None
@@ -173,6 +200,12 @@ class Legacy(Speaker):
     closing_cancels = False
     has_sessions = True
     mirrors_arguments = False
+    about_tasks = "notifications/tasks/status"
+
+    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
+        super().__init__(version, client, capabilities)
+        if version != LEGACY_VERSIONS[0]:
+            self.methods = _BEFORE_2025
 
     def hello(self) -> Initialize:
         """The request that opens a session."""
@@ -207,8 +240,12 @@ class Modern(Speaker):
     closing_cancels = True
     has_sessions = False
     mirrors_arguments = True
+    about_tasks = "notifications/tasks"
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
+        # Whatever else it can do, this client takes a promise in place of an answer.
+        extensions = {EXTENSION: {}, **capabilities.get("extensions", {})}
+        capabilities = {**capabilities, "extensions": extensions}
         super().__init__(version, client, capabilities)
         self._common = {
             PROTOCOL_VERSION: version,
@@ -225,7 +262,7 @@ class Modern(Speaker):
         kind = fields.get("resultType", "complete")
         if kind == "input_required" and isinstance(request, CallTool | GetPrompt | ReadResource):
             return answers.input_required(fields)
-        if kind != "complete":
+        if kind != "complete" and not (kind == "task" and isinstance(request, CallTool)):
             raise BadAnswer(
                 f"The server answered with a result of type {kind!r}, which this client cannot take."
             )
@@ -250,6 +287,8 @@ class Modern(Speaker):
             headers["mcp-name"] = encode_value(request.name)
         elif isinstance(request, ReadResource):
             headers["mcp-name"] = encode_value(request.uri)
+        elif isinstance(request, GetTask | AnswerTask | CancelTask):
+            headers["mcp-name"] = encode_value(request.task_id)
         if mirrored and isinstance(request, CallTool):
             headers.update(mirror(mirrored, request.arguments))
         return Message(jsonrpc.request(request_id, method, params), method, request_id, headers)

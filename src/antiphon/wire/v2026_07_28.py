@@ -94,6 +94,22 @@ class V2026(Dialect):
         self._known: dict[bytes, Terms] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
+    def understand(
+        self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
+    ) -> tuple[Any, Terms]:
+        """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
+        method = frame.method
+        if method == "tools/call" and headers.get(b"mcp-method") == b"tools/call":
+            # What most requests are, without the detours that the others need.
+            terms = self._known.get(frame.raw_meta)
+            if terms is not None and headers.get(b"mcp-protocol-version") == self._version_header:
+                request = Dialect.parse(self, frame)
+                raw = headers.get(b"mcp-name")
+                name: bytes = request.name.encode()
+                if request.task is None and raw == name and name[:2] != b"=?":
+                    return request, terms
+        return super().understand(frame, negotiated, headers)
+
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """Read the required `_meta`; raises `InvalidParams` where something is missing.
 
@@ -185,7 +201,7 @@ class V2026(Dialect):
             "resultType": "complete",
             "_meta": self._meta,
         }
-        return jsonrpc.response(request_id, result)
+        return jsonrpc.encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome: with its type, and with who made it."""

@@ -2,6 +2,10 @@
 
 What is asked for in one turn of the loop goes to the thread together. While the thread is busy, more
 comes together; it takes all of it as its next batch. A batch wakes the loop once, when all of it is done.
+
+A loop that is busy without pause can keep a thread from the interpreter for seconds: it lets go of the
+interpreter's lock often, but takes it again before the thread has woken up. So when a batch takes longer
+than it should, the loop stands still for a moment, until the batch is done or the moment is over.
 """
 
 from __future__ import annotations
@@ -33,6 +37,14 @@ class Done:
     ready: bool = False
 
 
+_PATIENCE = 0.005
+"""Seconds that a batch may take before the loop first stands still for it; twice as many each time after."""
+_MOST_PATIENCE = 0.04
+"""Seconds between two such moments, at most: the disk may be slow, and the loop has other work."""
+_MOMENT = 0.002
+"""Seconds that the loop stands still, at most."""
+
+
 class Lane(Generic[Work]):
     """One thread, and what waits for it. Everything but `run` happens on the loop it was made on."""
 
@@ -53,6 +65,10 @@ class Lane(Generic[Work]):
         self._fresh: list[tuple[Work, asyncio.Future[Any]]] = []
         self._queue: SimpleQueue[list[tuple[Work, asyncio.Future[Any]]] | None] = SimpleQueue()
         self._waiting = 0
+        self._watched = False
+        self._since = 0.0
+        self._patience = _PATIENCE
+        self._batch_done = threading.Event()
         self._closed = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -83,9 +99,25 @@ class Lane(Generic[Work]):
         self._thread.join()
 
     def _hand_over(self) -> None:
-        if self._fresh:
-            self._queue.put(self._fresh)
-            self._fresh = []
+        if not self._fresh:
+            return
+        self._queue.put(self._fresh)
+        self._fresh = []
+        if not self._watched:
+            self._watched, self._since = True, self._loop.time()
+            self._loop.call_later(_PATIENCE, self._look_after)
+
+    def _look_after(self) -> None:
+        """Stand still for a moment if nothing has been delivered for too long."""
+        if not self._waiting:
+            self._watched = False
+            return
+        if self._loop.time() - self._since >= self._patience:
+            self._batch_done.clear()
+            self._batch_done.wait(_MOMENT)
+            self._since = self._loop.time()
+            self._patience = min(self._patience * 2, _MOST_PATIENCE)
+        self._loop.call_later(_PATIENCE, self._look_after)
 
     def _work(self) -> None:
         """The thread's life."""
@@ -97,6 +129,7 @@ class Lane(Generic[Work]):
             wanted = [job for job in jobs if not job[1].cancelled()]
             if jobs:
                 self._call(self._deliver, wanted, self._do(wanted), len(jobs))
+                self._batch_done.set()
         self._call(self._ended.set_result, None)
 
     def _do(self, jobs: list[tuple[Work, asyncio.Future[Any]]]) -> Done:
@@ -124,6 +157,7 @@ class Lane(Generic[Work]):
 
     def _deliver(self, jobs: list[tuple[Work, asyncio.Future[Any]]], done: Done, count: int) -> None:
         self._waiting -= count
+        self._since, self._patience = self._loop.time(), _PATIENCE
         for (_, future), (value, error) in zip(jobs, done.outcomes, strict=True):
             if future.done():
                 continue

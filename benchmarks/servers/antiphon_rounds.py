@@ -1,0 +1,42 @@
+"""Antiphon under measurement: tools that ask one question, everything else as it comes.
+
+`ask` has nothing to carry from its first round to the second, so it sends no state; `ask_after_a_step` has
+done something before it asks, and its journal travels sealed.
+"""
+
+from pydantic import BaseModel
+from serve import serve
+
+from antiphon import Context, Server
+
+server = Server("bench")
+
+
+class Quantity(BaseModel):
+    """What is asked for."""
+
+    copies: int
+
+
+@server.tool
+async def ask(number: int, ctx: Context) -> str:
+    """Add what is asked for."""
+    quantity = await ctx.elicit(f"How many copies of {number}?", Quantity)
+    return str(number + quantity.copies)
+
+
+@server.tool
+async def ask_after_a_step(number: int, ctx: Context) -> str:
+    """Do something, then add what is asked for."""
+    known = await ctx.step(look_up, number)
+    quantity = await ctx.elicit(f"How many copies of {number}?", Quantity)
+    return str(known + quantity.copies)
+
+
+async def look_up(number: int) -> int:
+    """What is done once."""
+    return number
+
+
+if __name__ == "__main__":
+    serve(server.asgi())

@@ -86,7 +86,7 @@ async def test_every_request_says_whose_it_is_in_headers_and_metadata() -> None:
     meta = call.params["_meta"]
     assert meta[META + "protocolVersion"] == MODERN
     assert meta[META + "clientInfo"] == {"name": "me", "version": "7"}
-    assert meta[META + "clientCapabilities"] == {"roots": {}}
+    assert meta[META + "clientCapabilities"] == {"roots": {}, "extensions": {META + "tasks": {}}}
     assert meta["com.example/x"] == 1
     assert META + "logLevel" not in meta
     assert "progressToken" not in meta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from antiphon.store.log import Record
@@ -40,3 +41,13 @@ def task(id: str = "a", **fields: Any) -> Record:
         "head": {"status": "working"},
     }
     return Record(**(values | fields))
+
+
+def content(path: Path) -> bytes:
+    """What is in a file."""
+    return path.read_bytes()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Make a file."""
+    path.write_bytes(content)

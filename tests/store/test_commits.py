@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,6 +139,30 @@ async def test_waiting_for_another_process_has_an_end(path: Path) -> None:
         await store.create(task(), [])
     await store.create(task(), [])
     await store.close()
+
+
+async def test_a_loop_without_a_pause_does_not_keep_its_store_waiting(sqlite: SQLiteStore) -> None:
+    await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(16)))
+    busy = True
+
+    async def compute() -> None:
+        while busy:
+            until = time.perf_counter() + 0.0005
+            while time.perf_counter() < until:
+                pass
+            await asyncio.sleep(0)
+
+    computing = asyncio.create_task(compute())
+    longest = 0.0
+    for version in range(20):
+        began = time.perf_counter()
+        await asyncio.gather(
+            *(sqlite.append(f"t{n}", [], expect=0, phase="ready", head=version) for n in range(16))
+        )
+        longest = max(longest, time.perf_counter() - began)
+    busy = False
+    await computing
+    assert longest < 1.0  # without giving way it is seconds
 
 
 async def test_a_queue_that_is_full_refuses_more(path: Path) -> None:

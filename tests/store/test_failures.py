@@ -16,7 +16,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.store.sqlite import SQLiteStore
 
 from .processes import all_heard, child
-from .support import task
+from .support import content, task, write
 
 LARGE = "y" * 2000
 
@@ -117,14 +117,19 @@ def public() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def lock_up(*paths: Path) -> None:
+    """Let nobody write to files and directories."""
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+
 async def test_a_read_only_file_is_refused_at_once(public: Path) -> None:
     path = public / "store.db"
     store = SQLiteStore(path)
     await store.open()
     await store.create(task(), [("x", 1)])
     await store.close()
-    path.chmod(0o444)
-    public.chmod(0o555)
+    lock_up(path, public)
     async with child("powerless", path) as other:
         ((message,),) = await all_heard(other)
     assert "cannot be opened" in message
@@ -132,7 +137,7 @@ async def test_a_read_only_file_is_refused_at_once(public: Path) -> None:
 
 
 async def test_a_directory_that_may_not_be_written_is_refused_at_once(public: Path) -> None:
-    public.chmod(0o555)
+    lock_up(public)
     async with child("powerless", public / "new.db") as other:
         ((message,),) = await all_heard(other)
     assert "this user may write to it" in message
@@ -154,10 +159,11 @@ async def test_a_file_that_becomes_read_only_is_written_again_once_it_is_not(sql
 
 
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
-    path.write_bytes(b"Dear diary, today I was not a database. " * 200)
+    diary = b"Dear diary, today I was not a database. " * 200
+    write(path, diary)
     with pytest.raises(StoreUnavailable, match="no SQLite database"):
         await SQLiteStore(path).open()
-    assert path.read_bytes().startswith(b"Dear diary")
+    assert content(path) == diary
 
 
 def damage(path: Path, page: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from antiphon.store.memory import MemoryStore
 from antiphon.store.sqlite import SQLiteStore, migrations
 from antiphon.store.sqlite.connection import Database
 
-from .support import Clock, task
+from .support import Clock, content, task
 
 HERE = Path(__file__).parent
 
@@ -41,7 +42,7 @@ def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ["", "redis://here", "sqlite:", "sqlite://", "sqlite:///", "sqlite:x.db", "sqlite:///dir/", "memory:x"],
 )
 def test_a_url_that_names_none_says_which_there_are(url: str) -> None:
-    with pytest.raises(ValueError, match="sqlite:///file.db"):
+    with pytest.raises(ValueError, match=r"sqlite:///file\.db"):
         open_store(url)
 
 
@@ -122,10 +123,10 @@ async def test_the_database_of_another_program_is_refused_and_left_alone(path: P
     connection.execute("CREATE TABLE theirs (x)")
     connection.commit()
     connection.close()
-    before = path.read_bytes()
+    before = content(path)
     with pytest.raises(StoreUnavailable, match="another program"):
         await SQLiteStore(path).open()
-    assert path.read_bytes() == before
+    assert content(path) == before
 
 
 async def test_a_store_that_could_not_be_opened_can_be_opened_later(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ async def test_a_store_that_could_not_be_opened_can_be_opened_later(tmp_path: Pa
         await store.open()
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.get("a")
-    path.parent.mkdir()
+    await asyncio.to_thread(path.parent.mkdir)
     await store.open()
     await store.create(task(), [])
     await store.close()

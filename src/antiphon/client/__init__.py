@@ -1,6 +1,8 @@
 """The client: everything it takes to call a server, whichever version that speaks."""
 
 from antiphon.client.client import Client
+from antiphon.client.handle import TaskHandle
 from antiphon.client.handlers import Elicit, Elicitation, Handler, Roots, Sampler
+from antiphon.model.status import TaskStatus
 
-__all__ = ["Client", "Elicit", "Elicitation", "Handler", "Roots", "Sampler"]
+__all__ = ["Client", "Elicit", "Elicitation", "Handler", "Roots", "Sampler", "TaskHandle", "TaskStatus"]

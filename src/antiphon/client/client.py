@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
+from antiphon.client.calls import Calls
 from antiphon.client.connection import Callback, Connection, deliver
+from antiphon.client.handle import TaskHandle, checked
 from antiphon.client.handlers import Elicit, Handler, Handlers, Roots, Sampler, answering_with
 from antiphon.client.lists import Lists
 from antiphon.client.rounds import Rounds, responses
 from antiphon.client.subscriptions import Subscriptions
 from antiphon.client.targets import channel_to
-from antiphon.errors import Failure, HeaderMismatch, RequestError
+from antiphon.client.tasks import Tasks
+from antiphon.errors import RequestError
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -52,6 +55,7 @@ from antiphon.model.request import (
     SetLogLevel,
     Terms,
 )
+from antiphon.model.status import TaskStatus
 from antiphon.runtime.changes import Changes, Listener, wants
 from antiphon.wire.speaker import KNOWN_VERSIONS
 
@@ -71,7 +75,8 @@ class Client:
     server answered with.
 
     `timeout` is for each request, `connect_timeout` for coming to terms, and `probe_wait` for a process to
-    answer in the newest version before an older one is tried; `grace` is how long it may take to end.
+    answer in the newest version before an older one is tried; `grace` is how long it may take to end, and
+    `patience` how long a server may be gone while a task of it is waited for.
     `max_message` bounds what a server sends, in bytes, and `max_requests` how many go out over HTTP at once.
 
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
@@ -98,6 +103,7 @@ class Client:
         connect_timeout: float = 30.0,
         probe_wait: float = 5.0,
         grace: float = 2.0,
+        patience: float = 30.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
         max_pages: int = 1000,
@@ -149,6 +155,14 @@ class Client:
         )
         self._subscriptions = Subscriptions(self._connection, self._lists.forget)
         self._rounds = Rounds(answers, max_rounds)
+        self._calls = Calls(self._connection, self._lists, self.tools)
+        self._tasks = Tasks(
+            self._connection,
+            self._rounds,
+            patience=patience,
+            max_pages=max_pages,
+            max_streams=min(16, max_requests // 4),
+        )
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
@@ -216,7 +230,7 @@ class Client:
         *,
         drive: Literal[False],
         **options: Any,
-    ) -> Result | InputRequired: ...
+    ) -> Result | InputRequired | TaskHandle: ...
     async def call(
         self,
         name: str,
@@ -232,12 +246,16 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
         **kwargs: Any,
-    ) -> Result | InputRequired:
+    ) -> Result | InputRequired | TaskHandle:
         """Call a tool, through as many rounds as it takes; more keywords are more arguments.
 
-        With `drive=False` a call that asks something returns the `InputRequired`. To go on, in this
-        process or in another, make the same call with it as `after`, and with the `answers` to its
-        questions by key. Raises `Failure` where the tool failed, unless `check` is false.
+        Where the server makes a task of the call, it is waited for, and `timeout` is for that too; without
+        one it may take as long as it takes. Raises `Failure` where the tool failed, unless `check` is
+        false, and `TaskCancelled` or `TaskLost` where a task did not end.
+
+        With `drive=False` a call that asks something returns the `InputRequired`, and one that becomes a
+        task its handle. To go on with the first, in this process or in another, make the same call with it
+        as `after`, and with the `answers` to its questions by key.
         """
         request = CallTool(
             name=name,
@@ -245,33 +263,50 @@ class Client:
             input_responses=responses(after.asks if after else {}, answers or {}),
             request_state=after.sealed if after else None,
         )
-        terms = self._terms(log_level, meta)
-        progress = on_progress or self._on_progress
+        send = self._sender(timeout, on_progress, log_level, meta)
+        outcome = await (self._rounds.drive(request, send) if drive else send(request))
+        if isinstance(outcome, TaskStatus):
+            handle = TaskHandle(self._tasks, outcome)
+            if not drive:
+                return handle
+            outcome = await handle.drive(timeout=timeout)
+        result: Result | InputRequired = outcome
+        return checked(result, f"The tool {name!r}") if isinstance(result, Result) and check else result
 
-        async def send(request: CallTool) -> Any:
-            return await self._send_call(request, terms, timeout, progress)
+    async def submit(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        on_progress: Callback | None = None,
+        log_level: LogLevel | None = None,
+        meta: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> TaskHandle:
+        """Call a tool and come back with a promise; more keywords are more arguments.
 
-        result: Result | InputRequired = await (self._rounds.drive(request, send) if drive else send(request))
-        if isinstance(result, Result) and check and result.is_error:
-            message = result.text or f"The tool {name!r} failed and did not say why."
-            raise Failure(message, data=result.data, content=result.content)
-        return result
+        `ttl` is how long the server should keep the task, in seconds, on versions where that can be said.
+        A server that answers at once gives a handle that has the result already, and no id.
+        """
+        request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
+        send = self._sender(timeout, on_progress, log_level, meta)
+        outcome = await self._rounds.drive(await self._calls.wishing(request, ttl), send)
+        if not isinstance(outcome, TaskStatus):
+            outcome = TaskStatus(id="", status="completed", result=outcome)
+        return TaskHandle(self._tasks, outcome)
 
-    async def _send_call(
-        self, request: CallTool, terms: Terms, timeout: float | None, on_progress: Callback | None
-    ) -> Any:
-        ask, name = self._connection.ask, request.name
-        mirrored = self._lists.mirrored(name)
-        try:
-            return await ask(request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored)
-        except HeaderMismatch:
-            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
-            self._lists.forget("tools")
-            await self.tools()
-            mirrored = self._lists.mirrored(name)
-            if mirrored is None:
-                raise
-            return await ask(request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored)
+    def task(self, id: str) -> TaskHandle:
+        """The handle of a task that was made before, by this client or in another process."""
+        if not id:
+            raise ValueError("A task has an id.")
+        return TaskHandle(self._tasks, id)
+
+    async def tasks(self) -> list[TaskStatus]:
+        """The caller's own tasks; raises `MethodNotFound` on versions where a server does not list them."""
+        return [status async for status in self._tasks.list()]
 
     async def tools(self) -> list[ToolDefinition]:
         """All tools, as the server lists them."""
@@ -395,12 +430,30 @@ class Client:
         """Whether arguments stand in headers too, for tools that ask for it."""
         return self._connection.channel.has_headers and self._connection.speaker.mirrors_arguments
 
+    def _sender(
+        self,
+        timeout: float | None,
+        on_progress: Callback | None,
+        log_level: LogLevel | None,
+        meta: Mapping[str, Any] | None,
+    ) -> Callable[[CallTool], Awaitable[Any]]:
+        terms = self._terms(log_level, meta)
+        progress = on_progress or self._on_progress
+
+        async def send(request: CallTool) -> Any:
+            return await self._calls.send(request, terms, timeout=timeout, on_progress=progress)
+
+        return send
+
     def _terms(self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None) -> Terms:
         return Terms(log_level=log_level or self._log_level, meta=meta or {})
 
-    async def _notice(self, notice: Notification, subscription: RequestId | None) -> None:
-        if isinstance(notice, Acknowledged):
+    async def _notice(self, notice: Notification | TaskStatus, subscription: RequestId | None) -> None:
+        if isinstance(notice, TaskStatus):
+            self._tasks.notice(notice)
+        elif isinstance(notice, Acknowledged):
             self._subscriptions.acknowledge(subscription, notice.interests)
+            self._tasks.acknowledge(subscription, notice.interests)
         elif isinstance(notice, ListChanged | ResourceUpdated):
             await self._note_change(notice)
         elif isinstance(notice, Log) and self._on_log is not None:

@@ -21,12 +21,12 @@ from antiphon.errors import AntiphonError, RequestError, SessionLost, TimedOut, 
 from antiphon.model.notification import Notification, Progress
 from antiphon.model.party import Implementation
 from antiphon.model.request import Cancel, Request, RequestId, Terms
+from antiphon.model.status import TaskStatus
 from antiphon.transport.channel import Channel
-from antiphon.wire import answers
 from antiphon.wire.answers import Welcome
 from antiphon.wire.headers import Mirrored
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.speaker import Message, Speaker
+from antiphon.wire.speaker import KNOWN_VERSIONS, Message, Modern, Speaker
 
 __all__ = ["Callback", "Connection", "deliver"]
 
@@ -52,9 +52,6 @@ async def deliver(callback: Callback, value: Any) -> None:
 class Connection:
     """A conversation with a server, once it is open."""
 
-    speaker: Speaker
-    welcome: Welcome
-
     def __init__(
         self,
         channel: Channel,
@@ -62,7 +59,7 @@ class Connection:
         capabilities: Mapping[str, Any],
         *,
         handlers: Handlers,
-        noticed: Callable[[Notification, RequestId | None], Awaitable[None]],
+        noticed: Callable[[Notification | TaskStatus, RequestId | None], Awaitable[None]],
         renewed: Callable[[], Awaitable[None]],
         protocol: str | None,
         timeout: float,
@@ -71,6 +68,8 @@ class Connection:
     ) -> None:
         self.channel = channel
         self.timeout = timeout
+        self.speaker: Speaker = Modern(KNOWN_VERSIONS[0], client, capabilities)  # until they come to terms
+        self.welcome = Welcome(())
         self._connect_timeout = connect_timeout
         self._probe_wait = None if channel.has_streams else probe_wait
         self._negotiation = Negotiation(self, client, capabilities, protocol)
@@ -208,7 +207,7 @@ class Connection:
             else:
                 logger.warning("%s sent a request, which its version forbids.", self.channel.peer)
             return
-        notice = answers.notification(frame)
+        notice = self.speaker.notification(frame)
         if isinstance(notice, Cancel):
             self._handlers.cancel(notice.request_id)
         elif isinstance(notice, Progress) and notice.token in self._progress:
@@ -235,7 +234,7 @@ class _Deadline:
     """A time limit that raises `TimedOut` with a message that says what to do."""
 
     def __init__(self, seconds: float, message: str) -> None:
-        self._limit = asyncio.timeout(seconds)
+        self._limit = asyncio.timeout(None if seconds == float("inf") else seconds)
         self._message = message
 
     async def __aenter__(self) -> None:

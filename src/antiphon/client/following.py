@@ -52,10 +52,18 @@ async def follow(
                 stream.keep_open()
                 wait = pause(status)
                 told = await inbox.next(max(wait, _GLANCE) if stream.is_trusted else wait)
-                status = told if told is not None else await tasks.get(id)
+                status = told if told is not None and _is_whole(told, tasks) else await tasks.get(id)
                 stream.caught_up()
         finally:
             await stream.close()
+
+
+def _is_whole(status: TaskStatus, tasks: Tasks) -> bool:
+    """Whether what was told has all that the version tells; some servers only tell that there is news."""
+    if not tasks.take_answers:
+        return True
+    lacks = {"completed": status.result is None, "input_required": not status.asks}
+    return not lacks.get(status.status, False)
 
 
 class _Stream:
@@ -97,8 +105,8 @@ class _Stream:
     async def _read(self) -> None:
         assert self._tasks.streams is not None
         loop = asyncio.get_running_loop()
-        opened = loop.time()
         async with self._tasks.streams:
+            opened = loop.time()
             try:
                 await self._read_once()
             finally:

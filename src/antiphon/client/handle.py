@@ -11,7 +11,7 @@ from antiphon.client.following import follow
 from antiphon.client.redeeming import Redeeming
 from antiphon.client.rounds import responses
 from antiphon.client.tasks import Inbox, Tasks
-from antiphon.errors import ClientError, Failure, TimedOut
+from antiphon.errors import ClientError, Failure, TaskLost, TimedOut
 from antiphon.model.outcome import Result
 from antiphon.model.status import TaskStatus
 
@@ -60,7 +60,7 @@ class TaskHandle:
                 yield status
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
-        """Answer questions by key: with what was filled in, with `"decline"` or `"cancel"`, or as on the wire.
+        """Answer questions by key, each with what was filled in, `"decline"`, `"cancel"`, or as on the wire.
 
         Raises `ClientError` on versions where only the client's own handlers can answer.
         """
@@ -115,6 +115,9 @@ class TaskHandle:
             raise TimedOut(
                 f"The task {self._id} has not ended within {timeout:g} s. Give it more time with timeout=."
             ) from None
+        except TaskLost:
+            redeeming.has_ended = True
+            raise
         finally:
             if not redeeming.has_ended:
                 self._tasks.let_go(self._id)

@@ -116,6 +116,15 @@ class Handlers:
         self._at_once = at_once
         self._working: dict[RequestId, asyncio.Task[None]] = {}
 
+    def knows(self, method: str) -> bool:
+        """Whether there is someone to answer a method."""
+        return method in self._table
+
+    @property
+    def know_anything(self) -> bool:
+        """Whether there is someone to answer any question."""
+        return len(self._table) > 1
+
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result of a request; raises `RequestError` where it is refused."""
         handler = self._table.get(method)

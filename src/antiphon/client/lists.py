@@ -1,7 +1,7 @@
 """What a server offers, page by page and kept for as long as the server says.
 
-It owns the kept lists and the headers that tools ask for. A tool whose headers break the rules is left
-out, with a warning.
+It owns the kept lists, the headers that tools ask for, and which tools give promises. A tool whose headers
+break the rules is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Lists:
         self._max_items = max_items
         self._kept: dict[Kind, tuple[float, list[Definition]]] = {}
         self._mirrored: dict[str, Mirrored] = {}
+        self._support: dict[str, str] = {}
         self._changes = 0
 
     async def get(self, kind: Kind, ask: Ask, *, mirroring: bool) -> list[Any]:
@@ -66,6 +67,10 @@ class Lists:
     def mirrored(self, tool: str) -> Mirrored | None:
         """The headers that a tool asks for, as far as it has been listed."""
         return self._mirrored.get(tool)
+
+    def task_support(self, tool: str) -> str | None:
+        """Whether a tool gives promises, as far as it has been listed."""
+        return self._support.get(tool)
 
     def forget(self, kind: str | None = None) -> None:
         """Something has changed: this list, or perhaps any of them."""
@@ -97,6 +102,7 @@ class Lists:
         """Note the headers of tools, and leave out those that ask for headers that cannot be."""
         kept: list[Definition] = []
         self._mirrored.clear()
+        self._support.clear()
         for tool in tools:
             assert isinstance(tool, ToolDefinition)
             try:
@@ -105,6 +111,7 @@ class Lists:
                 logger.warning("Left out of the tools: %s. %s", tool.name, reason)
                 continue
             kept.append(tool)
+            self._support[tool.name] = str((tool.execution or {}).get("taskSupport", "forbidden"))
             if headers:
                 self._mirrored[tool.name] = headers
         return kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
+from typing import Any
 
 from antiphon.client.following import follow
 from antiphon.client.tasks import Inbox, Tasks
@@ -120,29 +121,34 @@ class Redeeming:
     async def _by_request(self) -> Result:
         """Wait on the request for the result, on whose stream the questions come, and look meanwhile."""
         looking = asyncio.create_task(self._end())
-        waiting = asyncio.create_task(self._tasks.redeem(self._id, timeout=float("inf")))
-        if not self._tasks.rounds.answers_anything:
-            waiting.cancel()  # whoever waits there is asked
+        tasks: set[asyncio.Task[Any]] = {looking}
+        waiting: asyncio.Task[Result] | None = None
+        if self._tasks.rounds.answers_anything:  # whoever waits there is asked
+            waiting = asyncio.create_task(self._tasks.redeem(self._id, timeout=float("inf")))
+            tasks.add(waiting)
         try:
-            await asyncio.wait({looking, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done() and not waiting.cancelled():
-                error = waiting.exception()
-                if error is None:
-                    return waiting.result()
-                if not isinstance(error, RequestError):
-                    raise error
-                await self._see_whose_it_is(error)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if waiting is not None and waiting.done():
+                try:
+                    return self._redeemed(waiting.result())
+                except RequestError as error:
+                    await self._see_whose_it_is(error)
             status = await looking
             if status.status == "cancelled":
                 return outcome(status)
-            await asyncio.wait({waiting}, timeout=self._tasks.connection.timeout)
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                return waiting.result()
+            if waiting is not None and not waiting.done():
+                await asyncio.wait({waiting}, timeout=self._tasks.connection.timeout)
+                if waiting.done():
+                    return waiting.result()
             return await self._tasks.redeem(self._id)
         finally:
-            looking.cancel()
-            waiting.cancel()
-            await asyncio.wait({looking, waiting})
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _redeemed(self, result: Result) -> Result:
+        self.has_ended = True
+        return result
 
     async def _see_whose_it_is(self, error: RequestError) -> None:
         """Raise the error if it is the task's; it may only mean that there is no waiting at this server."""

@@ -1,7 +1,7 @@
 """Drives a request through its rounds: asks whoever can answer, and sends it again with the answers.
 
-Owns the loop and its bound. Each round is a request of its own, with a new id and exactly the state that
-the round before gave, or none.
+Owns the loop and its bound, and the asking itself, for tasks too. Each round is a request of its own, with
+a new id and exactly the state that the round before gave, or none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from antiphon.client.handlers import Handlers
-from antiphon.errors import BadAnswer
+from antiphon.errors import BadAnswer, ClientError
 from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 
@@ -42,6 +43,30 @@ class Rounds:
             answers = {key: await self._answer(ask) for key, ask in outcome.asks.items()}
             request = msgspec.structs.replace(request, input_responses=answers, request_state=outcome.sealed)
         raise BadAnswer(f"The server is still asking after {self._most} rounds.")
+
+    def answers(self, ask: Ask) -> bool:
+        """Whether there is a handler for a question."""
+        return self._handlers.knows(_wire(ask)[0])
+
+    @property
+    def answers_anything(self) -> bool:
+        """Whether there is a handler for any question."""
+        return self._handlers.know_anything
+
+    async def answer(self, key: str, ask: Ask) -> dict[str, Any]:
+        """The response to a question that is put once only: whoever answers it is asked until it fits.
+
+        Raises `ClientError` where it never does, and the `RequestError` of a handler that refuses.
+        """
+        wrong: list[str] = []
+        for _ in range(self._most):
+            response = await self._answer(ask)
+            if not isinstance(ask, Elicit) or response.get("action") != "accept":
+                return response
+            wrong = problems(ask.schema, response.get("content") or {})
+            if not wrong:
+                return response
+        raise ClientError(f"The answers to {key!r} do not fit what was asked: {'; '.join(wrong)}.")
 
     async def _answer(self, ask: Ask) -> dict[str, Any]:
         method, params = _wire(ask)

@@ -45,7 +45,7 @@ _UNREAD = 100
 
 
 class Inbox:
-    """What one follower of a task was told. What it has no room for it can do without: the newest says all."""
+    """What one follower of a task was told. It forgets the oldest when there is much: the newest says all."""
 
     def __init__(self) -> None:
         self._told: deque[TaskStatus] = deque(maxlen=_UNREAD)
@@ -172,7 +172,7 @@ class Tasks:
 
     async def redeem(self, id: str, *, timeout: float | None = None) -> Result:
         """What a task gave, on versions where that is asked for; raises the error that it ended with."""
-        result: Result = await self._ask(RedeemTask(id), Unreachable, timeout=timeout)
+        result: Result = await self._ask(RedeemTask(id), timeout=timeout, passing=(Unreachable,))
         return result
 
     def let_go(self, id: str) -> None:
@@ -187,8 +187,9 @@ class Tasks:
     async def _ask(
         self,
         request: Request,
-        *passing: type[AntiphonError],
+        *,
         timeout: float | None = None,
+        passing: tuple[type[AntiphonError], ...] = (Unreachable, TimedOut, InternalError),
     ) -> Any:
         """Ask, and ask again for a while where the connection is lost or the server is at its limit."""
         loop = asyncio.get_running_loop()
@@ -196,7 +197,7 @@ class Tasks:
         while True:
             try:
                 return await self.connection.ask(request, timeout=timeout)
-            except passing or (Unreachable, TimedOut, InternalError) as error:
+            except passing as error:
                 # A pipe that is closed stays closed.
                 if isinstance(error, Unreachable) and not self.connection.channel.has_streams:
                     raise

@@ -149,12 +149,18 @@ class Context:
             return None
         shown = Form.of(form)
 
+        value: Any = None
+
         def fits(given: Elicited) -> str | None:
-            return shown.read(given.content)[1] if given.action == "accept" else None
+            nonlocal value
+            if given.action != "accept":
+                return None
+            value, wrong = shown.read(given.content)
+            return wrong
 
         answer = await self._run.ask(Elicit(message, shown.schema, mode), key, fits)
         _agreed(answer, message)
-        return shown.read(answer.content)[0]
+        return value
 
     async def sample(
         self,

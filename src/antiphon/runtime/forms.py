@@ -34,33 +34,50 @@ _KEPT = {
     "maxItems",
 }
 _FORMATS = {"email", "uri", "date", "date-time"}
+_KINDS: Mapping[str, type[Any]] = {
+    "string": str,
+    "number": float,
+    "integer": int,
+    "boolean": bool,
+    "array": list,
+}
 _PRIMITIVES = {"string", "number", "integer", "boolean"}
 
 
 class Form:
     """What to show a person, and how to read what they entered."""
 
-    __slots__ = ("_read", "schema")
+    __slots__ = ("_kinds", "_read", "schema")
 
-    def __init__(self, schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(
+        self, schema: dict[str, Any], read: Callable[[dict[str, Any]], Any], *, typed: bool = False
+    ) -> None:
         self.schema = schema
         self._read = read
+        self._kinds = {
+            name: _KINDS[field["type"]]
+            for name, field in schema["properties"].items()
+            if typed and "type" in field
+        }
 
     def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:
         """The value that was entered, or what is wrong with it."""
         entered = dict(content or {})
-        wrong = problems(self.schema, entered)
-        if wrong:
-            return None, "; ".join(wrong)
+        # A type checks its own bounds; what is left to see is that each value is of the kind asked for.
+        kinds = self._kinds
+        if not kinds or not all(type(value) is kinds.get(name) for name, value in entered.items()):
+            wrong = problems(self.schema, entered)
+            if wrong:
+                return None, "; ".join(wrong)
         try:
             return self._read(entered), None
         except pydantic.ValidationError as error:
-            return None, explain(error)
+            return None, "; ".join(problems(self.schema, entered)) or explain(error)
 
     @staticmethod
     def of(wanted: Any) -> Form:
         """The form for a type, or for a schema given as it is; raises `DefinitionError`."""
-        if isinstance(wanted, Mapping):
+        if not isinstance(wanted, type) and isinstance(wanted, Mapping):
             return Form(_checked(wanted), lambda content: content)
         return _form(wanted)
 
@@ -88,7 +105,7 @@ def _form(wanted: Any) -> Form:
         raise DefinitionError(f"{wanted!r} is no type to ask for: {str(error).splitlines()[0]}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
-        return Form(_flat(wanted, schema, definitions), adapter.validate_python)
+        return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
     if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
         raise DefinitionError(
             f"{wanted!r} has no fields: ask for a model, or for a string, a number or a choice."

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -35,15 +34,14 @@ class Journal:
         self.entries: dict[str, Any] = entries if entries is not None else {}
         self.grown = False
         """Whether this run has added anything."""
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._new: dict[str, Any] = {}
         self._write = write
 
     def key(self, kind: str, name: str) -> str:
         """The key of the next thing of this kind and name in this run."""
         base = f"{kind}:{name}"
-        self._counts[base] += 1
-        count = self._counts[base]
+        count = self._counts[base] = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
     def find(self, key: str) -> Any:

@@ -131,6 +131,11 @@ class Run:
 
     async def _wait_for_the_next_round(self, name: str, ask: Ask) -> None:
         self._asks[name] = ask
+        if not self._futures and self._steps == 0 and asyncio.current_task() is self.call.task:
+            # Asked by the function itself, and not by something that it has started beside others:
+            # nobody else can be asking in this moment, so there is nothing to wait for.
+            self.suspending = True
+            raise asyncio.CancelledError
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.add(future)
         self._settle(_TURNS)
@@ -246,14 +251,17 @@ def _key(ask: Ask) -> str:
     return f"{'_'.join(words)[:40].strip('_')}_{digest}"
 
 
+_NEEDS: Mapping[type[Any], tuple[str, str | None]] = {
+    Elicit: ("elicitation", "form"),
+    OpenUrl: ("elicitation", "url"),
+    Sample: ("sampling", None),
+    ListRoots: ("roots", None),
+}
+
+
 def require(ask: Ask, capabilities: Mapping[str, Any]) -> None:
     """Raise `MissingCapability` for a question that the client cannot answer."""
-    name, mode = {
-        Elicit: ("elicitation", "form"),
-        OpenUrl: ("elicitation", "url"),
-        Sample: ("sampling", None),
-        ListRoots: ("roots", None),
-    }[type(ask)]
+    name, mode = _NEEDS[type(ask)]
     declared = capabilities.get(name)
     # An elicitation capability that names no mode means forms.
     if isinstance(declared, Mapping) and (

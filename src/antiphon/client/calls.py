@@ -1,0 +1,86 @@
+"""Sends tool calls, and sends them once more where the server says what the first one lacked.
+
+A call may lack headers that mirror its arguments, or the wish for a task. Which tools want which is known
+from their list, which is only read where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from antiphon.client.connection import Callback, Connection
+from antiphon.client.lists import Lists
+from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
+from antiphon.model.request import CallTool, RedeemTask, TaskWish, Terms
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """The tool calls of one client. `relist` reads the list of tools anew."""
+
+    def __init__(self, connection: Connection, lists: Lists, relist: Callable[[], Awaitable[object]]) -> None:
+        self._connection = connection
+        self._lists = lists
+        self._relist = relist
+
+    async def wishing(self, request: CallTool, ttl: float | None) -> CallTool:
+        """The call with a wish for a task, where that is the caller's to say and the tool takes it."""
+        if not self._has_wishes:
+            return request
+        if self._lists.task_support(request.name) is None:
+            await self._relist()
+        if self._lists.task_support(request.name) not in ("optional", "required"):
+            return request
+        return _wishing(request, ttl)
+
+    async def send(
+        self, request: CallTool, terms: Terms, *, timeout: float | None, on_progress: Callback | None
+    ) -> Any:
+        """Send one call: a result, what it asks, or the task that it has become."""
+        name = request.name
+        if request.task is None and self._has_wishes and self._lists.task_support(name) == "required":
+            request = _wishing(request)
+        try:
+            return await self._send(request, terms, timeout, on_progress)
+        except HeaderMismatch:
+            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
+            self._lists.forget("tools")
+            await self._relist()
+            if self._lists.mirrored(name) is None:
+                raise
+        except (MethodNotFound, InvalidRequest) as error:
+            # https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
+            if request.task is not None or error.code not in (-32601, -32600) or not self._has_wishes:
+                raise
+            await self._relist()
+            if self._lists.task_support(name) != "required":
+                raise
+            request = _wishing(request)
+        return await self._send(request, terms, timeout, on_progress)
+
+    async def _send(
+        self, request: CallTool, terms: Terms, timeout: float | None, on_progress: Callback | None
+    ) -> Any:
+        mirrored = self._lists.mirrored(request.name)
+        return await self._connection.ask(
+            request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored
+        )
+
+    @property
+    def _has_wishes(self) -> bool:
+        """Whether a caller says that it wants a task, and the server makes some."""
+        if RedeemTask not in self._connection.speaker.methods:
+            return False
+        found: Any = self._connection.welcome.capabilities
+        for key in ("tasks", "requests", "tools", "call"):
+            found = found.get(key) if isinstance(found, dict) else None
+        return found is not None
+
+
+def _wishing(request: CallTool, ttl: float | None = None) -> CallTool:
+    wish = TaskWish() if ttl is None else TaskWish(int(ttl * 1000))
+    return msgspec.structs.replace(request, task=wish)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import promising
 import uvicorn
-from asking import register
 from pydantic import Field
 
 from antiphon import (
@@ -24,6 +23,7 @@ from antiphon import (
     Text,
     TextContents,
 )
+from asking import register
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
@@ -223,7 +223,7 @@ async def complete_arg1(value: str) -> list[str]:
 
 
 @server.prompt
-async def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMessage]:  # noqa: N803
+async def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMessage]:
     """A prompt with a resource in it."""
     resource = TextContents(resourceUri, "Embedded resource content for testing.", "text/plain")
     return [

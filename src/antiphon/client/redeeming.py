@@ -51,7 +51,8 @@ class Redeeming:
         self._insist = insist
         self._inbox = Inbox()
         self._turn = asyncio.Lock()
-        self._answering: dict[asyncio.Task[None], frozenset[str]] = {}
+        self._answering: dict[asyncio.Task[Any], frozenset[str]] = {}
+        self._sending: set[asyncio.Task[Any]] = set()
 
     async def result(self) -> Result:
         """What the task gives; raises what it failed with, `TaskCancelled` or `TaskLost`."""
@@ -80,7 +81,7 @@ class Redeeming:
     def _attend(self, status: TaskStatus) -> None:
         """Begin to answer what is new, and leave what is no longer asked."""
         for work, keys in self._answering.items():
-            if keys.isdisjoint(status.asks):
+            if work not in self._sending and keys.isdisjoint(status.asks):
                 work.cancel()
         answers = self._tasks.rounds.answers
         new = {
@@ -106,10 +107,14 @@ class Redeeming:
             finally:
                 if limit is not None and due is not None and not limit.expired():
                     limit.reschedule(due + loop.time() - began)
+        work = asyncio.current_task()
+        assert work is not None
+        self._sending.add(work)
         await self._tasks.answer(self._id, responses)
 
-    def _answered(self, work: asyncio.Task[None]) -> None:
+    def _answered(self, work: asyncio.Task[Any]) -> None:
         keys = self._answering.pop(work)
+        self._sending.discard(work)
         error = None if work.cancelled() else work.exception()
         if work.cancelled() or error is not None:
             self._asked.difference_update(keys)

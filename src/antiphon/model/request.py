@@ -15,6 +15,7 @@ from antiphon.model.party import Implementation, LogLevel
 from antiphon.model.value import Value
 
 __all__ = [
+    "AnswerQuestion",
     "AnswerTask",
     "CallTool",
     "Cancel",
@@ -210,6 +211,13 @@ class AnswerTask(Value, frozen=True):
     input_responses: dict[str, dict[str, Any]]
 
 
+class AnswerQuestion(Value, frozen=True):
+    """Answer the one question that a task asks, without naming it."""
+
+    task_id: str
+    response: dict[str, Any]
+
+
 class Listen(Value, frozen=True):
     """Send changes as they happen, until the caller goes away."""
 
@@ -244,6 +252,7 @@ Request: TypeAlias = (
     | ListTasks
     | CancelTask
     | AnswerTask
+    | AnswerQuestion
 )
 
 

@@ -7,9 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from antiphon.errors import TaskForbidden, TaskNotFound, TaskRequired
+from antiphon.errors import InvalidParams, TaskForbidden, TaskNotFound, TaskRequired
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
-from antiphon.model.request import AnswerTask, CallTool, CancelTask, GetTask, ListTasks, RedeemTask
+from antiphon.model.request import (
+    AnswerQuestion,
+    AnswerTask,
+    CallTool,
+    CancelTask,
+    GetTask,
+    ListTasks,
+    RedeemTask,
+)
 from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
 from antiphon.runtime.call import Call
 from antiphon.runtime.promises import Promises, result_of
@@ -32,6 +40,7 @@ class Desk:
             ListTasks: self._list,
             CancelTask: self._cancel,
             AnswerTask: self._answer,
+            AnswerQuestion: self._answer_question,
         }
 
     def call(
@@ -66,6 +75,16 @@ class Desk:
     async def _answer(self, call: Call[AnswerTask]) -> Done:
         request = call.request
         await self._promises.answer(request.task_id, call.principal, request.input_responses)
+        return DONE
+
+    async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
+        request = call.request
+        task = await self._promises.get(request.task_id, call.principal)
+        if len(task.asks) != 1:
+            raise InvalidParams(
+                f"The task {task.id} has {len(task.asks)} open questions: answer by key, with tasks/input_response."
+            )
+        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.asks, request.response))
         return DONE
 
     async def _redeem(self, call: Call[RedeemTask]) -> Redeemed:

@@ -99,7 +99,9 @@ class Promises:
     async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
         """Promise what a tool gives."""
         journal = await stage.carrier.open(call)
-        made = await self.create(call, tool, journal.entries)
+        # A call that was asked something before it became a task brings the answers along.
+        answered = {f"ask:{key}": response for key, response in call.request.input_responses.items()}
+        made = await self.create(call, tool, {**answered, **journal.entries})
         return Promise(made.task if isinstance(made, Held) else made)
 
     async def answer_or_promise(
@@ -201,11 +203,12 @@ class Promises:
         raise Busy("The task is being written by others: try again.")
 
     async def _check_room(self) -> None:
-        if self._counted % 100 == 0:
+        """Count what was made here as waiting, and ask the store now and then, and before refusing."""
+        if self._counted % 100 == 0 or self._queued >= self._limits.queued:
             self._queued = await self.store.count("ready")
         self._counted += 1
-        if self._queued >= self._limits.queued:
-            self._counted = 0
+        self._queued += 1
+        if self._queued > self._limits.queued:
             raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:

@@ -55,6 +55,7 @@ class Turning:
                 promise = await self._promise(work)
                 if promise is not None:
                     return promise
+                self._settle()
             return await work
         except asyncio.CancelledError:
             work.cancel()
@@ -67,11 +68,12 @@ class Turning:
         """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
         call = self._call
         journal = call.journal if call.journal is not None else Journal()
-        created: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        created: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
 
         async def write(new: dict[str, Any]) -> None:
-            held = await created
-            await held.write("recorded", {"journal": new})
+            held = await asyncio.shield(created)
+            if held is not None:
+                await held.write("recorded", {"journal": new})
 
         snapshot = journal.hand_over(write)
         try:
@@ -79,7 +81,7 @@ class Turning:
         except (RequestError, StoreError) as error:
             logger.warning("Request %r goes on as an answer: %s", call.id, error)
             journal.take_back()
-            created.cancel()
+            created.set_result(None)
             return None
         assert isinstance(held, Held)
         held.journal = journal

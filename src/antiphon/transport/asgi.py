@@ -105,6 +105,8 @@ class App:
             if body is None or len(body) > self._limits.body or message.get("more_body"):
                 body = await self._rest(message, receive)
             if not self._understand(exchange, body, headers, principal):
+                if exchange.is_understood:
+                    await self._take_answer(exchange)
                 await send_json(send, 202, b"")
                 return
             if type(exchange.request) is Listen:
@@ -187,6 +189,7 @@ class App:
                 exchange.session, exchange.peer = session, session.peer
             dialect = self._dialects.choose(frame, version, negotiated)
             if request_id is None or frame.method is UNSET:
+                exchange.dialect, exchange.principal = dialect, principal
                 self._told(frame, exchange, version)
                 return False
             exchange.dialect = dialect
@@ -220,6 +223,10 @@ class App:
         session = exchange.session
         exchange.session = None
         if frame.method is UNSET:
+            request = exchange.dialect.answered(frame)
+            if request is not None:
+                exchange.request = request
+                return
             if self._dialects.is_sessionless(frame, version):
                 raise InvalidRequest(
                     "This version has no requests of the server's, so there is nothing to answer."
@@ -228,6 +235,19 @@ class App:
                 session.questions.answer(frame)
         elif session is not None:
             session.told(frame)
+
+    async def _take_answer(self, exchange: Exchange) -> None:
+        """Take a response that answers a question which is not on any connection: a task's."""
+        try:
+            if self._calls >= self._limits.calls:
+                raise Busy("The server is at its limit of calls: try again.")
+            self._calls += 1
+            exchange.is_counted = True
+            await self._handle(exchange)
+        except Exception:
+            # Nobody waits for an answer with its id, so that it is refused as a whole.
+            del exchange.request, exchange.dialect
+            raise
 
     # Answering it
 

@@ -139,6 +139,10 @@ class Dialect:
         self.check_name(frame, request, headers)
         return request, terms
 
+    def answered(self, frame: Frame) -> Any:
+        """The request that a response stands for, where this version has such a thing; else `None`."""
+        return None
+
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """What the request says besides its parameters."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Outcome
-from antiphon.model.request import AnswerTask, Request, Terms
+from antiphon.model.request import AnswerQuestion, AnswerTask, Request, Terms
 from antiphon.model.task import Redeemed
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Negotiated, TaskOutcome
@@ -50,6 +50,18 @@ class Draft(V2025):
         if isinstance(related, dict) and isinstance(frame.params, dict) and "taskId" not in frame.params:
             frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": related.get("taskId")}))
         return super().parse(frame)
+
+    def answered(self, frame: Frame) -> Any:
+        """A response that names a task answers the question of that task's that is open."""
+        if not isinstance(frame.result, dict):
+            return None
+        for meta in (frame.result.get("_meta"), frame.beside):
+            related = meta.get(RELATED) if isinstance(meta, dict) else None
+            task_id = related.get("taskId") if isinstance(related, dict) else None
+            if isinstance(task_id, str):
+                response = {key: value for key, value in frame.result.items() if key != "_meta"}
+                return AnswerQuestion(task_id, response)
+        return None
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""

@@ -30,6 +30,8 @@ class Frame(msgspec.Struct, dict=True):
     raw: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="params")
     result: Any = UNSET
     error: Any = UNSET
+    beside: Any = msgspec.field(default=UNSET, name="_meta")
+    """Metadata outside of everything, where the drafts sometimes write it."""
 
     @cached_property
     def params(self) -> dict[str, Any] | UnsetType:

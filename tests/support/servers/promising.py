@@ -1,4 +1,4 @@
-"""A server that gives promises: `python promising.py PORT`, with its store and its habits from the environment.
+"""A server that gives promises: `python promising.py PORT`, its store and its habits from the environment.
 
 `DIE_AFTER=n` kills the process, without a goodbye, right after its n-th write to the store was durable.
 """

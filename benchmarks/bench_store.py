@@ -165,7 +165,7 @@ async def together(action: Callable[[], Awaitable[object]], times: int) -> float
 
 
 async def compare(benches: Sequence[Bench], rounds: int, times: int) -> list[Row]:
-    """Every operation on one store and on the other in turn, round by round, so that both have the same weather."""
+    """Every operation on both stores in turn, round by round, so that both have the same weather."""
     rows = []
     ways = [("alone", alone, times, OPERATIONS), (f"{WRITERS} callers", together, max(times // 4, 1), SHARED)]
     for way, measure, number, names in ways:
@@ -202,9 +202,9 @@ def main() -> None:
     Report(
         "store",
         "A store with many tasks",
-        "SQLite, full synchronisation: median microseconds of an operation, one after another, and microseconds "
-        f"an operation of {WRITERS} callers at once, who share commits. `claim` is to create, claim and end a task, "
-        "`whole` to create one, append to it and get it.",
+        "SQLite, full synchronisation: median microseconds of an operation, one after another, and "
+        f"microseconds an operation of {WRITERS} callers at once, who share commits. `claim` is to create, "
+        "claim and end a task, `whole` to create one, append to it and get it.",
         about,
         [
             Table(

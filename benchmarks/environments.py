@@ -47,6 +47,11 @@ ENVIRONMENTS = {
         Environment(
             "fastmcp", ("fastmcp==4.1.2", *SERVING), ("fastmcp", "mcp", "pydantic", "starlette", "uvicorn")
         ),
+        Environment(
+            "fastmcp-tasks",
+            ("fastmcp==4.1.2", "fastmcp-tasks==4.1.2", *SERVING),
+            ("fastmcp", "fastmcp-tasks", "pydocket"),
+        ),
         Environment("echo", ("msgspec==0.22.0", *SERVING), ("msgspec", "uvicorn", "uvloop", "httptools")),
     )
 }

@@ -20,6 +20,7 @@ __all__ = [
     "expected_question",
     "initialize",
     "initialized",
+    "promise_request",
     "read_question",
 ]
 
@@ -145,3 +146,12 @@ def close_session(port: int, session: str) -> bytes:
     """The request that ends a session, so that rounds leave nothing behind on the server."""
     head = "".join(f"{name}: {value}\r\n" for name, value in _session_headers(session).items())
     return f"DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{head}\r\n".encode()
+
+
+def promise_request(port: int, number: int, method: str, params: dict[str, Any], name: str) -> bytes:
+    """A request of a client that takes promises, and can answer what a task asks."""
+    extensions = {"io.modelcontextprotocol/tasks": {}}
+    meta = _meta({"elicitation": {"form": {}}, "extensions": extensions})
+    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, "Mcp-Name": name}
+    return _post(port, message, headers)

@@ -1,10 +1,11 @@
 """Testing tools without a server process: give a tool answers, see its questions, replay it everywhere.
 
-rehearsal = await rehearse(server, "resolve_bug", {"item": 7}, answers={"resolution": {"resolution": "Fixed"}})
+answers = {"resolution": {"resolution": "Fixed"}}
+rehearsal = await rehearse(server, "resolve_bug", {"item": 7}, answers=answers)
 assert rehearsal.result.text == "Bug #7 resolved."
 assert [question.key for question in rehearsal.questions] == ["resolution"]
 
-assert await differences(server, "resolve_bug", {"item": 7}, answers={…}) == []
+assert await differences(server, "resolve_bug", {"item": 7}, answers=answers) == []
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ async def test_a_call_is_stopped_stored_and_gone_on_with_in_another_process(tmp_
             "    asks = {key: Elicit(**ask) for key, ask in kept['asks'].items()}\n"
             "    after = InputRequired(asks, sealed=kept['sealed'])\n"
             "    async with Client(url, elicit=elicit) as client:\n"
-            "        result = await client.call('five_rounds', after=after, answers={'name_0': {'name': 'zero'}})\n"
+            "        answers = {'name_0': {'name': 'zero'}}\n"
+            "        result = await client.call('five_rounds', after=after, answers=answers)\n"
             "        print(result.text)\n"
             "asyncio.run(main(*sys.argv[1:]))\n"
         )

@@ -14,6 +14,7 @@ from tests.asking.driving import EVERYTHING, accept
 from tests.asking.test_rounds import make, steps, unwound
 from tests.support import http
 from tests.support.memory import in_memory
+from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import Session
 
@@ -160,10 +161,9 @@ async def test_a_connection_of_its_own_asks_too() -> None:
         }
         await client.result("initialize", params)
         calling = asyncio.create_task(client.call("greet"))
-        while not (
-            asked := [frame for frame in client.notifications if frame["method"] == "elicitation/create"]
-        ):
-            await asyncio.sleep(0)
+        asked = await until(
+            lambda: [frame for frame in client.notifications if frame["method"] == "elicitation/create"]
+        )
         client.connection.receive(
             json.dumps({"jsonrpc": "2.0", "id": asked[0]["id"], "result": accept(name="Ada")})
         )

@@ -112,7 +112,8 @@ async def test_shed_calls_go_on_elsewhere_and_do_no_step_twice(tmp_path: Path, e
             result, asked = await drive(Able(balancer.port), "add_up", {"upto": 6}, {})
             assert len(set(balancer.served)) == 2
     assert result["content"][0]["text"] == "21"
-    assert asked and all(keys == [] for keys in asked)
+    assert len(asked) > 1
+    assert all(keys == [] for keys in asked)
     assert effects.read_text().splitlines() == [f"add {n}" for n in range(1, 7)]
 
 

@@ -67,9 +67,10 @@ def started(
     env: Mapping[str, str] | None = None,
     within: float = 20.0,
     command: bool = False,
+    port: int | None = None,
 ) -> Iterator[ServerProcess]:
     """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`, until the port answers; end it afterwards."""
-    port = free_port()
+    port = free_port() if port is None else port
     path = SERVERS / script
     log = directory / f"{path.stem}-{port}.log"
     arguments = (

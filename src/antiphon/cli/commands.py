@@ -1,4 +1,4 @@
-"""The three commands and their options. What each of them does is in the module that it imports."""
+"""The commands and their options. What each of them does is in the module that it imports."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ Token = Annotated[
     typer.Option(envvar="ANTIPHON_TOKEN", help="Send this as the bearer token.", show_default=False),
 ]
 Timeout = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for an answer.")]
+Kept = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where tasks are kept, sqlite:///tasks.db for example; else ANTIPHON_STORE says, or the file.",
+    ),
+]
+LogLevel = Annotated[Level, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="What to log.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -71,7 +80,8 @@ def run(
         str | None,
         typer.Option(envvar="ANTIPHON_ORIGINS", metavar="A,B", help="Origin headers to trust; * for all."),
     ] = None,
-    log_level: Annotated[Level, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="What to log.")] = "info",
+    store: Kept = None,
+    log_level: LogLevel = "info",
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
 ) -> None:
     """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
@@ -80,12 +90,26 @@ def run(
 
     if not path.startswith("/"):
         raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
-    settings = Settings(target, path, words(hosts), words(origins), log_level, access_log)
+    settings = Settings(target, path, words(hosts), words(origins), log_level, access_log, store)
     with _ending():
         if stdio:
             serve.over_stdio(settings)
         else:
             serve.over_http(settings, host=host, port=port, workers=workers)
+
+
+@app.command(epilog=EXIT_CODES)
+def worker(
+    target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
+    store: Kept = None,
+    log_level: LogLevel = "info",
+) -> None:
+    """Run the tasks of the Server in a Python file, without serving anybody, until Ctrl-C or SIGTERM."""
+    from antiphon.cli.settings import Settings
+    from antiphon.cli.working import work
+
+    with _ending():
+        work(Settings(target, log_level=log_level, store=store))
 
 
 @app.command(epilog=EXIT_CODES)

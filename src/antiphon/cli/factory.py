@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from antiphon.cli.exits import CommandError, leave
-from antiphon.cli.load import load
-from antiphon.cli.serve import build
+from antiphon.cli.serve import build, loaded
 from antiphon.cli.settings import Settings
 from antiphon.transport.asgi import App
 
@@ -17,7 +16,7 @@ def create() -> App:
 
     settings = Settings.inherited()
     try:
-        server = load(settings.target)
+        server = loaded(settings)
     except CommandError as error:
         # The code by which uvicorn knows that another try would fail as well.
         error.code = STARTUP_FAILURE

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from antiphon.server import Server
     from antiphon.transport.asgi import App
 
-__all__ = ["build", "over_http", "over_stdio"]
+__all__ = ["build", "loaded", "over_http", "over_stdio"]
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 65
@@ -40,7 +40,7 @@ def over_stdio(settings: Settings) -> None:
     output = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    server = load(settings.target)
+    server = loaded(settings)
     settings.configure_logging()
     if sys.__stdout__ is not None:
         sys.__stdout__.flush()
@@ -51,7 +51,7 @@ def over_stdio(settings: Settings) -> None:
 
 def over_http(settings: Settings, *, host: str, port: int, workers: int) -> None:
     """Serve over HTTP until a signal ends it; raises `CommandError`."""
-    server = load(settings.target)
+    server = loaded(settings)
     settings.configure_logging()
     with _listen(host, port) as listening:
         line = _announcement(server, listening, settings.path, workers)
@@ -59,6 +59,20 @@ def over_http(settings: Settings, *, host: str, port: int, workers: int) -> None
             _with_workers(server, settings, listening, workers, line)
         else:
             _alone(server, settings, listening, line)
+
+
+def loaded(settings: Settings) -> Server:
+    """The server in the file, with the store that the command line names; raises `CommandError`."""
+    from antiphon.store import open_store
+
+    server = load(settings.target)
+    if settings.store is not None:
+        try:
+            open_store(settings.store)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        server._tasks.wanted = settings.store
+    return server
 
 
 def build(server: Server, settings: Settings) -> App:

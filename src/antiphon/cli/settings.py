@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] | None = None
     log_level: Level = "info"
     access_log: bool = False
+    store: str | None = None
 
     def hand_down(self) -> None:
         """Put them where processes started from here find them."""

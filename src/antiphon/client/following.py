@@ -36,6 +36,8 @@ async def follow(
 
     Raises `TaskLost`, and what the inbox was told to fail with.
     """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     stream = _Stream(tasks, id, inbox)
     with tasks.delivering(id, inbox):
         try:
@@ -50,12 +52,20 @@ async def follow(
                 if status.has_ended:
                     return
                 stream.keep_open()
-                wait = pause(status)
-                told = await inbox.next(max(wait, _GLANCE) if stream.is_trusted else wait)
+                told = await inbox.next(_wait(status, loop.time() - began, trusted=stream.is_trusted))
                 status = told if told is not None and _is_whole(told, tasks) else await tasks.get(id)
                 stream.caught_up()
         finally:
             await stream.close()
+
+
+def _wait(status: TaskStatus, followed: float, *, trusted: bool) -> float:
+    """How long to wait for news; a stream need not tell of a task whose time is over."""
+    wait = pause(status)
+    if not trusted:
+        return wait
+    left = float("inf") if status.ttl is None else status.ttl - followed
+    return max(wait, min(_GLANCE, left))
 
 
 def _is_whole(status: TaskStatus, tasks: Tasks) -> bool:

@@ -7,6 +7,7 @@ task's head, and is refused once the lease is another's or the task has ended be
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def task_of(record: Record) -> Task:
 class Held:
     """One claim."""
 
-    __slots__ = ("_store", "_version", "created", "journal", "task", "token")
+    __slots__ = ("_store", "_version", "created", "journal", "responses", "task", "token")
 
     def __init__(
         self,
@@ -59,12 +60,15 @@ class Held:
         version: int,
         token: int,
         journal: dict[str, Any],
+        responses: Mapping[str, Any],
     ) -> None:
         self._store = store
         self._version = version
         self.task = task
         self.created = created
         self.token = token
+        self.responses = responses
+        """What was answered in the round before the run that is due."""
         self.journal = Journal(journal, write=self._record)
 
     async def write(self, kind: EntryKind, data: dict[str, Any]) -> None:

@@ -55,23 +55,26 @@ class Promises:
         at = now()
         ttl = self._ttl(call.request, tool)
         task = Task(
-            id=f"{tool.name}_{uuid.uuid4()}",
+            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # those made together lie together in a store
             tool=tool.name,
             created=at,
             updated=at,
             ttl=ttl,
             poll=int(tool.poll_interval * 1000),
         )
+        head = head_of(task)
         principal = msgspec.to_builtins(call.principal)
-        created = {
+        created: dict[str, Any] = {
             "v": 1,
-            "task": head_of(task),
+            "task": head,
             "arguments": call.request.arguments,
             "principal": principal,
             "capabilities": dict(call.terms.capabilities),
             "journal": journal,
             "resume": tool.resume,
         }
+        if call.request.input_responses:  # asked before it became a task
+            created["responses"] = call.request.input_responses
         here = self.worker.has_room or not run
         claim = await self.store.create(
             Record(
@@ -83,7 +86,7 @@ class Promises:
                 created=at,
                 updated=at,
                 expires=None if ttl is None else at + ttl,
-                head=head_of(task),
+                head=head,
             ),
             [("created", created)],
             worker=self.worker.name if here else None,
@@ -91,7 +94,15 @@ class Promises:
         )
         if claim is None:
             return task
-        held = Held(self.store, task, created, version=1, token=claim.token, journal=dict(journal))
+        held = Held(
+            self.store,
+            task,
+            created,
+            version=1,
+            token=claim.token,
+            journal=dict(journal),
+            responses=call.request.input_responses,
+        )
         if run:
             self.worker.begin(held)
         return held
@@ -99,9 +110,7 @@ class Promises:
     async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
         """Promise what a tool gives."""
         journal = await stage.carrier.open(call)
-        # A call that was asked something before it became a task brings the answers along.
-        answered = {f"ask:{key}": response for key, response in call.request.input_responses.items()}
-        made = await self.create(call, tool, {**answered, **journal.entries})
+        made = await self.create(call, tool, journal.entries)
         return Promise(made.task if isinstance(made, Held) else made)
 
     async def answer_or_promise(

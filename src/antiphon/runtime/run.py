@@ -90,11 +90,15 @@ class Run:
         self._go_on()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and hand the answer to the step.")
-        name = self.journal.key("ask", key or _key(ask)).removeprefix("ask:")
+        first = name = self.journal.key("ask", key or _key(ask)).removeprefix("ask:")
+        tries = 1
+        while (recorded := self.journal.find(f"ask:{name}")) is not MISSING:
+            if (answer := _fitting(ask, name, recorded, fits)) is not None:
+                return answer
+            # A key that was answered is not used again: its caller has done with it.
+            tries += 1
+            name = f"{first}~{tries}"
         entry = f"ask:{name}"
-        recorded = self.journal.find(entry)
-        if recorded is not MISSING and (answer := _fitting(ask, name, recorded, fits)) is not None:
-            return answer
         require(ask, self.call.terms.capabilities)
         if name in self.responses:
             answer = read_answer(ask, name, self.responses[name])

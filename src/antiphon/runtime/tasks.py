@@ -33,7 +33,8 @@ class Tasks:
         needed: bool = False,
     ) -> None:
         self._needed = needed
-        self._wanted = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
+        self.wanted = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
+        """Where tasks are to be kept; to be changed before the start, if at all."""
         self._limits = limits
         self._find = find
         self._stage = stage
@@ -45,16 +46,16 @@ class Tasks:
     @property
     def is_wanted(self) -> bool:
         """Whether there is to be a store, even if no tool gives promises."""
-        return self._needed or self._wanted is not None
+        return self._needed or self.wanted is not None
 
     async def start(self, works: bool) -> Desk:
         """Open the store, and begin to run tasks; raises `StoreUnavailable`."""
-        if self._wanted is None:
+        if self.wanted is None:
             logger.warning(
                 "No store is configured, so tasks are kept in memory and lost with this process. "
                 "Set ANTIPHON_STORE, or Server(store=…), to sqlite:///tasks.db for example."
             )
-        wanted = "memory:" if self._wanted is None else self._wanted
+        wanted = "memory:" if self.wanted is None else self.wanted
         self._store = open_store(wanted) if isinstance(wanted, str) else wanted
         await self._store.open()
         self._worker = Worker(self._store, self._limits, self._find, self._stage, tools=self.tools)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -152,6 +152,7 @@ class Worker:
             version=claim.record.version,
             token=claim.token,
             journal=journal,
+            responses=_last_round(entries),
         )
         # Whoever held it before has parked it, and been answered; or else was lost.
         was_lost = claim.token > 1 and entries[-1].kind != "answered"
@@ -205,7 +206,9 @@ class Worker:
             tool = self._find(held.task.tool)
             terms = Terms(capabilities=created.get("capabilities", {}), meta=created.get("meta", {}))
             call: Call[CallTool] = Call()
-            call.request = CallTool(name=held.task.tool, arguments=created["arguments"])
+            call.request = CallTool(
+                name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
+            )
             call.id, call.terms, call.rounds = held.task.id, terms, True
             call.principal = msgspec.convert(created["principal"], Principal)
             call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
@@ -229,6 +232,17 @@ class StoreCarrier:
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """The log has it already."""
         return stopped
+
+
+def _last_round(entries: Iterable[Entry]) -> dict[str, Any]:
+    """What was answered since the task last asked, or was brought along when it was made."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        if entry.kind == "asked":
+            found = {}
+        elif entry.kind in ("created", "answered"):
+            found |= entry.data.get("responses", {})
+    return found
 
 
 async def _quietly(work: Any) -> None:

@@ -151,7 +151,7 @@ class V2026(Dialect):
             raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None
 
     def parse(self, frame: Frame) -> Any:
-        """Tasks are an extension: a caller that did not declare it is refused before anything is looked up."""
+        """Tasks are an extension: a caller that did not declare it is refused before any is looked up."""
         request = super().parse(frame)
         if type(request) is CallTool:
             # Whether there is a task is for the server alone to say; a wish for one means nothing here.

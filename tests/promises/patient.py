@@ -1,0 +1,80 @@
+"""The server of the tests of the client's side: tools that give promises, in memory or in a store."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import date
+
+from pydantic import BaseModel
+
+from antiphon import Context, Failure, InternalError, InvalidParams, Server
+
+
+class Name(BaseModel):
+    name: str
+
+
+def make(store: str | None = None) -> Server:
+    """A server whose tools give promises."""
+    server = Server("patient", store=store)
+
+    @server.tool
+    async def at_once() -> str:
+        return "at once"
+
+    @server.tool(task="optional", poll_interval=0.1)
+    async def sleep(seconds: float = 0.05) -> str:
+        await asyncio.sleep(seconds)
+        return f"slept {seconds} s"
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def greet(ctx: Context) -> str:
+        first = await ctx.elicit("First name?", Name, key="first")
+        last = await ctx.elicit("Last name?", Name, key="last")
+        return f"Hello, {first.name} {last.name}!"
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def both(ctx: Context) -> str:
+        first, last = await asyncio.gather(
+            ctx.elicit("First name?", Name, key="first"), ctx.elicit("Last name?", Name, key="last")
+        )
+        return f"{first.name} {last.name}"
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def born(ctx: Context) -> str:
+        return str(await ctx.elicit("When?", date, key="born"))
+
+    @server.tool(task="required", answer_within=float("inf"), poll_interval=0.1)
+    async def turns(ctx: Context) -> str:
+        name = await ctx.elicit("First name?", Name, key="first")
+        await ctx.promise()
+        await asyncio.sleep(0.05)
+        return f"Later, {name.name}!"
+
+    @server.tool(task="optional", answer_within=30.0, poll_interval=0.1)
+    async def quick() -> str:
+        return "quick"
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def fails() -> str:
+        raise Failure("This went wrong.", data={"why": "it had to"})
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def faults(internal: bool = True) -> str:
+        raise InternalError("It broke.") if internal else InvalidParams("Not like this.")
+
+    @server.tool(task="required", poll_interval=0.1, ttl=0.3)
+    async def fleeting() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    return server
+
+
+server = make()
+
+if __name__ == "__main__":
+    import uvicorn
+
+    uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning")

@@ -1,0 +1,187 @@
+"""Seeds 000, 001 and 002, promises: each request that they print, posted as it stands, gets what they print.
+
+Only the id of the task is replaced, in what is sent and in what is expected; times are compared by their form.
+Where 001 and 002 print different answers to the same step, 002's counts: it is the later one. Two things hold
+everywhere and are therefore not in every block: a result says of which type it is, and metadata stands inside of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.cli.command import PATIENCE, running
+from tests.seeds.persisting import ANSWERED, PROMISE, SEED_001, SEED_002, UNFITTING
+from tests.seeds.test_ephemeral import SEEDS
+
+THEIRS = re.compile(r'"taskId":\s*"([^"]+)"')
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+TIMES = ("createdAt", "lastUpdatedAt")
+
+
+@pytest.fixture(scope="module", params=["memory:", "sqlite:///{}/tasks.db"], ids=["memory", "sqlite"])
+def seeds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `antiphon run examples/seeds.py`, with a store."""
+    directory: Path = tmp_path_factory.mktemp("seeds")
+    with running(SEEDS, "--store", request.param.format(directory), directory=directory) as server:
+        yield server.url
+
+
+class Poster:
+    """Posts what is printed, for one task."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.task = ""
+
+    def post(self, printed: str) -> httpx2.Response:
+        """A bare POST of a block, about our task in place of theirs."""
+        body = THEIRS.sub(f'"taskId": "{self.task}"', printed)
+        return httpx2.post(
+            self._url, content=body.encode(), headers={"content-type": "application/json"}, timeout=PATIENCE
+        )
+
+    def ask(self, printed: str) -> dict[str, Any]:
+        """The frame that answers a block, its times checked and taken out."""
+        answer = self.post(printed)
+        assert answer.status_code == 200
+        frame = dict(answer.json())
+        task = frame["result"].get("task", frame["result"])
+        self.task = self.task or task["taskId"]
+        for name in TIMES:
+            if name in task:
+                assert MOMENT.fullmatch(task.pop(name))
+        return frame
+
+    def expected(self, printed: str) -> dict[str, Any]:
+        """A printed answer, as it is for our task."""
+        frame = dict(json.loads(THEIRS.sub(f'"taskId": "{self.task}"', printed)))
+        result = frame["result"]
+        result.setdefault("resultType", "complete")
+        if "_meta" in frame or "inputRequests" in result:
+            frame.pop("_meta", None)
+            result["_meta"] = {"io.modelcontextprotocol/related-task": {"taskId": self.task}}
+        task = result.get("task", result)
+        for name in TIMES:
+            task.pop(name, None)
+        return frame
+
+    def poll(self, printed: str, answer: str) -> None:
+        """Ask until the status is the one that is printed, and compare."""
+        wanted, deadline = json.loads(answer)["result"]["status"], time.monotonic() + PATIENCE
+        while (frame := self.ask(printed))["result"]["status"] != wanted:
+            assert time.monotonic() < deadline, frame
+            time.sleep(0.02)
+        assert frame == self.expected(answer)
+
+    def compare(self, printed: str, answer: str) -> None:
+        """Ask, and compare."""
+        frame = self.ask(printed)
+        assert frame == self.expected(answer)
+
+
+def test_the_promise_of_seed_000_is_given_and_kept(seeds: str) -> None:
+    poster = Poster(seeds)
+    frame = poster.ask(PROMISE[0])
+    # What the operation is doing is said in the words of SEP-2322.
+    message = "Task has been created for get_weather tool invocation."
+    expected = poster.expected(PROMISE[1].replace("The operation is now in progress.", message))
+    assert frame == expected
+    assert re.fullmatch(r"get_weather_[0-9a-f-]{36,}", poster.task)
+    redeem = SEED_002[4]
+    assert poster.ask(redeem)["result"]["content"][0]["text"].startswith("Current weather in New York:")
+
+
+def test_the_twelve_steps_of_seed_002(seeds: str) -> None:
+    poster, steps = Poster(seeds), SEED_002
+    poster.compare(steps[0], steps[1])
+    assert re.fullmatch(r"echo_[0-9a-f-]{36,}", poster.task)
+    poster.poll(steps[2], steps[3])
+    poster.compare(steps[4], steps[5])
+    poster.compare(steps[6], steps[7])
+    poster.poll(steps[8], steps[9])
+    poster.compare(steps[10], steps[11])
+
+
+def test_the_twelve_steps_of_seed_001(seeds: str) -> None:
+    poster, steps, answers = Poster(seeds), SEED_001, SEED_002
+    poster.compare(steps[0], answers[1])
+    poster.poll(steps[2], answers[3])
+    poster.compare(steps[4], answers[5])
+    taken = poster.post(steps[6])  # a response, to which there is no answer
+    assert (taken.status_code, taken.content) == (202, b"")
+    poster.poll(steps[7], answers[9])
+    without_the_comma = re.sub(r",(\s*)\}\s*$", r"\1}", steps[9])
+    assert poster.post(steps[9]).json()["error"]["code"] == -32700
+    poster.compare(without_the_comma, answers[11])
+
+
+def test_an_answer_that_does_not_fit_leaves_the_question_open(seeds: str) -> None:
+    poster, steps = Poster(seeds), SEED_002
+    poster.compare(steps[0], steps[1])
+    poster.poll(steps[2], steps[3])
+    poster.compare(*UNFITTING)
+    poster.compare(steps[2], steps[3])
+    poster.compare(steps[4], steps[5])
+    poster.compare(steps[6], steps[7])
+    poster.poll(steps[8], steps[9])
+
+
+def test_a_response_with_its_metadata_beside_the_result_is_taken_too(seeds: str) -> None:
+    poster, steps = Poster(seeds), SEED_002
+    poster.ask(steps[0])
+    poster.poll(steps[2], steps[3])
+    assert poster.post(ANSWERED).status_code == 202  # it answers another question than this task's
+    poster.compare(steps[2], steps[3])
+    fitting = ANSWERED.replace('"propertyName": "value"', '"input": "Hello World!"')
+    assert poster.post(fitting).status_code == 202
+    poster.poll(steps[8], steps[9])
+    poster.compare(steps[10], steps[11])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda body: re.sub(r'(echo_)[^"]*', r"\g<1>nobody", body), "Task not found"),
+        (lambda body: body.replace('"action": "accept"', '"action": "shrug"'), "does not answer it"),
+    ],
+    ids=["unknown task", "no answer at all"],
+)
+def test_a_response_that_answers_nothing_is_refused_as_a_whole(
+    seeds: str, spoil: Callable[[str], str], message: str
+) -> None:
+    poster, steps = Poster(seeds), SEED_002
+    poster.ask(steps[0])
+    poster.poll(steps[2], steps[3])
+    body = spoil(THEIRS.sub(f'"taskId": "{poster.task}"', SEED_001[6]))
+    refused = httpx2.post(seeds, content=body.encode(), headers={"content-type": "application/json"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == -32602
+    assert message in refused.json()["error"]["message"]
+    assert "id" not in refused.json()
+    poster.compare(steps[2], steps[3])
+
+
+def test_a_response_that_comes_too_late_is_refused(seeds: str) -> None:
+    poster, steps = Poster(seeds), SEED_002
+    poster.ask(steps[0])
+    poster.poll(steps[2], steps[3])
+    assert poster.post(SEED_001[6]).status_code == 202
+    assert poster.post(SEED_001[6]).status_code == 400
+
+
+def test_with_an_input_nothing_is_asked(seeds: str) -> None:
+    poster = Poster(seeds)
+    given = json.loads(SEED_002[0])
+    given["params"]["arguments"] = {"input": "Hi"}
+    poster.ask(json.dumps(given))
+    assert poster.ask(SEED_002[10])["result"]["content"][0]["text"] == "Echo: Hi"
+    del given["params"]["task"]
+    assert poster.ask(json.dumps(given))["result"]["content"][0]["text"] == "Echo: Hi"

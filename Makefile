@@ -24,6 +24,7 @@ format: .venv/checked
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python scripts/quote_results.py
 
 clean:
 	rm -rf .venv .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

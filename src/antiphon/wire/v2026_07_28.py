@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -139,13 +140,14 @@ class V2026(Dialect):
         client = meta.get(CLIENT_INFO)
         token = meta.get("progressToken")
         try:
+            # It may serve many calls, so nobody may change it.
             return Terms(
                 client=None if client is None else msgspec.convert(client, Implementation),
-                capabilities=meta[CAPABILITIES],
+                capabilities=MappingProxyType(meta[CAPABILITIES]),
                 log_level=None if level is None else _log_level(level),
                 progress_token=token if isinstance(token, str | int) else None,
                 promises=_takes_promises(meta[CAPABILITIES]),
-                meta=meta,
+                meta=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:
             raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None

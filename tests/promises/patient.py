@@ -8,7 +8,7 @@ from datetime import date
 
 from pydantic import BaseModel
 
-from antiphon import Context, Failure, InternalError, InvalidParams, Server
+from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Server
 
 
 class Name(BaseModel):
@@ -17,7 +17,7 @@ class Name(BaseModel):
 
 def make(store: str | None = None) -> Server:
     """A server whose tools give promises."""
-    server = Server("patient", store=store)
+    server = Server("patient", store=store, limits=Limits(drain=0.2, lease=2.0))
 
     @server.tool
     async def at_once() -> str:
@@ -27,6 +27,11 @@ def make(store: str | None = None) -> Server:
     async def sleep(seconds: float = 0.05) -> str:
         await asyncio.sleep(seconds)
         return f"slept {seconds} s"
+
+    @server.tool(task="required", poll_interval=0.1)
+    async def ponder() -> str:
+        await asyncio.sleep(60)
+        return "42"
 
     @server.tool(task="required", poll_interval=0.1)
     async def greet(ctx: Context) -> str:

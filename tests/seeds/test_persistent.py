@@ -1,8 +1,8 @@
 """Seeds 000, 001 and 002, promises: each request that they print, posted as it stands, gets what they print.
 
-Only the id of the task is replaced, in what is sent and in what is expected; times are compared by their form.
+Only the id of the task is replaced, in what is sent and in what is expected; times are compared by form.
 Where 001 and 002 print different answers to the same step, 002's counts: it is the later one. Two things hold
-everywhere and are therefore not in every block: a result says of which type it is, and metadata stands inside of it.
+everywhere, and are not in every block: a result says of which type it is, and metadata stands inside of it.
 """
 
 from __future__ import annotations

@@ -71,8 +71,9 @@ class TaskHandle:
                 "give the client elicit=…, and await result()."
             )
         status = await self.status()
-        await self._tasks.answer(self._id, responses(status.asks, answers))
-        self._asked.update(answers)
+        if answers and self._id:
+            await self._tasks.answer(self._id, responses(status.asks, answers))
+            self._asked.update(answers)
 
     async def result(self, *, timeout: float | None = None, check: bool = True) -> Result:
         """What it gives in the end, for which it is waited `timeout` seconds, or as long as it takes.

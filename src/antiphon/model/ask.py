@@ -6,6 +6,8 @@ carriers' business.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +27,7 @@ __all__ = [
     "Root",
     "Sample",
     "Sampled",
+    "key_of",
     "read_answer",
 ]
 
@@ -112,3 +115,13 @@ def read_answer(ask: Ask, key: str, response: Any) -> Any:
         return msgspec.convert(response, _ANSWERS[type(ask)])
     except msgspec.ValidationError as error:
         raise InvalidParams(f"The response to {key!r} does not answer it: {error}.") from None
+
+
+def key_of(ask: Ask) -> str:
+    """A key made from the question: the same question has the same key, in every process."""
+    if isinstance(ask, Elicit | OpenUrl):
+        words = re.findall(r"[a-z0-9]+", ask.message.lower())
+    else:
+        words = ["sample" if isinstance(ask, Sample) else "roots"]
+    digest = hashlib.sha256(msgspec.json.encode(ask, order="deterministic")).hexdigest()[:8]
+    return f"{'_'.join(words)[:40].strip('_')}_{digest}"

@@ -158,7 +158,8 @@ class Context:
             value, wrong = shown.read(given.content)
             return wrong
 
-        answer = await self._run.ask(Elicit(message, shown.schema, mode), key, fits)
+        asked = Elicit(message, shown.schema, mode)
+        answer = await self._run.ask(asked, key or shown.key(message), fits)
         _agreed(answer, message)
         return value
 

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from antiphon.errors import InvalidParams, TaskForbidden, TaskNotFound, TaskRequired
+from antiphon.errors import Failure, InternalError, InvalidParams, TaskForbidden, TaskNotFound, TaskRequired
+from antiphon.model.ask import Ask
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.request import (
     AnswerQuestion,
@@ -27,6 +28,9 @@ from antiphon.runtime.tool import Tool
 __all__ = ["Desk"]
 
 _NEEDED: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+
+_TRIES = 10
+"""How often a question is put again, on a connection, to a client whose answers do not fit."""
 
 
 class Desk:
@@ -104,10 +108,36 @@ class Desk:
         raise TaskNotFound("Failed to retrieve task: Task not found")
 
     async def _put(self, call: Call[RedeemTask], task: Task) -> None:
-        """Put a task's questions to a caller that answers on the connection."""
-        asks = load_asks(task.asks)
-        answers = await asyncio.gather(*(call.ask(key, ask, task.id) for key, ask in asks.items()))
-        await self._promises.answer(task.id, call.principal, dict(zip(asks, answers, strict=True)))
+        """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
+        asks = load_asks(task.asks).items()
+        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in asks))
+        # It may be cancelled meanwhile, or answered by somebody else.
+        changed = asyncio.create_task(self._no_longer_waits(call))
+        either: set[asyncio.Future[Any]] = {asking, changed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                asking.result()
+        finally:
+            asking.cancel()
+            changed.cancel()
+            await asyncio.gather(asking, changed, return_exceptions=True)
+
+    async def _ask(self, call: Call[RedeemTask], id: str, key: str, ask: Ask) -> None:
+        for _ in range(_TRIES):
+            try:
+                response = await call.ask(key, ask, id)
+            except Failure as failure:
+                raise InternalError(failure.message) from None
+            task = await self._promises.answer(id, call.principal, {key: response})
+            if key not in task.asks:
+                return
+        raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")
+
+    async def _no_longer_waits(self, call: Call[RedeemTask]) -> None:
+        async for task in self._promises.follow(call.request.task_id, call.principal):
+            if task.state != "waiting":
+                return
 
     async def known(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
         """Those of these tasks that are the caller's."""

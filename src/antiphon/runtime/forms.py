@@ -9,6 +9,7 @@ from typing import Any
 import pydantic
 
 from antiphon.errors import DefinitionError
+from antiphon.model.ask import Elicit, key_of
 from antiphon.model.form import problems
 from antiphon.runtime.signature import explain, schema_of
 from antiphon.runtime.typed_dicts import adapted
@@ -41,24 +42,36 @@ _KINDS: Mapping[str, type[Any]] = {
     "boolean": bool,
     "array": list,
 }
+_KEYS = 256
+"""How many keys a form remembers."""
 _PRIMITIVES = {"string", "number", "integer", "boolean"}
 
 
 class Form:
     """What to show a person, and how to read what they entered."""
 
-    __slots__ = ("_kinds", "_read", "schema")
+    __slots__ = ("_keys", "_kinds", "_read", "schema")
 
     def __init__(
         self, schema: dict[str, Any], read: Callable[[dict[str, Any]], Any], *, typed: bool = False
     ) -> None:
         self.schema = schema
         self._read = read
+        self._keys: dict[str, str] = {}
         self._kinds = {
             name: _KINDS[field["type"]]
             for name, field in schema["properties"].items()
             if typed and "type" in field
         }
+
+    def key(self, message: str) -> str:
+        """The key of a question that shows this form; the same question has the same key everywhere."""
+        found = self._keys.get(message)
+        if found is None:
+            if len(self._keys) >= _KEYS:
+                self._keys.clear()
+            found = self._keys[message] = key_of(Elicit(message, self.schema))
+        return found
 
     def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:
         """The value that was entered, or what is wrong with it."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
 from antiphon.errors import Failure, InvalidParams, MissingCapability
-from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, read_answer
+from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, key_of, read_answer
 from antiphon.model.outcome import InputRequired
 from antiphon.runtime.call import Call
 from antiphon.runtime.journal import MISSING, Journal
@@ -90,7 +88,7 @@ class Run:
         self._go_on()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and hand the answer to the step.")
-        first = name = self.journal.key("ask", key or _key(ask)).removeprefix("ask:")
+        first = name = self.journal.key("ask", key or key_of(ask)).removeprefix("ask:")
         tries = 1
         while (recorded := self.journal.find(f"ask:{name}")) is not MISSING:
             if (answer := _fitting(ask, name, recorded, fits)) is not None:
@@ -241,18 +239,6 @@ def _fitting(ask: Ask, name: str, response: Any, fits: Callable[[Any], str | Non
     except InvalidParams:
         return None
     return answer if fits is None or fits(answer) is None else None
-
-
-def _key(ask: Ask) -> str:
-    """A key made from the question: the same question has the same key, in every process."""
-    if isinstance(ask, Elicit | OpenUrl):
-        words = re.findall(r"[a-z0-9]+", ask.message.lower())
-    elif isinstance(ask, Sample):
-        words = ["sample"]
-    else:
-        words = ["roots"]
-    digest = hashlib.sha256(msgspec.json.encode(ask, order="deterministic")).hexdigest()[:8]
-    return f"{'_'.join(words)[:40].strip('_')}_{digest}"
 
 
 _NEEDS: Mapping[type[Any], tuple[str, str | None]] = {

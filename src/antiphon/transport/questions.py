@@ -42,6 +42,8 @@ class Questions:
         self._open[request_id] = future
         try:
             method, params = dialect.ask(ask, task_id)
+            if "elicitationId" in params:  # no two questions of a server share one
+                params["elicitationId"] = request_id
             await write(jsonrpc.request(request_id, method, params))
             return await future
         finally:

@@ -1,0 +1,36 @@
+"""A workshop behind a real socket, on each store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.promises.tooling import STORES, Workshop, at_work
+from tests.support.serving import Address
+
+
+@pytest.fixture(params=STORES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """A kind of store."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def served(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, Address]]:
+    """A workshop, and where it is."""
+    async with at_work(kind, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def workshop(served: tuple[Workshop, Address]) -> Workshop:
+    """What is served."""
+    return served[0]
+
+
+@pytest.fixture
+def port(served: tuple[Workshop, Address]) -> int:
+    """Where it is served."""
+    return served[1].port

@@ -1,0 +1,328 @@
+"""What a task asks: at once in the draft, on the stream in 2025-11-25, in the task itself in 2026-07-28."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.asking.driving import accept
+from tests.promises.speaking import RELATED, Patient, answer, begin, look, reach
+from tests.promises.tooling import Workshop, speaker
+from tests.support import http
+from tests.support.http import Connection
+from tests.support.polling import until
+from tests.support.speakers import Bare, Session, Speaker
+
+ROUNDS = ("draft", "2026-07-28")
+
+
+@pytest.fixture(params=ROUNDS)
+async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
+    """A speaker of each dialect in which answers are requests of their own."""
+    return await speaker(request.param, port)
+
+
+@pytest.fixture
+async def session(port: int) -> Session:
+    """A speaker of 2025-11-25."""
+    found = await speaker("2025-11-25", port)
+    assert isinstance(found, Session)
+    return found
+
+
+async def asked(client: Speaker, id: str) -> dict[str, Any]:
+    """What a task asks, once it does."""
+    task = await reach(client, id, "input_required")
+    if isinstance(client, Patient):
+        return dict(task["inputRequests"])
+    result = (await client.ask("tasks/result", {"taskId": id})).result
+    assert result["resultType"] == "input_required"
+    assert result["_meta"] == {RELATED: {"taskId": id}}
+    return dict(result["inputRequests"])
+
+
+async def ended(client: Speaker, id: str) -> str:
+    """The text that a task ended with."""
+    task = await reach(client, id, "completed")
+    if isinstance(client, Patient):
+        return str(task["result"]["content"][0]["text"])
+    return (await client.ask("tasks/result", {"taskId": id})).text
+
+
+async def test_a_task_asks_is_answered_and_goes_on(client: Speaker, workshop: Workshop) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    assert list(await asked(client, id)) == ["first", "second"]
+    acknowledged = await answer(client, id, first="a", second="b")
+    if isinstance(client, Patient):
+        assert acknowledged.result["resultType"] == "complete"
+    else:
+        assert acknowledged.result == {"_meta": {RELATED: {"taskId": id}}, "resultType": "complete"}
+    assert list(await asked(client, id)) == ["third"]
+    await answer(client, id, third="c")
+    assert await ended(client, id) == "a b c"
+    assert workshop.ran == {"began": 1, "went on": 1}
+
+
+async def test_answers_may_come_one_by_one(client: Speaker, workshop: Workshop) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    await answer(client, id, second="b")
+    assert list(await asked(client, id)) == ["first"]
+    assert workshop.ran["went on"] == 0
+    await answer(client, id, first="a")
+    assert list(await asked(client, id)) == ["third"]
+
+
+async def test_what_is_answered_stays_answered(client: Speaker) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    await answer(client, id, first="a")
+    await answer(client, id, first="too late", second="b", nobody="asked for this")
+    await asked(client, id)
+    await answer(client, id, third="c")
+    assert await ended(client, id) == "a b c"
+
+
+async def test_an_answer_that_does_not_fit_leaves_the_task_waiting(client: Speaker) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    before = await asked(client, id)
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    for content in ({"name": 7}, {"nickname": "a"}, {}):
+        responses = {"first": accept(**content)}
+        acknowledged = await client.ask(method, {"taskId": id, "inputResponses": responses})
+        assert "error" not in acknowledged.frame
+        assert await asked(client, id) == before
+
+
+@pytest.mark.parametrize("given", [{"action": "shrug"}, {"no": "action"}, {"action": "accept", "content": 7}])
+async def test_what_is_no_answer_at_all_is_an_error(client: Speaker, given: dict[str, Any]) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    before = await asked(client, id)
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    refused = await client.ask(method, {"taskId": id, "inputResponses": {"first": given}})
+    assert refused.error["code"] == -32602
+    refused = await client.ask(method, {"taskId": id, "inputResponses": [given]})
+    assert refused.error["code"] == -32602
+    assert await asked(client, id) == before
+
+
+async def test_declining_fails_the_task(client: Speaker) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    responses = {"first": accept(name="a"), "second": {"action": "decline"}}
+    await client.ask(method, {"taskId": id, "inputResponses": responses})
+    task = await reach(client, id, "failed", "completed")
+    result = task.get("result") or (await client.ask("tasks/result", {"taskId": id})).result
+    assert result["isError"] is True
+    assert result["content"][0]["text"] == "This was declined: Second?"
+
+
+async def test_the_draft_takes_the_task_from_the_metadata_too(port: int) -> None:
+    client = Bare(port)
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    given = {"inputResponses": {"first": accept(name="a")}, "_meta": {RELATED: {"taskId": id}}}
+    assert (await client.ask("tasks/input_response", given)).result["_meta"] == {RELATED: {"taskId": id}}
+    assert list(await asked(client, id)) == ["second"]
+    refused = await client.ask("tasks/input_response", {"inputResponses": {}})
+    assert refused.error["code"] == -32602
+
+
+async def test_a_response_is_taken_where_exactly_one_question_is_open(port: int) -> None:
+    client = Bare(port)
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    response = {"jsonrpc": "2.0", "id": 9, "result": {**accept(name="b"), "_meta": {RELATED: {"taskId": id}}}}
+    refused = await http.request(port, "POST", client.headers, json.dumps(response).encode())
+    assert refused.status == 400
+    assert "2 open questions" in refused.error["message"]
+    await answer(client, id, first="a")
+    taken = await http.request(port, "POST", client.headers, json.dumps(response).encode())
+    assert (taken.status, taken.body) == (202, b"")
+    assert list(await asked(client, id)) == ["third"]
+
+
+async def test_a_parked_task_costs_no_coroutine(client: Speaker, workshop: Workshop) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    await until(lambda: not _of_the_tool())
+    assert workshop.server._tasks._worker is not None
+    assert workshop.server._tasks._worker._running == {}
+    await answer(client, id, first="a", second="b")
+    await asked(client, id)
+    await until(lambda: not _of_the_tool())
+
+
+def _of_the_tool() -> list[asyncio.Task[Any]]:
+    names = ("Worker._run", "Turning.", "Tool.run", "Function.")
+    return [task for task in asyncio.all_tasks() if task.get_coro().__qualname__.startswith(names)]  # type: ignore[union-attr]
+
+
+# 2025-11-25: on the stream of tasks/result
+
+
+@asynccontextmanager
+async def redeeming(
+    session: Session, id: str
+) -> AsyncIterator[tuple[Connection, AsyncIterator[dict[str, Any]]]]:
+    """The messages on the stream of a `tasks/result`."""
+
+    async def frames(connection: Connection) -> AsyncIterator[dict[str, Any]]:
+        async for event in connection.events():
+            if event.data:
+                yield event.frame
+
+    async with session.asking("tasks/result", {"taskId": id}, id="redeem") as connection:
+        await connection.receive_head()
+        yield connection, frames(connection)
+
+
+async def say(session: Session, id: Any, result: Any = None, error: Any = None) -> None:
+    """Post a response."""
+    frame: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
+    frame |= {"result": result} if error is None else {"error": error}
+    taken = await http.request(session.port, "POST", session.headers, json.dumps(frame).encode())
+    assert taken.status == 202
+
+
+async def until_asked(frames: AsyncIterator[dict[str, Any]], *messages: str) -> dict[str, Any]:
+    """The ids of the requests with these messages; status notifications may come in between."""
+    found: dict[str, Any] = {}
+    async for frame in frames:
+        if frame.get("method") == "elicitation/create":
+            found[frame["params"]["message"]] = frame
+        if set(messages) <= set(found):
+            return found
+    raise AssertionError("the stream ended")
+
+
+async def test_the_question_goes_out_on_the_stream_of_tasks_result(
+    session: Session, workshop: Workshop
+) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    seen: list[str] = []
+    async with redeeming(session, id) as (_, frames):
+        asked = await until_asked(frames, "First?", "Second?")
+        for frame in asked.values():
+            assert frame["params"]["_meta"] == {RELATED: {"taskId": id}}
+        assert (await look(session, id))["status"] == "input_required"
+        await say(session, asked["First?"]["id"], accept(name="a"))
+        await say(session, asked["Second?"]["id"], accept(name="b"))
+        async for frame in frames:
+            if frame.get("method") == "notifications/tasks/status":
+                assert frame["params"]["taskId"] == id
+                seen.append(frame["params"]["status"])
+            elif frame.get("method") == "elicitation/create":
+                await say(session, frame["id"], accept(name="c"))
+            else:
+                assert frame["id"] == "redeem"
+                assert frame["result"]["content"][0]["text"] == "a b c"
+                assert frame["result"]["_meta"] == {RELATED: {"taskId": id}}
+    assert "working" in seen
+    assert seen.count("input_required") >= 1
+    assert workshop.ran == {"began": 1, "went on": 1}
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again_on_the_stream(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    async with redeeming(session, id) as (_, frames):
+        asked = await until_asked(frames, "First?", "Second?")
+        await say(session, asked["First?"]["id"], accept(nickname="a"))
+        again = await until_asked(frames, "First?")
+        assert "Second?" not in again
+        await say(session, asked["Second?"]["id"], accept(name="b"))
+        assert (await look(session, id))["status"] == "input_required"
+        await say(session, again["First?"]["id"], accept(name="a"))
+        third = await until_asked(frames, "Third?")
+        await say(session, third["Third?"]["id"], accept(name="c"))
+        *_, last = [frame async for frame in frames]
+    assert last["result"]["content"][0]["text"] == "a b c"
+
+
+async def test_a_client_whose_answers_never_fit_is_told_so(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    put = 0
+    async with redeeming(session, id) as (_, frames):
+        async for frame in frames:
+            if frame.get("params", {}).get("message") == "First?":
+                put += 1
+                await say(session, frame["id"], accept(nickname="a"))
+    assert put == 10
+    assert frame["error"]["code"] == -32602
+    assert "'first'" in frame["error"]["message"]
+    assert (await look(session, id))["status"] == "input_required"
+
+
+async def test_a_client_that_cannot_answer_leaves_the_task_waiting(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    async with redeeming(session, id) as (_, frames):
+        asked = await until_asked(frames, "First?", "Second?")
+        await say(session, asked["First?"]["id"], error={"code": -32603, "message": "nobody is here"})
+        *_, last = [frame async for frame in frames]
+    assert "nobody is here" in last["error"]["message"]
+    assert (await look(session, id))["status"] == "input_required"
+
+
+async def test_a_task_that_is_cancelled_meanwhile_ends_the_stream(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    async with redeeming(session, id) as (_, frames):
+        await until_asked(frames, "First?", "Second?")
+        await session.ask("tasks/cancel", {"taskId": id})
+        *_, last = [frame async for frame in frames]
+    assert "cancelled" in last["error"]["message"]
+
+
+async def test_a_question_that_was_on_a_broken_stream_is_asked_on_the_next_one(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    async with redeeming(session, id) as (connection, frames):
+        await until_asked(frames, "First?", "Second?")
+        connection.vanish()
+    async with redeeming(session, id) as (_, frames):
+        asked = await until_asked(frames, "First?", "Second?")
+        for message, name in (("First?", "a"), ("Second?", "b")):
+            await say(session, asked[message]["id"], accept(name=name))
+        third = await until_asked(frames, "Third?")
+        await say(session, third["Third?"]["id"], accept(name="c"))
+        *_, last = [frame async for frame in frames]
+    assert last["result"]["content"][0]["text"] == "a b c"
+
+
+# 2026-07-28: notifications
+
+
+async def test_a_listener_hears_of_the_tasks_that_it_names(port: int) -> None:
+    client = Patient(port)
+    id = (await begin(client, "ask"))["taskId"]
+    other = (await begin(client, "ask"))["taskId"]
+    await reach(client, id, "input_required")
+    wanted = {"notifications": {"taskIds": [id, "ask_nobody"]}}
+    heard: list[tuple[str, str]] = []
+    async with client.asking("subscriptions/listen", wanted, id="ear") as connection:
+        await connection.receive_head()
+        async for event in connection.events():
+            if not event.data:
+                continue
+            frame = event.frame
+            assert frame["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "ear"
+            if frame["method"] == "notifications/subscriptions/acknowledged":
+                assert frame["params"]["notifications"]["taskIds"] == [id]
+                await answer(client, other, first="x", second="y")
+                await answer(client, id, first="a", second="b")
+                continue
+            assert frame["method"] == "notifications/tasks"
+            task = frame["params"]
+            assert task["taskId"] == id
+            heard.append((task["status"], ",".join(task.get("inputRequests", {}))))
+            if task.get("inputRequests", {}).keys() == {"third"}:
+                await answer(client, id, third="c")
+            if task["status"] == "completed":
+                assert task["result"]["content"][0]["text"] == "a b c"
+                break
+    assert ("input_required", "third") in heard
+    assert heard[-1] == ("completed", "")

@@ -1,0 +1,129 @@
+"""How long a task is kept: to the second, on a running server and after a restart, whatever it is doing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Server
+from tests.promises.speaking import Patient, begin, reach
+from tests.promises.tooling import STORES, Workshop, at_work, store_of
+from tests.support.polling import until
+from tests.support.serving import serving
+from tests.support.speakers import Bare
+
+GONE = {"code": -32602, "message": "Failed to retrieve task: Task not found"}
+
+
+async def gone_after(client: Bare, id: str) -> float:
+    """When a task was not there any more."""
+    async with asyncio.timeout(20):
+        while True:
+            frame = (await client.ask("tasks/get", {"taskId": id})).frame
+            if "error" in frame:
+                assert frame["error"] == GONE
+                return time.time()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("tool", ["add", "ask", "long"])
+async def test_a_task_is_gone_when_its_time_is_over(port: int, workshop: Workshop, tool: str) -> None:
+    client, began = Bare(port), time.time()
+    id = (await begin(client, tool, 1200, **({"a": 1, "b": 2} if tool == "add" else {})))["taskId"]
+    if tool != "long":
+        await reach(client, id, "completed", "input_required")
+    assert 1.19 <= await gone_after(client, id) - began < 2.2
+    assert (await client.ask("tasks/list")).result["tasks"] == []
+    await until(lambda: not workshop.server._tasks._worker._running)  # type: ignore[union-attr]
+
+
+async def test_a_running_task_is_stopped_when_it_expires(port: int, workshop: Workshop) -> None:
+    client, began = Bare(port), time.time()
+    id = (await begin(client, "long", 1000))["taskId"]
+    waiting = asyncio.create_task(client.ask("tasks/result", {"taskId": id}))
+    await until(lambda: workshop.stopped["long"])
+    assert 0.9 <= time.time() - began < 2.2
+    assert (await waiting).error == GONE
+
+
+async def test_whoever_waits_for_a_task_hears_that_it_is_gone(port: int) -> None:
+    client = Bare(port)
+    id = (await begin(client, "long", 500))["taskId"]
+    began = time.time()
+    assert (await client.ask("tasks/result", {"taskId": id})).error == GONE
+    assert time.time() - began < 2
+
+
+async def test_what_expired_leaves_nothing_in_the_store(port: int, workshop: Workshop) -> None:
+    client = Bare(port)
+    ids = [(await begin(client, "add", 300, a=1, b=2))["taskId"] for _ in range(5)]
+    kept = (await begin(client, "add", a=1, b=2))["taskId"]
+    await reach(client, kept, "completed")
+    async with asyncio.timeout(5):
+        for id in ids:
+            await gone_after(client, id)
+            while await workshop.store.read(id):  # noqa: ASYNC110 - a log makes no sound when it goes
+                await asyncio.sleep(0.05)
+    assert len(await workshop.store.read(kept)) == 2
+
+
+async def test_the_time_goes_on_while_no_server_runs(tmp_path: Path) -> None:
+    began = time.time()
+    async with at_work("sqlite", tmp_path) as (_, address):
+        client = Bare(address.port)
+        short = (await begin(client, "add", 1000, a=1, b=2))["taskId"]
+        longer = (await begin(client, "ask", 3000))["taskId"]
+        await reach(client, longer, "input_required")
+    await asyncio.sleep(max(0.0, began + 1.1 - time.time()))
+    async with at_work("sqlite", tmp_path) as (_, address):
+        client = Bare(address.port)
+        assert (await client.ask("tasks/get", {"taskId": short})).error == GONE
+        await reach(client, longer, "input_required")
+        assert 2.99 <= await gone_after(client, longer) - began < 4.2
+
+
+@asynccontextmanager
+async def tools_with(kind: str, folder: Path, **options: Any) -> AsyncIterator[int]:
+    server = Server("ttl", store=store_of(kind, folder))
+
+    @server.tool(task="optional", **options)
+    async def tool() -> str:
+        """Is done at once."""
+        return "done"
+
+    async with serving(server) as address:
+        yield address.port
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize(
+    ("ttl", "wish", "given"),
+    [
+        (60, None, 60_000),
+        (60, 5_000, 5_000),
+        (60, 90_000, 60_000),
+        (None, None, None),
+        (None, 90_000, 90_000),
+    ],
+)
+async def test_a_caller_may_wish_for_less_than_the_tool_allows(
+    kind: str, tmp_path: Path, ttl: float | None, wish: int | None, given: int | None
+) -> None:
+    async with tools_with(kind, tmp_path, ttl=ttl, poll_interval=2.5) as port:
+        task = await begin(Bare(port), "tool", wish)
+        assert (task["ttl"], task["pollInterval"]) == (given, 2500)
+        if wish is None:
+            task = await begin(Patient(port), "tool")
+            assert (task["ttlMs"], task["pollIntervalMs"]) == (given, 2500)
+
+
+async def test_a_wish_that_is_no_time_is_refused(port: int) -> None:
+    for wish in ("soon", 1.5, True):
+        refused = await Bare(port).ask("tools/call", {"name": "long", "task": {"ttl": wish}})
+        assert refused.error["code"] == -32602

@@ -1,0 +1,137 @@
+"""A server of tools that give promises, for tests that watch what they do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Principal, Server
+from antiphon.store import open_store
+from antiphon.store.log import Store
+from tests.asking.driving import EVERYTHING
+from tests.promises.speaking import Patient
+from tests.support.serving import Address, serving
+from tests.support.speakers import Bare, Session, Speaker
+
+STORES = ("memory", "sqlite")
+DIALECTS = ("draft", "2025-11-25", "2026-07-28")
+
+
+class Name(BaseModel):
+    name: str
+
+
+def authenticate(headers: Mapping[str, str]) -> Principal:
+    """Everybody is who they say they are."""
+    return Principal(headers.get("x-who", ""))
+
+
+class Workshop:
+    """A server, its store, and what its tools have done so far."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        self.store = store
+        self.ran: Counter[str] = Counter()
+        self.stopped: Counter[str] = Counter()
+        self.gate = asyncio.Event()
+        options.setdefault("limits", Limits(lease=2.0, drain=0.2))
+        self.server = Server(
+            "workshop",
+            store=store,
+            secrets=["a secret of the workshop"],
+            authenticate=authenticate,
+            **options,
+        )
+        self._register(self.server)
+
+    def did(self, what: str) -> str:
+        """A side effect."""
+        self.ran[what] += 1
+        return what.upper()
+
+    async def until_open(self, tool: str) -> None:
+        """Wait at the gate, and note who was sent away from it."""
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.stopped[tool] += 1
+            raise
+
+    def _register(self, server: Server) -> None:
+        @server.tool
+        async def plain(word: str = "plain") -> str:
+            """Gives no promises."""
+            return word
+
+        @server.tool(task="required", poll_interval=0.05)
+        async def long() -> str:
+            """Gives only promises."""
+            self.did("long")
+            await self.until_open("long")
+            return "long"
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def add(a: int, b: int) -> int:
+            """Gives structured content."""
+            return a + b
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def fail() -> str:
+            """Fails as an author foresaw."""
+            raise Failure("It cannot be done.", data={"why": "wrong"})
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def fault(internal: bool = False) -> str:
+            """Ends with a JSON-RPC error."""
+            if internal:
+                raise InternalError("It broke.", data={"where": "inside"})
+            raise InvalidParams("Not like that.")
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def crash() -> str:
+            """Ends with an exception that nobody foresaw."""
+            raise ZeroDivisionError("a secret of the implementation")
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def ask(ctx: Context) -> str:
+            """Asks two things at once, and then a third."""
+            await ctx.step(self.did, "began")
+            first, second = await asyncio.gather(
+                ctx.elicit("First?", Name, key="first"), ctx.elicit("Second?", Name, key="second")
+            )
+            await ctx.step(self.did, "went on")
+            third = await ctx.elicit("Third?", Name, key="third")
+            return f"{first.name} {second.name} {third.name}"
+
+
+def store_of(kind: str, folder: Path) -> Store:
+    """A new store of a kind."""
+    return open_store("memory:" if kind == "memory" else f"sqlite:///{folder}/tasks.db")
+
+
+async def speaker(dialect: str, port: int, **options: Any) -> Speaker:
+    """A speaker of a dialect who takes promises and can answer everything."""
+    if dialect == "draft":
+        return Bare(port, **options)
+    if dialect == "2026-07-28":
+        return Patient(port, **options)
+    session = Session(port, **options)
+    await session.open(capabilities=EVERYTHING)
+    return session
+
+
+@asynccontextmanager
+async def at_work(kind: str, folder: Path, **options: Any) -> AsyncIterator[tuple[Workshop, Address]]:
+    """A workshop that is served."""
+    workshop = Workshop(store_of(kind, folder), **options)
+    async with serving(workshop.server) as address:
+        try:
+            yield workshop, address
+        finally:
+            workshop.gate.set()

@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 from rich.console import Console
@@ -25,7 +26,7 @@ from antiphon.client import Elicitation
 
 HERE = Path(__file__).parent
 PATIENCE = 10.0
-SECRET = {"ANTIPHON_SECRETS": secrets.token_hex(16)}
+SECRET = {"ANTIPHON_SECRETS": secrets.token_hex(16), "ANTIPHON_STORE": "memory:"}
 NEW_YORK = "Current weather in New York:\nTemperature: 72° F\nConditions: Partly cloudy"
 REQUEST = {
     "jsonrpc": "2.0",
@@ -62,6 +63,7 @@ async def main() -> int:
         await with_a_bare_post(tour, url)
         await asking(tour, url)
     await on_two_processes(tour)
+    await promised(tour)
     tour.step("End of the tour")
     tour.expect("all was as expected", tour.went_wrong == 0)
     return 1 if tour.went_wrong else 0
@@ -118,26 +120,59 @@ async def asking(tour: Tour, url: str) -> None:
     tour.expect("the answer of the seed, after two questions", result.text.startswith(expected))
 
 
-async def on_two_processes(tour: Tour) -> None:
-    tour.step("Two processes with one secret and no store: a call begins on one and ends on the other")
+async def nobody(question: Elicitation) -> dict[str, object]:
+    raise AssertionError("this is answered by hand")
 
-    async def nobody(question: Elicitation) -> dict[str, object]:
-        raise AssertionError("this call is driven by hand")
+
+async def on_two_processes(tour: Tour) -> None:
+    tour.step("Two processes with one secret and no store: a call goes from one to the other and back")
+    fields = {"System.State": "Resolved"}
+
+    async def round_of(url: str, after: InputRequired | None, **answers: object) -> InputRequired | Result:
+        async with Client(url, timeout=PATIENCE, elicit=nobody) as client:
+            return await client.call(
+                "update_work_item", workItemId=4522, fields=fields, drive=False, after=after, answers=answers
+            )
 
     async with served(HERE / "seeds.py", SECRET) as one, served(HERE / "seeds.py", SECRET) as other:
-        async with Client(one, timeout=PATIENCE, elicit=nobody) as client:
-            stopped = await client.call("get_weather", location="New York", drive=False)
-        assert isinstance(stopped, InputRequired)
-        size = len(stopped.sealed or "")
-        tour.expect(f"the first asks {', '.join(stopped.asks)}; we carry {size} sealed characters", size > 0)
-        async with Client(other, timeout=PATIENCE, elicit=nobody) as client:
-            answers = {"github_login": {"name": "octocat"}}
-            result = await client.call(
-                "get_weather", location="New York", drive=False, after=stopped, answers=answers
-            )
-        assert isinstance(result, Result)
-        console.print(Text(_indented(result.text)))
-        tour.expect("the second completes the call", result.text == NEW_YORK.replace("° F", "°F"))
+        first = await round_of(one, None)
+        assert isinstance(first, InputRequired)
+        tour.expect(f"the first asks {', '.join(first.asks)}", list(first.asks) == ["resolution"])
+        second = await round_of(other, first, resolution={"resolution": "Duplicate"})
+        assert isinstance(second, InputRequired)
+        size = len(second.sealed or "")
+        tour.expect(f"the second asks {', '.join(second.asks)}; we carry {size} sealed characters", size > 0)
+        last = await round_of(one, second, duplicate_of={"duplicateOfId": 4301})
+        assert isinstance(last, Result)
+        console.print(Text(_indented(last.text)))
+        tour.expect("the first completes the call", last.text.startswith("Bug #4522 resolved as Duplicate"))
+
+
+async def promised(tour: Tour) -> None:
+    tour.step('client.submit("echo"): a promise, which outlives the process that gave it')
+    with TemporaryDirectory() as folder:
+        stored = {**SECRET, "ANTIPHON_STORE": f"sqlite:///{folder}/tasks.db"}
+        async with (
+            served(HERE / "seeds.py", stored) as url,
+            Client(url, timeout=PATIENCE, elicit=nobody) as client,
+        ):
+            handle = await client.submit("echo")
+            assert handle.id is not None
+            tour.expect(f"a task: {handle.id}", handle.id.startswith("echo_"))
+        tour.expect("that process is gone", True)
+        async with (
+            served(HERE / "seeds.py", stored) as url,
+            Client(url, timeout=PATIENCE, elicit=nobody) as client,
+        ):
+            task = client.task(handle.id)
+            async for status in task.updates():
+                if status.asks:
+                    break
+            tour.expect(f"another one knows what it asks: {', '.join(status.asks)}", bool(status.asks))
+            await task.answer({"echo_input": {"input": "Hello World!"}})
+            text = (await task.result(timeout=PATIENCE)).text
+            console.print(Text(_indented(text)))
+            tour.expect("the answer of the seed", text == "Echo: Hello World!")
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 antiphon run examples/seeds.py
 antiphon call http://127.0.0.1:8000/mcp get_weather city="New York"
+antiphon call http://127.0.0.1:8000/mcp echo
 antiphon call http://127.0.0.1:8000/mcp update_work_item workItemId=4522 'fields={"System.State": "Resolved"}'
 
 With SEEDS_VERSION=new it is the next version of itself, for a rolling upgrade. With SEEDS_SHED=1 it hands
@@ -31,7 +32,7 @@ server = Server(
 )
 
 
-# Seed 000: an answer that is complete, and one that is a failure. Seed 002: the same tool asks first.
+# Seed 000: an answer that is complete, a failure, and a promise. Seed 002: the same tool asks first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,12 @@ WEATHER = {
 }
 
 
-@server.tool(title="Current weather", annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(
+    title="Current weather",
+    annotations=ToolAnnotations(read_only_hint=True),
+    task="optional",
+    poll_interval=5,
+)
 async def get_weather(
     ctx: Context,
     city: Annotated[str, Field(description="A city, such as New York.")] = "",
@@ -89,6 +95,24 @@ def station_in(place: str) -> str:
     if place not in STATIONS:
         raise Failure(f"Error: Unable to retrieve weather data for {place}.")
     return STATIONS[place]
+
+
+# Seeds 001 and 002, the persistent workflow: a task that asks for what it was not given.
+
+
+class Input(BaseModel):
+    """What to echo."""
+
+    input: str
+
+
+@server.tool(task="optional", poll_interval=0.1)
+async def echo(ctx: Context, input: str | None = None) -> str:
+    """Say a string again; asks for it, if there is none."""
+    if input is None:
+        message = "Please provide the input string to echo back"
+        input = (await ctx.elicit(message, Input, key="echo_input")).input
+    return f"Echo: {input}"
 
 
 # Seed 002, the work item: each rule asks for what it needs, and nothing is written before all is known.

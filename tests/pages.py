@@ -3,7 +3,8 @@
 - The ```python blocks of a page run in order, in one namespace, in a directory of the page's own. A block
   whose first line is `# name.py` is also written to that file, and is the server from there on.
 - The ```console blocks are typed at a shell, line by line after `$ `; what is printed must be what the page
-  shows. A line `…` in it stands for any number of lines. `antiphon run` starts a server that stays.
+  shows. A line `…` in it stands for any number of lines. `antiphon run` starts a server that stays, and
+  `antiphon worker` a worker.
 - The ```terminal blocks are one command each, with a person in front of it, who types what stands after each
   prompt.
 - The address http://127.0.0.1:8000/mcp stands for that server, wherever it really listens.
@@ -22,11 +23,11 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.command import PATIENCE, Running, plain_environment, running
+from tests.cli.command import COMMAND, PATIENCE, Running, plain_environment, running
 from tests.cli.person import at_a_terminal
 
 ADDRESS = "http://127.0.0.1:8000/mcp"
@@ -97,6 +98,8 @@ class Reader:
             if words[:2] == ["antiphon", "run"]:
                 self._become(words[1:])
                 printed = self._announced()
+            elif words[:2] == ["antiphon", "worker"]:
+                printed = self._servers.enter_context(self._working(words[1:]))
             else:
                 printed = self._shell(self._here(command))
             assert _matches(expected, printed), f"{where}\nprinted:\n{printed}\nand the page has:\n{expected}"
@@ -135,6 +138,23 @@ class Reader:
     def _announced(self) -> str:
         server = self._serve()
         return server.log.replace(server.url, ADDRESS)
+
+    @contextmanager
+    def _working(self, words: list[str]) -> Iterator[str]:
+        """A worker that stays until the end of the page: what it says first."""
+        with subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout.readline()
+            finally:
+                process.terminate()
 
     def _here(self, text: str) -> str:
         """The text with the address of the server that is really there."""

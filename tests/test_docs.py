@@ -10,6 +10,7 @@ import pytest
 
 from antiphon import Limits
 from tests.cli.command import plain_environment
+from tests.diagrams import task_states
 from tests.pages import RUN, Reader, blocks
 from tests.support.process import ROOT
 
@@ -54,6 +55,11 @@ def test_every_limit_and_every_variable_is_in_the_reference() -> None:
     variables = sorted(set(re.findall(r"\bANTIPHON_[A-Z]+\b", sources)))
     assert "ANTIPHON_SECRETS" in variables
     assert [name for name in (*limits, *variables) if f"`{name}`" not in page] == []
+
+
+def test_the_life_of_a_task_is_drawn_as_it_is() -> None:
+    drawn = [block.text for page in PAGES for block in blocks(page) if block.language == "mermaid"]
+    assert drawn == [f"{task_states()}\n"]
 
 
 def test_the_map_of_the_code_is_true() -> None:

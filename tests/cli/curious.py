@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from antiphon import Context, Declined, Server
+from antiphon import Context, Declined, Elicit, InputRequired, Server
 
 server = Server("curious")
 
@@ -98,7 +98,9 @@ async def hostile(ctx: Context) -> str:
 
 
 @server.tool
-async def odd(ctx: Context) -> str:
+async def odd(ctx: Context) -> str | InputRequired:
     """Ask for what is no form."""
-    await ctx.elicit("?", {"type": "object", "properties": {"x": {"type": ["string", "null"]}}})
-    return "done"
+    if ctx.input_responses:
+        return "done"
+    schema = {"type": "object", "properties": {"x": {"type": ["string", "null"]}}}
+    return InputRequired({"odd": Elicit("?", schema)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import date
 
 from pydantic import BaseModel
@@ -78,8 +77,3 @@ def make(store: str | None = None) -> Server:
 
 
 server = make()
-
-if __name__ == "__main__":
-    import uvicorn
-
-    uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning")

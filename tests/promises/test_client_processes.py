@@ -38,7 +38,7 @@ asyncio.run(main(*sys.argv[1:]))
 @contextmanager
 def patient(directory: Path, port: int | None = None) -> Iterator[ServerProcess]:
     env = {"ANTIPHON_STORE": f"sqlite:///{directory / 'tasks.db'}", "ANTIPHON_SECRETS": "the same for all"}
-    with started(SERVER, directory, env=env, port=port) as server:
+    with started(SERVER, directory, env=env, port=port, command=True) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""Tasks as each dialect has them: made, looked at, redeemed, listed, cancelled; and every error on the way."""
+"""Tasks as each dialect has them: made, looked at, redeemed, cancelled; and every error on the way."""
 
 from __future__ import annotations
 

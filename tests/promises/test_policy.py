@@ -1,4 +1,4 @@
-"""When a call becomes a promise: at once, after a while, in the middle of it, or never; and what moves with it."""
+"""When a call becomes a promise: at once, after a while, in mid-run, or never; and what moves with it."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from antiphon.cli.arguments import read_arguments
 from antiphon.cli.asking import Asker
 from antiphon.cli.exits import FAILED, CommandError
 from antiphon.cli.targets import Target, run
+from antiphon.cli.tasks_following import Following
 from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Log, Progress
@@ -20,10 +21,18 @@ __all__ = ["call_tool"]
 
 
 def call_tool(
-    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
+    target: Target,
+    name: str,
+    pairs: Sequence[str],
+    whole: str | None,
+    asker: Asker,
+    *,
+    as_json: bool,
+    as_task: bool = False,
 ) -> int:
     """Call a tool, answer what it asks, and print its result; the exit code. Raises `CommandError`."""
-    result = run(_call(target, name, pairs, whole, asker))
+    following = Following(target) if as_task else None
+    result = run(_call(target, name, pairs, whole, asker, following))
     if as_json:
         print(render.as_json(result))
     elif result.is_error:
@@ -33,14 +42,25 @@ def call_tool(
     return FAILED if result.is_error else 0
 
 
-async def _call(target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker) -> Result:
-    async with target.client(on_progress=_progress, on_log=_log, elicit=asker) as client:
+async def _call(
+    target: Target,
+    name: str,
+    pairs: Sequence[str],
+    whole: str | None,
+    asker: Asker,
+    following: Following | None,
+) -> Result:
+    elicit = asker if following is None else following.aside(asker)
+    async with target.client(on_progress=_progress, on_log=_log, elicit=elicit) as client:
         if client.server is not None:
             asker.server = client.server.title or client.server.name
         tool = _named(name, await client.tools())
         arguments = read_arguments(pairs, whole, tool.input_schema)
         try:
-            result = await client.call(name, arguments, check=False)
+            if following is None:
+                result = await client.call(name, arguments, check=False)
+            else:
+                result = await following.result(await client.submit(name, arguments))
         except RequestError:
             if asker.stopped is not None:
                 raise asker.stopped from None

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, CommandError, leave
-from antiphon.cli.settings import Level, Otherwise
+from antiphon.cli import tasks
+from antiphon.cli.exits import EXIT_CODES, CommandError
+from antiphon.cli.options import (
+    AnswerFile,
+    Answers,
+    Headers,
+    Json,
+    NoInput,
+    Otherwises,
+    Timeout,
+    Token,
+    ending,
+)
+from antiphon.cli.settings import Level
 
 __all__ = ["app"]
 
@@ -20,19 +30,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(tasks.app, name="tasks")
 
 Where = Annotated[
     str | None,
     typer.Argument(metavar="[TARGET]", envvar="ANTIPHON_URL", help="A URL, or a Python FILE[:name]."),
 ]
-Headers = Annotated[
-    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="Send this header; repeatable.")
-]
-Token = Annotated[
-    str | None,
-    typer.Option(envvar="ANTIPHON_TOKEN", help="Send this as the bearer token.", show_default=False),
-]
-Timeout = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for an answer.")]
 Kept = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +45,6 @@ Kept = Annotated[
     ),
 ]
 LogLevel = Annotated[Level, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="What to log.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=True)
@@ -91,7 +93,7 @@ def run(
     if not path.startswith("/"):
         raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
     settings = Settings(target, path, words(hosts), words(origins), log_level, access_log, store)
-    with _ending():
+    with ending():
         if stdio:
             serve.over_stdio(settings)
         else:
@@ -108,7 +110,7 @@ def worker(
     from antiphon.cli.settings import Settings
     from antiphon.cli.working import work
 
-    with _ending():
+    with ending():
         work(Settings(target, log_level=log_level, store=store))
 
 
@@ -125,24 +127,12 @@ def call(
     ],
     url: Annotated[str | None, typer.Option("--url", envvar="ANTIPHON_URL", hidden=True)] = None,
     args: Annotated[str | None, typer.Option(metavar="JSON", help="All arguments, as a JSON object.")] = None,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=VALUE",
-            help="What to answer where the tool asks for this field; repeatable, one after the other.",
-        ),
-    ] = None,
-    answers: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Answers by field, as a JSON object in a file.")
-    ] = None,
-    otherwise: Annotated[
-        Otherwise | None,
-        typer.Option(
-            help="What to do with other questions. accept takes defaults, and agrees to go to addresses."
-        ),
-    ] = None,
-    no_input: Annotated[
-        bool, typer.Option("--no-input", help="Do not ask at the terminal: fail where an answer is missing.")
+    answer: Answers = None,
+    answers: AnswerFile = None,
+    otherwise: Otherwises = None,
+    no_input: NoInput = False,
+    task: Annotated[
+        bool, typer.Option("--task", help="Ask for a promise: print the task's id at once, and follow it.")
     ] = False,
     json: Json = False,
     header: Headers = None,
@@ -154,11 +144,11 @@ def call(
     from antiphon.cli.calling import call_tool
     from antiphon.cli.targets import Target, split_words
 
-    with _ending():
+    with ending():
         place, tool, pairs = split_words(words, url)
         target = Target.of(place, headers=header or (), token=token, timeout=timeout)
         asker = Asker(Given(answer or (), answers), otherwise=otherwise, no_input=no_input)
-        raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json))
+        raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json, as_task=task))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -173,18 +163,7 @@ def tools(
     from antiphon.cli.listing import list_tools
     from antiphon.cli.targets import Target
 
-    with _ending():
+    with ending():
         if target is None:
             raise CommandError("Say which server: a URL, or a Python file. Or set ANTIPHON_URL.")
         list_tools(Target.of(target, headers=header or (), token=token, timeout=timeout), as_json=json)
-
-
-@contextmanager
-def _ending() -> Iterator[None]:
-    """Turn what ends a command early into a message and an exit code."""
-    try:
-        yield
-    except CommandError as error:
-        leave(error)
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None

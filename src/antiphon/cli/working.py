@@ -34,7 +34,8 @@ def work(settings: Settings) -> None:
     tools = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
     if not tools:
         raise CommandError(
-            f'No tool of {server.name!r} gives promises. Say so where it should: @server.tool(task="optional").'
+            f"No tool of {server.name!r} gives promises, so there is nothing to do. "
+            'Let one: @server.tool(task="optional").'
         )
     where = f" on {place}" if isinstance(place, str) else ""
     line = f"{server.name} has a worker{where}. Tools: {', '.join(tools)}."

@@ -21,6 +21,9 @@ from antiphon.wire.statuses import fault_error
 
 __all__ = ["Redeeming", "outcome"]
 
+_LATE = 1.0
+"""Seconds in which a result that is there must come on a stream that waits for it, or it is asked for anew."""
+
 
 def outcome(status: TaskStatus) -> Result:
     """What a task that has ended gave; raises the error that it ended with, or `TaskCancelled`."""
@@ -142,7 +145,7 @@ class Redeeming:
             if status.status == "cancelled":
                 return outcome(status)
             if waiting is not None and not waiting.done():
-                await asyncio.wait({waiting}, timeout=self._tasks.connection.timeout)
+                await asyncio.wait({waiting}, timeout=_LATE)
                 if waiting.done():
                     return waiting.result()
             return await self._tasks.redeem(self._id)

@@ -86,7 +86,8 @@ class Desk:
         task = await self._promises.get(request.task_id, call.principal)
         if len(task.asks) != 1:
             raise InvalidParams(
-                f"The task {task.id} has {len(task.asks)} open questions: answer by key, with tasks/input_response."
+                f"The task {task.id} has {len(task.asks)} open questions: "
+                "answer by key, with tasks/input_response."
             )
         await self._promises.answer(task.id, call.principal, dict.fromkeys(task.asks, request.response))
         return DONE

@@ -1,0 +1,129 @@
+"""Tasks at a server, as one of its callers sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antiphon.cli.asking import Asker
+from antiphon.cli.exits import CommandError
+from antiphon.cli.targets import Target
+from antiphon.cli.tasks_asking import Questions
+from antiphon.cli.tasks_shown import Shown
+from antiphon.errors import AntiphonError, MethodNotFound
+from antiphon.model.task import Fault
+
+if TYPE_CHECKING:
+    from antiphon.client import Client, TaskHandle, TaskStatus
+    from antiphon.store.log import Entry
+
+__all__ = ["Caller"]
+
+
+class Caller:
+    """A caller of a server; enter it to connect."""
+
+    def __init__(self, target: Target, protocol: str | None) -> None:
+        self._target = target
+        self._protocol = protocol
+        self._asker: Asker | None = None
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Caller:
+        try:
+            client = self._target.client(protocol=self._protocol, elicit=self._elicit)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        self._client: Client = await self._open.enter_async_context(client)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def list(self, limit: int) -> Sequence[Shown]:
+        """The caller's own tasks, on versions that list them."""
+        try:
+            found = await self._client.tasks()
+        except MethodNotFound:
+            raise CommandError(
+                f"In {self._client.version} this server lists no tasks: a caller knows its own by their ids. "
+                "Show one: antiphon tasks show URL ID. List them in an older version: --protocol 2025-11-25. "
+                "Or, as the operator, list a store: antiphon tasks ls sqlite:///tasks.db."
+            ) from None
+        return [Shown.told(status) for status in found[:limit]]
+
+    async def show(self, id: str) -> tuple[Shown, Sequence[Entry] | None]:
+        """A task, with what it gave, also where that has to be asked for."""
+        handle = self._client.task(id)
+        status = await handle.status()
+        task = Shown.told(status)
+        if status.has_ended and status.status != "cancelled" and task.result is None and task.fault is None:
+            task = await self._with_outcome(task, handle)
+        return task, None
+
+    async def follow(self, id: str) -> AsyncIterator[Shown]:
+        """A task, and then each change."""
+        async for status in self._client.task(id).updates():
+            yield Shown.told(status)
+
+    async def answer(self, id: str, asker: Asker, key: str | None) -> Sequence[str]:
+        """Answer what a task asks."""
+        if self._client.server is not None:
+            asker.server = self._client.server.title or self._client.server.name
+        handle = self._client.task(id)
+        status = await handle.status()
+        if status.status != "input_required":
+            raise CommandError(f"The task {id} asks nothing: it is {status.status}.")
+        if not status.asks:
+            return await self._answer_on_a_stream(handle, asker, key)
+        responses = await Questions(asker).answer(status.asks, key)
+        await handle.answer(responses)
+        return list(responses)
+
+    async def cancel(self, id: str) -> None:
+        """Cancel a task; one that has ended stays as it is."""
+        await self._client.task(id).cancel()
+
+    async def _elicit(self, question: Any) -> Any:
+        assert self._asker is not None
+        return await self._asker(question)
+
+    async def _answer_on_a_stream(self, handle: TaskHandle, asker: Asker, key: str | None) -> Sequence[str]:
+        """Wait where the questions come, until none is open any more."""
+        if key is not None:
+            raise CommandError(f"In {self._client.version} questions have no keys: leave out --key.")
+        self._asker = asker
+        waiting = asyncio.create_task(handle.result(check=False))
+        moving = asyncio.create_task(_moves_on(handle))
+        try:
+            await asyncio.wait({waiting, moving}, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                waiting.result()
+            else:
+                moving.result()
+        finally:
+            for task in (waiting, moving):
+                task.cancel()
+            await asyncio.gather(waiting, moving, return_exceptions=True)
+        return ["what was asked"]
+
+    async def _with_outcome(self, task: Shown, handle: TaskHandle) -> Shown:
+        try:
+            return msgspec.structs.replace(task, result=await handle.result(check=False))
+        except AntiphonError as error:
+            fault = Fault(getattr(error, "code", -32603), str(error))
+            return msgspec.structs.replace(task, fault=fault)
+
+
+async def _moves_on(handle: TaskHandle) -> TaskStatus:
+    async for status in handle.updates():
+        if status.status != "input_required":
+            return status
+    raise AssertionError("updates end with the end of the task")

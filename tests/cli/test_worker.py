@@ -1,0 +1,176 @@
+"""`antiphon run --store` and `antiphon worker`: real processes on one file."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.support.polling import wait_until
+from tests.support.process import ROOT
+
+SOURCE = """
+import asyncio, os
+from pydantic import BaseModel
+from antiphon import Context, Limits, Server
+
+SHORT = os.environ.get("SHORT")
+server = Server("shop", limits=Limits(tasks=int(os.environ.get("ROOM", "100")), lease=60, drain=1))
+
+class Name(BaseModel):
+    name: str
+
+def note(what: str) -> str:
+    with open("effects", "a") as file:
+        file.write(what + "\\n")
+    return what
+
+@server.tool(task="optional", poll_interval=0.05)
+async def slow(seconds: float, ctx: Context) -> str:
+    await ctx.step(note, f"began in {os.getpid()}")
+    await asyncio.sleep(0 if SHORT else seconds)
+    return f"done in {os.getpid()}"
+
+@server.tool(task="optional", poll_interval=0.05)
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Who?", Name, key="who")).name
+
+@server.tool
+async def plain() -> str:
+    return "plain"
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A server in a file."""
+    file = tmp_path / "shop.py"
+    file.write_text(SOURCE)
+    return file
+
+
+@contextmanager
+def working(
+    shop: Path, *options: str, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`antiphon worker FILE`, until the block ends."""
+    log = shop.parent / f"worker{len(list(shop.parent.iterdir()))}.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [*COMMAND, "worker", str(shop), *options],
+            cwd=shop.parent,
+            env=plain_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    try:
+        wait_until(lambda: "has a worker" in log.read_text() or process.poll() is not None, PATIENCE)
+        assert process.poll() is None, log.read_text()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        assert process.wait(PATIENCE) == 0, log.read_text()
+        assert "Traceback" not in log.read_text()
+
+
+@contextmanager
+def served(shop: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[tuple[Patient, str]]:
+    logs = shop.parent / f"logs{len(list(shop.parent.iterdir()))}"
+    logs.mkdir()
+    with running(shop, *options, directory=logs, cwd=shop.parent, env=env) as server:
+        port = urlsplit(server.url).port
+        assert port is not None
+        yield Patient(port), server.url
+        assert "Traceback" not in server.log
+
+
+STORE = ("--store", "sqlite:///tasks.db")
+
+
+@pytest.mark.parametrize("by", ["option", "variable", "several workers"])
+async def test_run_keeps_its_tasks_where_it_is_told(shop: Path, by: str) -> None:
+    options = () if by == "variable" else STORE if by == "option" else (*STORE, "--workers", "2")
+    env = {"ANTIPHON_STORE": STORE[1]} if by == "variable" else {}
+    with served(shop, *options, env=env) as (client, _):
+        id = (await begin(client, "ask"))["taskId"]
+        await reach(client, id, "input_required")
+    assert (shop.parent / "tasks.db").exists()
+    with served(shop, *options, env=env) as (client, _):
+        assert (await look(client, id))["status"] == "input_required"
+        await answer(client, id, who="Ada")
+        assert (await reach(client, id, "completed"))["result"]["content"][0]["text"] == "Ada"
+
+
+async def test_the_option_goes_before_what_the_file_says(shop: Path) -> None:
+    shop.write_text(SOURCE.replace('Server("shop",', 'Server("shop", store="sqlite:///own.db",'))
+    with served(shop, *STORE) as (client, _):
+        await begin(client, "ask")
+    assert (shop.parent / "tasks.db").exists()
+    assert not (shop.parent / "own.db").exists()
+
+
+async def test_a_worker_runs_what_a_server_has_no_room_for(shop: Path) -> None:
+    with served(shop, *STORE, env={"ROOM": "1"}) as (client, _), working(shop, *STORE) as worker:
+        first = (await begin(client, "slow", seconds=30))["taskId"]
+        second = (await begin(client, "slow", seconds=0.1))["taskId"]
+        task = await reach(client, second, "completed")
+        assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
+        assert (await look(client, first))["status"] == "working"
+
+
+async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: Path) -> None:
+    with ExitStack() as stack:
+        client, _ = stack.enter_context(served(shop, *STORE, env={"ROOM": "1"}))
+        worker = stack.enter_context(working(shop, *STORE))
+        await begin(client, "slow", seconds=60)
+        id = (await begin(client, "slow", seconds=60))["taskId"]
+        effects = shop.parent / "effects"
+        await asyncio.to_thread(wait_until, lambda: f"began in {worker.pid}" in effects.read_text(), PATIENCE)
+        stack.enter_context(working(shop, *STORE, env={"SHORT": "1"}))
+        worker.terminate()
+        # The lease is a minute long: whoever waits for its end is not done in time.
+        task = await reach(client, id, "completed", within=20)
+        assert str(worker.pid) not in task["result"]["content"][0]["text"]
+        assert effects.read_text().count("began") == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "code", "message"),
+    [
+        (SOURCE, (), 2, "A worker needs a store that it shares with a server"),
+        (SOURCE, ("--store", "memory:"), 2, "A worker needs a store that it shares with a server"),
+        (SOURCE, ("--store", "redis://there"), 2, "There is no store for 'redis://there'."),
+        (
+            'from antiphon import Server\nserver = Server("idle")\n',
+            STORE,
+            2,
+            "No tool of 'idle' gives promises",
+        ),
+        (SOURCE, ("--store", "sqlite:////no/such/folder/tasks.db"), 3, "The store cannot be opened:"),
+        ("x = 1\n", STORE, 2, "There is no Server in"),
+    ],
+)
+def test_a_worker_that_cannot_work_says_why(
+    tmp_path: Path, source: str, options: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    done = antiphon("worker", "shop.py", *options, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert f"Error: {message}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_refuses_a_store_that_there_is_not(shop: Path) -> None:
+    done = antiphon("run", shop, "--store", "redis://there", cwd=ROOT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "There is no store for 'redis://there'." in done.stderr

@@ -1,0 +1,20 @@
+"""Prints the diagrams of the documentation from the tables in the code: `python -m tests.diagrams`."""
+
+from __future__ import annotations
+
+from antiphon.model.task import TRANSITIONS
+
+__all__ = ["task_states"]
+
+
+def task_states() -> str:
+    """The life of a task, as Mermaid draws it."""
+    lines = ["stateDiagram-v2", "    [*] --> working: created"]
+    lines += [f"    {state} --> {after}: {entry}" for (state, entry), after in TRANSITIONS.items()]
+    left = {state for state, _ in TRANSITIONS}
+    ends = dict.fromkeys(after for after in TRANSITIONS.values() if after not in left)
+    return "\n".join([*lines, *(f"    {state} --> [*]" for state in ends)])
+
+
+if __name__ == "__main__":
+    print(task_states())

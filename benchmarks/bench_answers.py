@@ -51,6 +51,9 @@ RATIOS = (
     ("antiphon / mcp, 2025-11-25 in a session", OURS_SESSION, MCP_SESSION, "–"),
 )
 
+SERVED = ("antiphon", "mcp", "fastmcp", "echo")
+"""The servers that give plain answers."""
+
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
     "environment, pinned to one core; the generator has another.",
@@ -95,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="3 rounds of 1 s instead of 7 of 3 s")
     parser.add_argument(
-        "--servers", default=",".join(ENVIRONMENTS), help="measure only these, and write nothing"
+        "--servers", default=",".join(SERVED), help="measure only these, and write nothing"
     )
     options = parser.parse_args()
     names: list[str] = options.servers.split(",")

@@ -3,8 +3,8 @@
 - The ```python blocks of a page run in order, in one namespace, in a directory of the page's own. A block
   whose first line is `# name.py` is also written to that file, and is the server from there on.
 - The ```console blocks are typed at a shell, line by line after `$ `; what is printed must be what the page
-  shows. A line `…` in it stands for any number of lines. `antiphon run` starts a server that stays, and
-  `antiphon worker` a worker.
+  shows. A line `…` in it stands for any number of lines, and a `…` in a line for a part of it. `antiphon run`
+  starts a server that stays, and `antiphon worker` a worker.
 - The ```terminal blocks are one command each, with a person in front of it, who types what stands after each
   prompt.
 - The address http://127.0.0.1:8000/mcp stands for that server, wherever it really listens.
@@ -204,4 +204,5 @@ def _typed(text: str) -> Iterator[tuple[str, str]]:
 
 def _matches(expected: str, printed: str) -> bool:
     parts = [re.escape(part.strip("\n")) for part in re.split(r"^…$", expected, flags=re.MULTILINE)]
+    parts = [part.replace("…", r"[^\n]*") for part in parts]
     return re.fullmatch(r"\s*" + r"\n?.*\n?".join(parts) + r"\s*", printed, re.DOTALL) is not None

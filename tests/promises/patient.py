@@ -73,6 +73,10 @@ def make(store: str | None = None) -> Server:
         await asyncio.sleep(60)
         return "never"
 
+    @server.tool(task="required", poll_interval=0.1, ttl=2)
+    async def brief(ctx: Context) -> str:
+        return (await ctx.elicit("First name?", Name, key="first")).name
+
     return server
 
 

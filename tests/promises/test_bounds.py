@@ -8,14 +8,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from antiphon import Limits
+from antiphon.errors import StoreUnavailable
+from antiphon.store.log import Record
 from antiphon.store.sqlite.connection import Database
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach
-from tests.promises.tooling import STORES, Workshop, at_work
+from tests.promises.tooling import STORES, Workshop, at_work, store_of
 from tests.support.polling import until
+from tests.support.serving import Address, serving
 from tests.support.speakers import Bare, Modern, Session, Speaker
 
 
@@ -69,6 +73,47 @@ async def test_tasks_that_wait_for_answers_are_no_burden(narrow: tuple[Workshop,
     for id in ids:
         await answer(client, id, first="a", second="b")
         await reach(client, id, "input_required")
+
+
+async def test_a_task_that_makes_no_sense_does_not_hold_up_the_others(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_of(kind, tmp_path)
+    await store.open()
+    nonsense = Record(
+        id="ask_nonsense",
+        principal="",
+        tool="ask",
+        phase="ready",
+        version=0,
+        created=1,
+        updated=1,
+        expires=None,
+        head={},
+    )
+    await store.create(nonsense, [("created", {"v": 99})])
+    made = msgspec.structs.replace(nonsense, id="add_later", tool="add", created=2)
+    task = {"id": "add_later", "tool": "add", "created": 2, "updated": 2}
+    data = {"v": 1, "task": task, "arguments": {"a": 1, "b": 2}, "principal": {"id": ""}}
+    await store.create(msgspec.structs.replace(made, head=task), [("created", data)])
+    if kind == "sqlite":
+        await store.close()
+    async with serving(Workshop(store).server) as address:
+        assert (await Bare(address.port).ask("tasks/result", {"taskId": "add_later"})).text == "3"
+    assert "makes no sense here" in caplog.text
+
+
+async def test_a_task_whose_tool_is_gone_says_so(served: tuple[Workshop, Address]) -> None:
+    workshop, address = served
+    client = Bare(address.port)
+    id = (await begin(client, "ask"))["taskId"]
+    await reach(client, id, "input_required")
+    workshop.server.remove_tool("ask")
+    await answer(client, id, first="a", second="b")
+    await reach(client, id, "failed")
+    assert (
+        "no longer has the tool 'ask'" in (await client.ask("tasks/result", {"taskId": id})).error["message"]
+    )
 
 
 # The list
@@ -196,3 +241,39 @@ async def test_a_file_that_cannot_be_written_gives_503_and_plain_answers_go_on(
         await answer(client, kept, first="a", second="b")
         assert (await begin(client, "add", a=1, b=2))["status"] == "working"
         await reach(client, kept, "input_required")
+
+
+async def test_a_listener_waits_for_a_store_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work("memory", tmp_path) as (workshop, address):
+        client = Patient(address.port)
+        id = (await begin(client, "long"))["taskId"]
+        wanted = {"notifications": {"taskIds": [id]}}
+        heard: list[str] = []
+        async with client.asking("subscriptions/listen", wanted, id="ear") as connection:
+            await connection.receive_head()
+            async for event in connection.events():
+                if not event.data or "tasks" not in event.frame["method"]:
+                    continue
+                heard.append(event.frame["params"]["status"])
+                if heard == ["working"]:
+                    with monkeypatch.context() as patch:
+                        asked = _failing(patch, workshop)
+                        workshop.gate.set()
+                        await until(asked.__len__)
+                if heard[-1] == "completed":
+                    break
+        assert heard == ["working", "completed"]
+
+
+def _failing(patch: pytest.MonkeyPatch, workshop: Workshop) -> list[str]:
+    """Let the store know nothing for a while; who asked meanwhile."""
+    asked: list[str] = []
+
+    async def get(id: str) -> Record | None:
+        asked.append(id)
+        raise StoreUnavailable("It is away.")
+
+    patch.setattr(workshop.store, "get", get)
+    return asked

@@ -50,7 +50,7 @@ class Watched:
 class Turning:
     """A server whose tools turn into promises, and what they have done."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, room: int = 100) -> None:
         self.store = Watched(store)
         self.runs: list[str] = []
         self.gate = asyncio.Event()
@@ -58,7 +58,7 @@ class Turning:
             "turning",
             store=self.store,  # type: ignore[arg-type]
             secrets=["a secret of the turning"],
-            limits=Limits(lease=2.0, drain=0.2),
+            limits=Limits(tasks=room, lease=2.0, drain=0.2),
         )
         self._register(self.server)
 
@@ -215,6 +215,19 @@ async def test_a_call_that_was_asked_without_a_task_can_go_on_as_one(turning: Tu
         assert list(asked["inputRequests"]) == ["who"]
         params = {"name": "simple", "task": {}, "inputResponses": {"who": accept(name="Ada")}}
         id = (await client.ask("tools/call", params)).result["task"]["taskId"]
+        assert (await client.ask("tasks/result", {"taskId": id})).text == "Ada"
+
+
+async def test_what_a_call_brought_along_is_there_however_late_its_task_begins(
+    kind: str, tmp_path: Path
+) -> None:
+    turning = Turning(store_of(kind, tmp_path), room=1)
+    async with behind(turning) as port:
+        client = Bare(port)
+        await begin(client, "maybe", wait=True)  # there is no room for another one
+        params = {"name": "simple", "task": {}, "inputResponses": {"who": accept(name="Ada")}}
+        id = (await client.ask("tools/call", params)).result["task"]["taskId"]
+        turning.gate.set()
         assert (await client.ask("tasks/result", {"taskId": id})).text == "Ada"
 
 

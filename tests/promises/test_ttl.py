@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from antiphon import Server
+from antiphon import Limits, Server
 from tests.promises.speaking import Patient, begin, reach
 from tests.promises.tooling import STORES, Workshop, at_work, store_of
 from tests.support.polling import until
@@ -43,13 +43,15 @@ async def test_a_task_is_gone_when_its_time_is_over(port: int, workshop: Worksho
     await until(lambda: not workshop.server._tasks._worker._running)  # type: ignore[union-attr]
 
 
-async def test_a_running_task_is_stopped_when_it_expires(port: int, workshop: Workshop) -> None:
-    client, began = Bare(port), time.time()
-    id = (await begin(client, "long", 1000))["taskId"]
-    waiting = asyncio.create_task(client.ask("tasks/result", {"taskId": id}))
-    await until(lambda: workshop.stopped["long"])
-    assert 0.9 <= time.time() - began < 2.2
-    assert (await waiting).error == GONE
+async def test_a_running_task_is_stopped_when_it_expires(kind: str, tmp_path: Path) -> None:
+    limits = Limits(lease=60.0, drain=0.2)  # so that nobody notices by a lease that cannot be renewed
+    async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
+        client, began = Bare(address.port), time.time()
+        id = (await begin(client, "long", 1000))["taskId"]
+        waiting = asyncio.create_task(client.ask("tasks/result", {"taskId": id}))
+        await until(lambda: workshop.stopped["long"])
+        assert 0.9 <= time.time() - began < 2.2
+        assert (await waiting).error == GONE
 
 
 async def test_whoever_waits_for_a_task_hears_that_it_is_gone(port: int) -> None:

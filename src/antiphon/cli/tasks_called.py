@@ -87,9 +87,11 @@ class Caller:
         await handle.answer(responses)
         return list(responses)
 
-    async def cancel(self, id: str) -> None:
-        """Cancel a task; one that has ended stays as it is."""
-        await self._client.task(id).cancel()
+    async def cancel(self, id: str) -> str:
+        """Cancel a task; how it stands then, for a server may take its time."""
+        handle = self._client.task(id)
+        await handle.cancel()
+        return (await handle.status()).status
 
     async def _elicit(self, question: Any) -> Any:
         assert self._asker is not None

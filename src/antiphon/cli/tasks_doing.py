@@ -35,8 +35,8 @@ class Place(Protocol):
     async def answer(self, id: str, asker: Asker, key: str | None) -> Sequence[str]:
         """Answer what a task asks; the keys that were answered."""
 
-    async def cancel(self, id: str) -> None:
-        """Cancel a task."""
+    async def cancel(self, id: str) -> str:
+        """Cancel a task; its status after that."""
 
 
 def place(
@@ -127,12 +127,15 @@ def answer_task(
 def cancel_task(where: AbstractAsyncContextManager[Place], id: str, *, as_json: bool) -> None:
     """Cancel a task."""
 
-    async def work() -> None:
+    async def work() -> str:
         async with where as tasks:
-            await tasks.cancel(id)
+            return await tasks.cancel(id)
 
-    _run(work())
-    _done({"taskId": id, "cancelled": True}, "Cancelled {taskId}.", as_json=as_json)
+    status = _run(work())
+    if status in ("completed", "failed"):
+        raise CommandError(f"The task {id} has ended already: it is {status}.", FAILED)
+    sentence = "Cancelled {taskId}." if status == "cancelled" else "Asked to cancel {taskId}; it is {status}."
+    _done({"taskId": id, "status": status}, sentence, as_json=as_json)
 
 
 def sweep(target: str, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ What is written goes through the rules that servers write by, in the name of who
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from antiphon.cli.asking import Asker
 from antiphon.cli.exits import UNREACHABLE, CommandError
 from antiphon.cli.tasks_asking import Questions
 from antiphon.cli.tasks_shown import Shown
-from antiphon.errors import StoreUnavailable, TaskNotFound
+from antiphon.errors import StoreUnavailable, TaskEnded, TaskNotFound
 from antiphon.model.ask import Ask
 from antiphon.model.party import Principal
 from antiphon.runtime.limits import Limits
@@ -102,10 +103,12 @@ class Operator:
         await self._promises.answer(id, Principal(record.principal), responses)
         return list(responses)
 
-    async def cancel(self, id: str) -> None:
-        """Cancel a task, in the name of its principal."""
+    async def cancel(self, id: str) -> str:
+        """Cancel a task, in the name of its principal; how it stands then."""
         record = await self._record(id)
-        await self._promises.cancel(id, Principal(record.principal))
+        with contextlib.suppress(TaskEnded):
+            await self._promises.cancel(id, Principal(record.principal))
+        return Shown.kept(await self._record(id)).status
 
     async def expire(self) -> int:
         """Forget the tasks whose time is over; how many there were."""

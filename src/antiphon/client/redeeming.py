@@ -22,7 +22,7 @@ from antiphon.wire.statuses import fault_error
 __all__ = ["Redeeming", "outcome"]
 
 _LATE = 1.0
-"""Seconds in which a result that is there must come on a stream that waits for it, or it is asked for anew."""
+"""Seconds in which a result that is there must come on the stream that waits; then it is asked for anew."""
 
 
 def outcome(status: TaskStatus) -> Result:

@@ -7,7 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from antiphon.errors import Failure, InternalError, InvalidParams, TaskForbidden, TaskNotFound, TaskRequired
+from antiphon.errors import (
+    Failure,
+    InternalError,
+    InvalidParams,
+    StoreUnavailable,
+    TaskForbidden,
+    TaskNotFound,
+    TaskRequired,
+)
 from antiphon.model.ask import Ask
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.request import (
@@ -31,6 +39,9 @@ _NEEDED: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {"io.modelc
 
 _TRIES = 10
 """How often a question is put again, on a connection, to a client whose answers do not fit."""
+
+_LATER = 1.0
+"""How long, in seconds, a listener waits for a store that does not answer."""
 
 
 class Desk:
@@ -162,8 +173,15 @@ class Desk:
                 follower.cancel()
 
     async def _tell(self, id: str, call: Call[Any]) -> None:
-        try:
-            async for task in self._promises.follow(id, call.principal):
-                await call.notify(TaskChanged(task))
-        except TaskNotFound:
-            return
+        told: Task | None = None
+        while True:
+            try:
+                async for task in self._promises.follow(id, call.principal):
+                    if task != told:
+                        await call.notify(TaskChanged(task))
+                    told = task
+                return
+            except TaskNotFound:
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(_LATER)

@@ -132,10 +132,19 @@ class Worker:
                         self.name, lease=self._limits.lease, limit=min(room, 50), tools=self._tools
                     )
                     for claim in claims:
-                        await self._take_up(claim)
+                        await self._try_to_take_up(claim)
                     if claims:
                         continue
                 await ready.wait(1.0)
+
+    async def _try_to_take_up(self, claim: Claim) -> None:
+        """One task that cannot be taken up is no reason to leave the others that were claimed with it."""
+        try:
+            await self._take_up(claim)
+        except StoreError as error:
+            logger.warning("The task %s is left to another worker: %s", claim.record.id, error)
+        except Exception:
+            logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
 
     async def _take_up(self, claim: Claim) -> None:
         entries: list[Entry] = []

@@ -1,0 +1,278 @@
+"""`antiphon tasks` and `antiphon call --task`: as a caller at a URL, and as the operator on its store."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
+from tests.cli.person import at_a_terminal
+from tests.support.polling import wait_until
+
+PATIENT = Path(__file__).parent.parent / "promises" / "patient.py"
+OLD = ("--protocol", "2025-11-25")
+
+
+class Served(NamedTuple):
+    url: str
+    store: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that gives promises, and its store."""
+    directory = tmp_path_factory.mktemp("patient")
+    store = f"sqlite:///{directory / 'tasks.db'}"
+    with running(PATIENT, directory=directory, env={"ANTIPHON_STORE": store}) as server:
+        yield Served(server.url, store)
+
+
+def begin(served: Served, tool: str) -> str:
+    """The id of a task that asks something, left alone."""
+    done = antiphon("call", served.url, tool, "--task", "--no-input")
+    found = re.match(r"Task: (\S+)\n", done.stderr)
+    assert found, done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"antiphon tasks watch {served.url} {found[1]}" in done.stderr
+    assert "--answer name=…" in done.stderr
+    return found[1]
+
+
+def shown(place: str, id: str, *options: str) -> dict[str, Any]:
+    done = antiphon("tasks", "show", place, id, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def reaches(served: Served, id: str, status: str) -> dict[str, Any]:
+    return wait_until(lambda: (task := shown(served.store, id))["status"] == status and task)
+
+
+# antiphon call --task
+
+
+def test_the_id_is_printed_at_once_and_the_result_in_the_end(served: Served) -> None:
+    done = antiphon("call", served.url, "sleep", "--task")
+    assert (done.returncode, done.stdout) == (0, "slept 0.05 s\n")
+    assert re.fullmatch(r"Task: sleep_\S+\n", done.stderr)
+
+
+def test_a_tool_that_answers_at_once_makes_no_task(served: Served) -> None:
+    done = antiphon("call", served.url, "at_once", "--task")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "at once\n", "")
+
+
+def test_a_task_that_fails_is_exit_code_1(served: Served) -> None:
+    done = antiphon("call", served.url, "fails", "--task", "--json")
+    assert (done.returncode, json.loads(done.stdout)["isError"]) == (1, True)
+
+
+def test_questions_are_answered_from_the_command_line(served: Served) -> None:
+    done = antiphon("call", served.url, "greet", "--task", "--answer", "name=Ada", "--answer", "name=Byron")
+    assert (done.returncode, done.stdout) == (0, "Hello, Ada Byron!\n")
+    plain = antiphon("call", served.url, "greet", "--answer", "name=Ada", "--answer", "name=Byron")
+    assert (plain.returncode, plain.stdout, plain.stderr) == (0, "Hello, Ada Byron!\n", "")
+
+
+def test_at_a_terminal_there_is_a_line_that_says_how_it_stands(served: Served) -> None:
+    with at_a_terminal("call", served.url, "greet", "--task") as person:
+        person.sees("Task: greet_")
+        person.sees("First name?")
+        person.sees("name (text): ")
+        person.types("Ada")
+        person.sees("name (text): ")
+        person.types("Byron")
+        assert person.ends() == (0, "Hello, Ada Byron!\n")
+        assert " s, working" in person.screen
+
+
+def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "call", served.url, "ponder", "--task"],
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    try:
+        id = process.stderr.readline().removeprefix("Task: ").strip()
+        process.send_signal(signal.SIGINT)
+        _, complained = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert f"antiphon tasks watch {served.url} {id}" in complained
+    assert "Traceback" not in complained
+    assert shown(served.store, id)["status"] == "working"
+    assert antiphon("tasks", "cancel", served.url, id).stdout == f"Cancelled {id}.\n"
+    watched = antiphon("tasks", "watch", served.store, id)
+    assert (watched.returncode, watched.stdout[9:18]) == (1, "cancelled")
+
+
+# antiphon tasks
+
+
+def test_the_operator_lists_everyones_tasks(served: Served) -> None:
+    id = begin(served, "greet")
+    done = antiphon("tasks", "ls", served.store, "--limit", "5")
+    heading, first, *_ = done.stdout.splitlines()
+    assert heading.split() == ["ID", "STATUS", "TOOL", "PRINCIPAL", "AGE", "TTL", "MESSAGE"]
+    assert first.split()[:4] == [id, "input_required", "greet", "-"]
+    assert first.endswith("asks first")
+    listed = json.loads(antiphon("tasks", "ls", served.store, "--json", "--limit", "1").stdout)
+    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
+
+
+def test_a_caller_lists_its_own_where_the_version_has_that(served: Served) -> None:
+    id = begin(served, "greet")
+    done = antiphon("tasks", "ls", served.url)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "In 2026-07-28 this server lists no tasks" in done.stderr
+    old = antiphon("tasks", "ls", served.url, *OLD, "--json")
+    assert json.loads(old.stdout)[0]["taskId"] == id
+
+
+def test_the_operator_sees_the_log(served: Served) -> None:
+    id = begin(served, "greet")
+    done = antiphon("tasks", "show", served.store, id)
+    assert done.returncode == 0
+    assert re.search(r"^asks +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
+    assert re.findall(r"^ +\d+  \S+Z  (\w+)", done.stdout, re.MULTILINE) == ["created", "asked"]
+    as_json = shown(served.store, id)
+    assert [entry["kind"] for entry in as_json["log"]] == ["created", "asked"]
+    assert as_json["asks"]["first"]["message"] == "First name?"
+    caller = antiphon("tasks", "show", served.url, id).stdout
+    assert "First name?" in caller
+    assert '"v":1' not in caller
+
+
+@pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
+def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
+    id = begin(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+    assert antiphon("tasks", "answer", *place, "name=Ada").returncode == 0
+    wait_until(lambda: "last" in shown(served.store, id).get("asks", {}))
+    done = antiphon("tasks", "answer", *place, "name=Byron", "--json")
+    assert (done.returncode, json.loads(done.stdout)["taskId"]) == (0, id)
+    assert reaches(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
+    assert "Hello, Ada Byron!" in antiphon("tasks", "show", *place).stdout
+    late = antiphon("tasks", "answer", *place, "name=Eve")
+    assert (late.returncode, late.stdout) == (2, "")
+    assert "asks nothing: it is completed" in late.stderr
+
+
+def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
+    id = begin(served, "both")
+    wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "Error: The task does not ask 'middle'. It asks: first, last.\n",
+    )
+    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "--key", "first").returncode == 0
+    assert set(shown(served.store, id)["asks"]) == {"last"}
+    open_question = antiphon("tasks", "answer", served.store, id, "--no-input")
+    assert (open_question.returncode, open_question.stdout) == (2, "")
+    assert "Last name?" in open_question.stderr
+    declined = antiphon("tasks", "answer", served.store, id, "--otherwise", "decline")
+    assert declined.stdout == f"Answered last of {id}.\n"
+    reaches(served, id, "failed")
+
+
+def test_a_person_answers_at_the_terminal(served: Served) -> None:
+    id = begin(served, "greet")
+    with at_a_terminal("tasks", "answer", served.store, id) as person:
+        person.sees("greet asks: First name?")
+        person.sees("name (text): ")
+        person.types("Ada")
+        assert person.ends() == (0, f"Answered first of {id}.\n")
+
+
+@pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
+def test_a_task_is_watched_to_its_end(served: Served, how: str) -> None:
+    id = begin(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+    process = subprocess.Popen(
+        [*COMMAND, "tasks", "watch", *place, "--json"],
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    try:
+        assert json.loads(process.stdout.readline())["status"] == "input_required"
+        assert antiphon("tasks", "cancel", served.store, id, "--json").returncode == 0
+        rest, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert json.loads(rest.splitlines()[-1])["status"] == "cancelled"
+    assert process.returncode == 1
+
+
+def test_what_has_ended_is_not_cancelled(served: Served) -> None:
+    id = antiphon("call", served.url, "sleep", "--task").stderr.removeprefix("Task: ").strip()
+    for place in (served.url, served.store):
+        done = antiphon("tasks", "cancel", place, id)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"Error: The task {id} has ended already: it is completed.\n"
+
+
+def test_what_is_over_is_removed(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    with running(PATIENT, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
+        begin(Served(server.url, store), "brief")
+        server.process.kill()
+        server.process.wait()
+    removed = 0
+    while not removed:
+        done = antiphon("tasks", "rm", store, "--expired", "--json")
+        assert done.returncode == 0
+        removed = json.loads(done.stdout)["removed"]
+    assert antiphon("tasks", "ls", store).stdout == "There are no tasks.\n"
+    assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("show", "{store}", "nobody"), 2, "There is no task nobody on this store"),
+        (("show", "{url}", "nobody"), 2, "does not know the task nobody"),
+        (("watch", "{store}", "nobody"), 2, "There is no task nobody"),
+        (("cancel", "{url}", "nobody"), 2, "does not know the task nobody"),
+        (("answer", "{url}", "nobody", "x=1"), 2, "does not know the task nobody"),
+        (("rm", "{store}"), 2, "--expired"),
+        (("rm", "{url}", "--expired"), 2, "Only the operator"),
+        (("ls", "sqlite:///nowhere.db"), 2, "There is no store at nowhere.db"),
+        (("ls", "sqlite:nowhere"), 2, "names no file"),
+        (("ls", "memory:"), 2, "that server alone"),
+        (("ls", "localhost"), 2, "neither a URL"),
+        (("ls", "{store}", "--protocol", "x"), 2, "speaks no protocol"),
+        (("ls", "{url}", "--protocol", "x"), 2, "is not one of"),
+        (("ls", "http://127.0.0.1:1/mcp"), 3, "No connection"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    served: Served, arguments: tuple[str, ...], code: int, says: str, tmp_path: Path
+) -> None:
+    done = antiphon("tasks", *(word.format(**served._asdict()) for word in arguments), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_no_store_is_exit_code_3(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("Not a database, and long enough to look like none of the kind." * 20)
+    done = antiphon("tasks", "ls", "sqlite:///notes.db", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "cannot be opened" in done.stderr

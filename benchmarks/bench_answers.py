@@ -97,9 +97,7 @@ def main() -> None:
     """Measure, print, and write the result if every server was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="3 rounds of 1 s instead of 7 of 3 s")
-    parser.add_argument(
-        "--servers", default=",".join(SERVED), help="measure only these, and write nothing"
-    )
+    parser.add_argument("--servers", default=",".join(SERVED), help="measure only these, and write nothing")
     options = parser.parse_args()
     names: list[str] = options.servers.split(",")
     rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)

@@ -30,7 +30,9 @@ def main() -> int:
     _, _, tail = rest.partition(END)
     wanted = f"{head}{START}\n{table()}\n{END}{tail}"
     if "--check" in sys.argv:
-        print("The README quotes the results." if wanted == text else "The README does not quote the results.")
+        print(
+            "The README quotes the results." if wanted == text else "The README does not quote the results."
+        )
         return int(wanted != text)
     readme.write_text(wanted)
     return 0

@@ -61,6 +61,8 @@ class App:
     ) -> None:
         self._host = host
         self._limits = host.limits
+        self._most = host.limits.body
+        self._body_time = host.limits.body_time
         self._digits = len(str(host.limits.body))
         self._guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._dialects = Dialects(host.info)
@@ -88,7 +90,7 @@ class App:
             loop = self._loop = asyncio.get_running_loop()
             self._warden.forget()
         self._warden.enter(exchange, loop)
-        exchange.deadline = exchange.started + self._limits.body_time
+        exchange.deadline = exchange.started + self._body_time
         try:
             if not self._owner.started:
                 await self._start()
@@ -102,7 +104,7 @@ class App:
                 self._check_length(headers)
             message = await receive()
             body = message.get("body")
-            if body is None or len(body) > self._limits.body or message.get("more_body"):
+            if body is None or len(body) > self._most or message.get("more_body"):
                 body = await self._rest(message, receive)
             if not self._understand(exchange, body, headers, principal):
                 if exchange.is_understood:
@@ -173,6 +175,16 @@ class App:
     ) -> bool:
         """Read a request into its exchange; false for a message that gets no answer, and was taken."""
         prefers_json, takes_streams = ACCEPTED.get(accept := headers.get(b"accept")) or accepts(accept)
+        if prefers_json and takes_streams and self._calls < self._limits.calls:
+            plain = self._dialects.modern.at_a_glance(body, headers)
+            if plain is not None and plain[1].name not in self._mirrored:
+                exchange.id, exchange.request, exchange.terms = plain
+                exchange.dialect, exchange.rounds = self._dialects.modern, True
+                if principal is not ANONYMOUS:
+                    exchange.principal = principal
+                self._calls += 1
+                exchange.is_counted = True
+                return True
         if not takes_streams:
             exchange.takes_streams = False
         frame = jsonrpc.decode(body)

@@ -32,13 +32,14 @@ class Guard:
 
     def check(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Raise what is wrong with where a request goes, where it comes from, or what it says it is."""
+        get = headers.get
         key = (
             scope["path"],
             scope.get("root_path"),
             scope.get("server"),
-            headers.get(b"host"),
-            headers.get(b"origin"),
-            headers.get(b"content-type"),
+            get(b"host"),
+            get(b"origin"),
+            get(b"content-type"),
         )
         try:
             verdict = self._verdicts[key]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from antiphon.errors import (
     HeaderMismatch,
@@ -75,6 +76,25 @@ NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENS
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
 
+class _PlainParams(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] = {}
+    more: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="inputResponses")
+    state: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="requestState")
+    task: msgspec.Raw | UnsetType = UNSET
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
+
+
+class _PlainCall(msgspec.Struct):
+    jsonrpc: Literal["2.0"]
+    id: str | int
+    method: Literal["tools/call"]
+    params: _PlainParams
+
+
+_plain_calls = msgspec.json.Decoder(_PlainCall)
+
+
 class V2026(Dialect):
     """The current specification."""
 
@@ -91,25 +111,40 @@ class V2026(Dialect):
     def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
         super().__init__(version, server)
         self._supported = supported
-        self._version_header = version.encode()
+        self._header = version.encode()
         self._known: dict[bytes, Terms] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
-    def understand(
-        self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
-    ) -> tuple[Any, Terms]:
-        """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
-        method = frame.method
-        if method == "tools/call" and headers.get(b"mcp-method") == b"tools/call":
-            # What most requests are, without the detours that the others need.
-            terms = self._known.get(frame.raw_meta)
-            if terms is not None and headers.get(b"mcp-protocol-version") == self._version_header:
-                request = Dialect.parse(self, frame)
-                raw = headers.get(b"mcp-name")
-                name: bytes = request.name.encode()
-                if request.task is None and raw == name and name[:2] != b"=?":
-                    return request, terms
-        return super().understand(frame, negotiated, headers)
+    def at_a_glance(
+        self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
+    ) -> tuple[RequestId, CallTool, Terms] | None:
+        """What most requests are: a plain call of a tool, from a client that is known already.
+
+        `None` for everything else, and for whatever is not quite right: that is looked at in full.
+        """
+        if (
+            headers.get(b"mcp-method") != b"tools/call"
+            or headers.get(b"mcp-protocol-version") != self._header
+        ):
+            return None
+        try:
+            frame = _plain_calls.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        params, id = frame.params, frame.id
+        terms = self._known.get(bytes(params.meta))
+        name = params.name.encode()
+        if (
+            terms is None
+            or headers.get(b"mcp-name") != name
+            or name[:2] == b"=?"
+            or params.more is not UNSET
+            or params.state is not UNSET
+            or params.task is not UNSET
+            or (type(id) is int and not -(2**63) <= id < 2**63)
+        ):
+            return None
+        return id, CallTool(name=params.name, arguments=params.arguments), terms
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """Read the required `_meta`; raises `InvalidParams` where something is missing.
@@ -167,7 +202,7 @@ class V2026(Dialect):
 
     def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
         """The version and the method stand in headers too, and agree."""
-        if headers.get(b"mcp-protocol-version") != self._version_header:
+        if headers.get(b"mcp-protocol-version") != self._header:
             _agree(headers, b"mcp-protocol-version", "MCP-Protocol-Version", terms.meta[PROTOCOL_VERSION])
         if headers.get(b"mcp-method") != _METHOD_HEADERS.get(frame.method, b""):
             _agree(headers, b"mcp-method", "Mcp-Method", frame.method)

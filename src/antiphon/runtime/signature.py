@@ -89,8 +89,8 @@ class Signature:
         """A function from a call's arguments to keyword arguments; raises `pydantic.ValidationError`."""
         validate = self.model.__pydantic_validator__.validate_python
         if not self.names and not self.open:
-            straight = _dictionary_validator(self.model)
-            return straight or (lambda arguments: validate(arguments).__dict__)
+            straight = _dictionary_validator(self.model) or (lambda arguments: validate(arguments).__dict__)
+            return _unless_exact(_exact_types(self.parameters, self.model), straight)
         names = self.names
 
         def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +111,37 @@ class _PlainSchema(GenerateJsonSchema):
         super()._update_class_schema(json_schema, cls, config)
         if json_schema.get("title") == getattr(cls, "__name__", None):
             json_schema.pop("title", None)
+
+
+def _exact_types(parameters: Mapping[str, Any], model: type[pydantic.BaseModel]) -> Mapping[str, type] | None:
+    """The types of parameters that are all plain strings, numbers or booleans; else `None`."""
+    plain = all(
+        hint in (str, int, float, bool)
+        and not model.model_fields[name].metadata
+        and model.model_fields[name].alias is None
+        for name, hint in parameters.items()
+    )
+    return dict(parameters) if plain and parameters else None
+
+
+def _unless_exact(
+    exact: Mapping[str, type] | None, validate: Callable[[Any], dict[str, Any]]
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Bind arguments; those that are of just the right types already need no looking into."""
+    if exact is None:
+        return validate
+    count, types_of = len(exact), tuple(exact.items())
+
+    def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if len(arguments) == count:
+            for name, kind in types_of:
+                if type(arguments.get(name)) is not kind:
+                    break
+            else:
+                return dict(arguments)
+        return validate(arguments)
+
+    return bind
 
 
 def _dictionary_validator(model: type[pydantic.BaseModel]) -> Callable[[Any], dict[str, Any]] | None:

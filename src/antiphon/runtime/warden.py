@@ -7,6 +7,7 @@ what is under way in one event loop.
 from __future__ import annotations
 
 import asyncio
+from asyncio import current_task
 from typing import Any, Literal, TypeAlias
 
 __all__ = ["Stopped", "Warden", "Watched"]
@@ -53,7 +54,7 @@ class Warden:
 
     def enter(self, watched: Watched, loop: asyncio.AbstractEventLoop) -> None:
         """Look after something, in the current task, from now on."""
-        watched.task = asyncio.current_task(loop)
+        watched.task = current_task(loop)
         watched.started = loop.time()
         self._watched.add(watched)
         if self._timer is None:

@@ -29,7 +29,7 @@ from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden
 from antiphon.transport import streams, writing
 from antiphon.transport.exchange import Exchange, send_json
-from antiphon.transport.guard import ACCEPTED, Guard, accepts
+from antiphon.transport.guard import Guard, accepts
 from antiphon.transport.outlet import Receive, Send
 from antiphon.transport.owner import Owner
 from antiphon.transport.sessions import Sessions
@@ -41,6 +41,8 @@ from antiphon.wire.jsonrpc import Frame
 __all__ = ["App"]
 
 logger = logging.getLogger("antiphon")
+_USUAL_ACCEPT = b"application/json, text/event-stream"
+"""What clients of MCP accept, as they all write it."""
 _AT_ONCE = 32 * 1024
 """How much is written to a connection without waiting for the other end."""
 
@@ -62,6 +64,7 @@ class App:
         self._host = host
         self._limits = host.limits
         self._most = host.limits.body
+        self._most_calls = host.limits.calls
         self._body_time = host.limits.body_time
         self._digits = len(str(host.limits.body))
         self._guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
@@ -174,8 +177,10 @@ class App:
         self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
     ) -> bool:
         """Read a request into its exchange; false for a message that gets no answer, and was taken."""
-        prefers_json, takes_streams = ACCEPTED.get(accept := headers.get(b"accept")) or accepts(accept)
-        if prefers_json and takes_streams and self._calls < self._limits.calls:
+        accept = headers.get(b"accept")
+        usual = accept == _USUAL_ACCEPT
+        prefers_json, takes_streams = (True, True) if usual else accepts(accept)
+        if usual and self._calls < self._most_calls:
             plain = self._dialects.modern.at_a_glance(body, headers)
             if plain is not None and plain[1].name not in self._mirrored:
                 exchange.id, exchange.request, exchange.terms = plain

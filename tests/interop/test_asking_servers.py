@@ -96,6 +96,14 @@ async def client(target: Any, person: Person, request: pytest.FixtureRequest) ->
         yield connected
 
 
+async def test_what_they_offer_is_listed(client: Client) -> None:
+    assert set(ENDINGS) <= {tool.name for tool in await client.tools()}
+    assert "story" in {prompt.name for prompt in await client.prompts()}
+    addresses = [resource.uri for resource in await client.resources()]
+    addresses += [template.uri_template for template in await client.templates()]
+    assert any(address.startswith("story://") for address in addresses)
+
+
 @pytest.mark.parametrize("tool", ENDINGS)
 async def test_a_call_ends_as_it_should(tool: str, client: Client, person: Person) -> None:
     ending = ENDINGS[tool]

@@ -251,7 +251,7 @@ class App:
             if session is not None:
                 session.questions.answer(frame)
         elif session is not None:
-            session.told(frame)
+            session.calls.told(frame)
 
     async def _take_answer(self, exchange: Exchange) -> None:
         """Take a response that answers a question which is not on any connection: a task's."""

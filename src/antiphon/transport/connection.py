@@ -9,19 +9,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from antiphon.errors import Busy, RequestError
 from antiphon.model.ask import Ask
 from antiphon.model.notification import Notification
 from antiphon.model.party import ANONYMOUS, Principal
-from antiphon.model.request import Cancel, Initialize, Listen, RequestId
+from antiphon.model.request import Initialize, Listen, RequestId
 from antiphon.model.task import TaskChanged
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
 from antiphon.transport import writing
+from antiphon.transport.calls import Calls
 from antiphon.transport.questions import Questions
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Dialect, Negotiated
@@ -45,7 +45,7 @@ class Connection:
         self._peer = Peer()
         self._questions = Questions()
         self._warden = Warden()
-        self._calls: dict[RequestId, Watched] = {}
+        self._calls = Calls()
         self._listening: set[Watched] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hearing: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Connection:
             self._questions.answer(frame)
             return
         if request_id is None:
-            self._told(frame)
+            self._calls.told(frame)
         else:
             self._spawn(self._serve(frame, request_id))
 
@@ -127,17 +127,6 @@ class Connection:
             call.absolve()
             call.stopped = None
             return self._host.overdue(call)
-
-    def _told(self, frame: Frame) -> None:
-        if frame.method != "notifications/cancelled":
-            return
-        try:
-            cancel = msgspec.convert(frame.params, Cancel)
-        except msgspec.ValidationError:
-            return
-        watched = self._calls.get(cancel.request_id)
-        if watched is not None:
-            watched.stop("cancelled")
 
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:
         self._negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)

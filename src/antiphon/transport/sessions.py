@@ -14,15 +14,14 @@ import msgspec
 
 from antiphon.errors import SealError, SessionLost
 from antiphon.model.party import Principal
-from antiphon.model.request import Cancel, RequestId
 from antiphon.runtime.call import Peer
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.seal import Seal
 from antiphon.runtime.warden import Watched
+from antiphon.transport.calls import Calls
 from antiphon.transport.questions import Questions
 from antiphon.transport.replay import Replay
 from antiphon.wire.dialect import Negotiated
-from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Session", "Sessions"]
 
@@ -40,7 +39,7 @@ class Session:
         self.principal = principal
         self.peer = Peer()
         self.questions = Questions()
-        self.calls: dict[RequestId, Watched] = {}
+        self.calls = Calls()
         self.listening: Watched | None = None
         self._limits = limits
         self._streams: OrderedDict[str, Replay] = OrderedDict()
@@ -55,18 +54,6 @@ class Session:
             )
             del self._streams[oldest]
         return replay
-
-    def told(self, frame: Frame) -> None:
-        """Take a notification; only that a call is to be cancelled means anything."""
-        if frame.method != "notifications/cancelled":
-            return
-        try:
-            cancel = msgspec.convert(frame.params, Cancel)
-        except msgspec.ValidationError:
-            return
-        watched = self.calls.get(cancel.request_id)
-        if watched is not None:
-            watched.stop("cancelled")
 
     def take_up(self, event_id: str) -> tuple[Replay, int] | None:
         """The stream that an event was on, and the event's number; `None` if it is no longer there."""

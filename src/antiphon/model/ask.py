@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import InvalidParams
-from antiphon.model.content import Audio, Image, Role, Text
+from antiphon.model.content import Role
 from antiphon.model.value import Value
 
 __all__ = [
@@ -106,7 +106,6 @@ _ANSWERS: Mapping[type[Any], type[Any]] = {
     Sample: Sampled,
     ListRoots: Rooted,
 }
-_BLOCK = Text | Image | Audio
 
 
 def read_answer(ask: Ask, key: str, response: Any) -> Any:

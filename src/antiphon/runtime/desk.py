@@ -29,13 +29,12 @@ from antiphon.model.request import (
 )
 from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
 from antiphon.runtime.call import Call
-from antiphon.runtime.promises import Promises, result_of
+from antiphon.runtime.promises import UNKNOWN, Promises, result_of
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 
 __all__ = ["Desk"]
 
-_NEEDED: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 
 _TRIES = 10
 """How often a question is put again, on a connection, to a client whose answers do not fit."""
@@ -64,9 +63,7 @@ class Desk:
         """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
         if not call.terms.promises:
             if tool.task == "required":
-                raise TaskRequired(
-                    f"The tool {tool.name!r} only gives promises: ask for a task.", data=_NEEDED
-                )
+                raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
             return tool.run(call, stage)
         if tool.answer_within is None:
             return self._promises.begin(call, tool, stage)
@@ -117,7 +114,7 @@ class Desk:
                     return Redeemed(InputRequired(load_asks(task.asks)), id)
                 if call.asks:
                     await self._put(call, task)
-        raise TaskNotFound("Failed to retrieve task: Task not found")
+        raise TaskNotFound(UNKNOWN)
 
     async def _put(self, call: Call[RedeemTask], task: Task) -> None:
         """Put a task's questions to a caller that answers on the connection, until it no longer waits."""

@@ -27,7 +27,7 @@ from antiphon.runtime.turning import Turning
 from antiphon.runtime.worker import Worker
 from antiphon.store.log import Record, Store
 
-__all__ = ["Promises"]
+__all__ = ["UNKNOWN", "Promises"]
 
 _TRIES = 20
 _GLANCE = 5.0
@@ -166,7 +166,7 @@ class Promises:
                 return InputRequired(load_asks(task.asks))
             if task.has_ended:
                 return result_of(task)
-        raise TaskNotFound(_UNKNOWN)
+        raise TaskNotFound(UNKNOWN)
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
@@ -187,7 +187,7 @@ class Promises:
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
         if record is None or record.principal != principal.id:
-            raise TaskNotFound(_UNKNOWN)
+            raise TaskNotFound(UNKNOWN)
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
@@ -207,7 +207,7 @@ class Promises:
             except Stale:
                 continue
             except NoTask:
-                raise TaskNotFound(_UNKNOWN) from None
+                raise TaskNotFound(UNKNOWN) from None
             return task
         raise Busy("The task is being written by others: try again.")
 
@@ -228,7 +228,7 @@ class Promises:
         return wish if most is None else min(wish, most)
 
 
-_UNKNOWN = "Failed to retrieve task: Task not found"
+UNKNOWN = "Failed to retrieve task: Task not found"
 
 
 def result_of(task: Task) -> Result:

@@ -96,7 +96,7 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise BadMediaType("The body of a request is JSON: send Content-Type: application/json.")
 
 
-ACCEPTED: dict[bytes | None, tuple[bool, bool]] = {
+_accepted: dict[bytes | None, tuple[bool, bool]] = {
     None: (True, True),
     b"application/json, text/event-stream": (True, True),
 }
@@ -108,11 +108,11 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
     A caller that names event streams before JSON gets those. Raises `NotAcceptable` for one that
     takes neither.
     """
-    verdict = ACCEPTED.get(accept)
+    verdict = _accepted.get(accept)
     if verdict is None:
         verdict = _read_accept(_text(accept))
-        if len(ACCEPTED) < _REMEMBERED:
-            ACCEPTED[accept] = verdict
+        if len(_accepted) < _REMEMBERED:
+            _accepted[accept] = verdict
     if verdict == (False, False):
         raise NotAcceptable(
             "The answer is JSON or an event stream: accept application/json, text/event-stream."

@@ -180,6 +180,11 @@ class Dialect:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
+    def input_requests(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """Questions by key, as a result carries them."""
+        written = {key: self.ask(ask) for key, ask in asks.items()}
+        return {key: {"method": method, "params": params} for key, (method, params) in written.items()}
+
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
         """The frame that refuses a request."""
         return jsonrpc.failure(request_id, self.code(error), error.message, error.data)
@@ -218,10 +223,7 @@ class Dialect:
     def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
         value: dict[str, Any] = {}
         if stopped.asks:
-            value["inputRequests"] = {
-                key: {"method": method, "params": params}
-                for key, (method, params) in ((key, self.ask(ask)) for key, ask in stopped.asks.items())
-            }
+            value["inputRequests"] = self.input_requests(stopped.asks)
         if stopped.sealed is not None:
             value["requestState"] = stopped.sealed
         return value

@@ -68,12 +68,7 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if not detailed:
         return value
     if task.state == "waiting":
-        value["inputRequests"] = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in (
-                (key, dialect.ask(ask)) for key, ask in load_asks(task.asks).items()
-            )
-        }
+        value["inputRequests"] = dialect.input_requests(load_asks(task.asks))
     elif task.result is not None:
         value["result"] = dialect.tool_result(load_result(task.result))
     elif task.fault is not None:

@@ -19,6 +19,7 @@ from antiphon.errors import (
     MissingCapability,
     RequestError,
     TaskEnded,
+    TaskRequired,
 )
 from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
 from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read, Result
@@ -256,6 +257,8 @@ class V2026(Dialect):
         """A task that has ended already is as good as cancelled."""
         if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
             return self.response(request, request_id, DONE)
+        if isinstance(error, TaskRequired):
+            error.data = NEEDS_TASKS
         return super().refusal(request, request_id, error)
 
     def notification(self, notification: Notification | TaskChanged, request_id: RequestId | None) -> bytes:

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
-test: .venv/tested .node/installed
+test: .venv/tested .venv/mcp-1/installed .node/installed
 	$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/checked
@@ -43,7 +43,13 @@ clean:
 	$(PIP) install --requirement requirements/test.txt
 	touch $@
 
-# The conformance suite and the TypeScript client are npm packages; Node comes from a PyPI wheel.
+# The official client that has the tasks of 2025-11-25 is of a version that cannot be installed beside the current one.
+.venv/mcp-1/installed: requirements/mcp-1.txt | .venv/installed
+	$(BIN)/python -m venv --without-pip .venv/mcp-1
+	$(PIP) --python .venv/mcp-1/bin/python install --requirement requirements/mcp-1.txt
+	touch $@
+
+# The conformance suite and the TypeScript clients are npm packages; Node comes from a PyPI wheel.
 .node/installed: .venv/tested requirements/node.txt
 	$(BIN)/python scripts/install_node_packages.py
 	touch $@

@@ -70,7 +70,8 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if task.state == "waiting":
         value["inputRequests"] = dialect.input_requests(load_asks(task.asks))
     elif task.result is not None:
-        value["result"] = dialect.tool_result(load_result(task.result))
+        # It is what the call would have been answered with, and an answer of this version says its type.
+        value["result"] = {**dialect.tool_result(load_result(task.result)), "resultType": "complete"}
     elif task.fault is not None:
         error: dict[str, Any] = {"code": task.fault.code, "message": task.fault.message}
         value["error"] = error if task.fault.data is None else {**error, "data": task.fault.data}

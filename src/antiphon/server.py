@@ -26,6 +26,7 @@ from antiphon.model.outcome import (
     Result,
 )
 from antiphon.model.party import ANONYMOUS, Implementation, Principal
+from antiphon.model.segment import Streamed
 from antiphon.runtime.call import Call
 from antiphon.runtime.catalog import Catalog
 from antiphon.runtime.changes import Changes
@@ -119,7 +120,7 @@ class Server:
             self._completers,
             self.changes,
             self.limits,
-            Stage(threads=self._threads, carrier=rounds, shed=shed),
+            Stage(threads=self._threads, carrier=rounds, limits=self.limits, shed=shed),
             instructions=instructions,
             ttl_ms=int(ttl * 1000),
         )
@@ -294,9 +295,9 @@ class Server:
         """What to tell a caller of something that was raised; what it was stays in the log."""
         return self._service.error_of(call, raised)
 
-    def overdue(self, call: Call[Any]) -> Result:
+    async def overdue(self, call: Call[Any]) -> Result | Streamed:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
-        return self._service.overdue(call)
+        return await self._service.overdue(call)
 
     @property
     def capabilities(self) -> dict[str, Any]:

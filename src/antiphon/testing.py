@@ -23,6 +23,7 @@ from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import ANONYMOUS, Principal
 from antiphon.model.request import CallTool, Terms
+from antiphon.model.segment import Said, Segments
 from antiphon.model.task import TaskChanged
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
@@ -195,7 +196,7 @@ async def _play(
             raise AssertionError(f"{tool!r} asks {key!r}, and there is no answer to it.")
         return given[key]
 
-    run = Run(call, journal)
+    run = Run(call, journal, limits=server.limits)
     call.rounds, call.asks, call.answer = False, True, answer
     bound = function.bind(call.request.arguments)
     try:
@@ -234,8 +235,8 @@ class _Rehearsed(Call[CallTool]):
         self._rehearsal = rehearsal
         self.answer = answer
 
-    async def notify(self, notification: Notification | TaskChanged) -> None:
-        if not isinstance(notification, TaskChanged):
+    async def notify(self, notification: Said) -> None:
+        if not isinstance(notification, TaskChanged | Segments):
             self._rehearsal.notifications.append(notification)
 
     async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:

@@ -120,7 +120,8 @@ async def test_a_server_that_answers_at_once_gives_a_handle_that_is_done(
     version: str, transport: str
 ) -> None:
     async with connected(version, transport) as client:
-        for tool in ("at_once", "quick"):
+        # A wish for a task is granted, even where the answer would have been quick.
+        for tool in ("at_once",) if version == "2025-11-25" else ("at_once", "quick"):
             done = await client.submit(tool)
             assert done.id is None
             assert (await done.status()).status == "completed"

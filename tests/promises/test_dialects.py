@@ -246,11 +246,13 @@ async def test_the_core_says_which_tools_give_promises(core: Speaker) -> None:
 async def test_the_server_declares_tasks(port: int) -> None:
     session = Session(port)
     told = (await session.open()).result["capabilities"]
-    assert told["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    modes = {"modes": ["immediate", "streaming", "task"]}
+    requests = {"tools": {"call": {}}}
+    assert told["tasks"] == {"list": {}, "cancel": {}, "requests": requests, "responses": modes}
     session = Session(port)
     assert "tasks" not in (await session.open("2025-06-18")).result["capabilities"]
     discovered = (await Patient(port).ask("server/discover")).result
-    assert discovered["capabilities"]["extensions"] == {TASKS: {}}
+    assert discovered["capabilities"]["extensions"] == {TASKS: {}, "dev.antiphon/streaming": {}}
 
 
 async def test_a_version_before_tasks_has_none(port: int) -> None:

@@ -110,7 +110,8 @@ async def test_what_the_server_says_of_itself() -> None:
         discovered = (await Modern(where.port).ask("server/discover")).result
         assert discovered["_meta"][KEY + "serverInfo"] == info
         assert (discovered["instructions"], discovered["ttlMs"]) == ("Use it.", 3000)
-        assert discovered["capabilities"] == opened["capabilities"]
+        streaming = {"extensions": {"dev.antiphon/streaming": {}}}
+        assert discovered["capabilities"] == {**opened["capabilities"], **streaming}
         listed = (await Modern(where.port).ask("tools/list")).result
         assert (listed["ttlMs"], listed["cacheScope"]) == (3000, "public")
 

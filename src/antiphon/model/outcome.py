@@ -34,7 +34,7 @@ class Result:
     A tool may return one to say more than its value can; a client's `call` returns one.
     """
 
-    __slots__ = ("boxed", "content", "data", "is_error", "meta", "structured")
+    __slots__ = ("boxed", "content", "data", "emitted", "is_error", "meta", "structured")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class Result:
         self.is_error = is_error
         self.boxed = boxed
         """Whether `data` is of a type that is not always an object, which some dialects must wrap."""
+        self.emitted = 0
+        """How many of its first blocks were emitted, and not returned in the end."""
 
     @classmethod
     def of_text(cls, text: str) -> Result:
@@ -65,6 +67,7 @@ class Result:
         result.content = (Text(text),)
         result.data = result.meta = None
         result.structured = result.is_error = result.boxed = False
+        result.emitted = 0
         return result
 
     @property
@@ -142,6 +145,8 @@ class Discovery(msgspec.Struct, frozen=True):
     ttl_ms: int = 0
     tasks: bool = False
     """Whether some tools give promises."""
+    streams: bool = False
+    """Whether what tools emit can be had as it comes."""
 
 
 class Listened(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ method is the dialects' business.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,7 @@ __all__ = [
     "RequestId",
     "ResourceReference",
     "SetLogLevel",
+    "StreamTask",
     "Subscribe",
     "TaskWish",
     "Terms",
@@ -62,6 +63,8 @@ class TaskWish(Value, frozen=True):
     """What a caller that wants a promise says about the task behind it."""
 
     ttl: int | None = None
+    response_modes: tuple[str, ...] | None = None
+    """The ways in which it takes the answer; see `MODES`."""
 
 
 class CallTool(_Asking, frozen=True):
@@ -70,6 +73,8 @@ class CallTool(_Asking, frozen=True):
     name: str
     arguments: dict[str, Any] = {}
     task: TaskWish | None = None
+    stream: dict[str, Any] | None = None
+    """Given, even if empty: send what the tool emits as it comes."""
 
 
 class GetPrompt(_Asking, frozen=True):
@@ -192,6 +197,17 @@ class RedeemTask(Value, frozen=True):
     """Get what a task gives, and wait for it if need be."""
 
     task_id: str
+    last_seq_nr: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Given: only the segments after this number."""
+    stream: dict[str, Any] | None = None
+    """Given, even if empty: the segments as they come."""
+
+
+class StreamTask(Value, frozen=True):
+    """Get the segments of a task after a number, then each as it comes, and in the end the task."""
+
+    task_id: str
+    after: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class ListTasks(_Listing, frozen=True):
@@ -249,6 +265,7 @@ Request: TypeAlias = (
     | Listen
     | GetTask
     | RedeemTask
+    | StreamTask
     | ListTasks
     | CancelTask
     | AnswerTask
@@ -265,4 +282,8 @@ class Terms(msgspec.Struct, frozen=True):
     progress_token: RequestId | None = None
     promises: bool = False
     """Whether the caller takes a promise in place of an answer."""
+    modes: tuple[str, ...] | None = None
+    """The ways in which the caller takes the answer of a task, where it says so; see `MODES`."""
+    streams: bool = False
+    """Whether the caller wants what the tool emits as it comes."""
     meta: Mapping[str, Any] = {}

@@ -35,10 +35,13 @@ __all__ = [
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
 
-EntryKind: TypeAlias = Literal["created", "recorded", "asked", "answered", "ended", "faulted", "cancelled"]
+EntryKind: TypeAlias = Literal[
+    "created", "recorded", "emitted", "asked", "answered", "ended", "faulted", "cancelled"
+]
 
 TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("working", "recorded"): "working",
+    ("working", "emitted"): "working",
     ("working", "asked"): "waiting",
     ("working", "ended"): "done",
     ("working", "faulted"): "faulted",
@@ -74,13 +77,20 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     asks: Mapping[str, Any] = {}
     """The questions that are open, by key, as `dump_asks` writes them."""
     result: Mapping[str, Any] | None = None
-    """How it ended, as `dump_result` writes it."""
+    """How it ended, as `dump_result` writes it; of its content, what is not in the log as segments."""
     fault: Fault | None = None
+    segments: int = 0
+    """How many segments its log has. What its result has besides comes after them."""
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will happen."""
         return self.state in ("done", "faulted", "cancelled")
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """What makes it different from before in the eyes of a caller."""
+        return self.state, self.message, self.asks
 
     @property
     def failed(self) -> bool:
@@ -100,6 +110,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         elif kind == "answered":
             changes["asks"] = {key: ask for key, ask in self.asks.items() if key not in data["responses"]}
             changes["state"] = "waiting" if changes["asks"] else "working"
+        elif kind == "emitted":
+            changes["segments"] = self.segments + len(data["blocks"])
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
@@ -153,24 +165,30 @@ def dump_result(result: Result) -> dict[str, Any]:
         value["boxed"] = result.boxed
     if result.meta:
         value["meta"] = dict(result.meta)
+    if result.emitted:
+        value["emitted"] = result.emitted
     return value
 
 
 def load_result(data: Mapping[str, Any]) -> Result:
     """A result from JSON; its blocks stay as they were written."""
-    return Result(
+    result = Result(
         data["content"],
         data=data.get("data", msgspec.UNSET),
         meta=data.get("meta"),
         is_error=data["is_error"],
         boxed=data.get("boxed", False),
     )
+    result.emitted = data.get("emitted", 0)
+    return result
 
 
 class Promise(msgspec.Struct, frozen=True):
     """The call goes on without its caller, who can redeem this task later."""
 
     task: Task
+    fell_back: bool = False
+    """Whether the caller had offered only ways to answer that could not be gone."""
 
 
 class TaskShown(msgspec.Struct, frozen=True):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from antiphon.model.ask import Ask
-from antiphon.model.notification import Change, ListChanged, Notification
+from antiphon.model.notification import Change, ListChanged
 from antiphon.model.party import ANONYMOUS, LogLevel, Principal
 from antiphon.model.request import RequestId, Terms
-from antiphon.model.task import TaskChanged
+from antiphon.model.segment import Said, Segments
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.warden import Watched
 
 if TYPE_CHECKING:
+    from antiphon.runtime.emissions import Emissions
+    from antiphon.runtime.limits import Limits
     from antiphon.runtime.stage import Carrier
 
 __all__ = ["Call", "Peer"]
@@ -47,6 +49,8 @@ class Call(Watched, Generic[R]):
     peer: Peer | None = None
     rounds: bool = False
     """Whether the caller can carry the journal, and come back with answers."""
+    takes_streams: bool = True
+    """Whether several things can be said in answer to it."""
     asks: bool = False
     """Whether a question can be put to the caller while the call waits."""
     carrier: Carrier | None = None
@@ -55,8 +59,26 @@ class Call(Watched, Generic[R]):
     """The journal of the run, once there is one."""
     turn: Callable[[], Awaitable[None]] | None = None
     """Makes a promise of the call, if its caller takes one."""
+    emissions: Emissions | None = None
+    """What the function has emitted, once it has."""
 
-    async def notify(self, notification: Notification | TaskChanged) -> None:
+    @property
+    def streams(self) -> bool:
+        """Whether the caller wants what is emitted as it comes, and can get it so."""
+        return self.terms.streams
+
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+        """Somewhere for segments to go: to the caller, or into the answer."""
+        from antiphon.runtime.emissions import Emissions, Sent
+
+        if not self.streams:
+            return Emissions(limits.answer)
+        return Sent(limits.answer, self._emit, sent=journal.segments)
+
+    async def _emit(self, first: int, blocks: Sequence[Any]) -> None:
+        await self.notify(Segments(first, blocks))
+
+    async def notify(self, notification: Said) -> None:
         """Say something to the caller meanwhile."""
 
     async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:

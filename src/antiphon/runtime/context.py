@@ -219,6 +219,15 @@ class Context:
         if self._call.turn is not None:
             await self._call.turn()
 
+    async def emit(self, value: Any) -> None:
+        """Give the caller something of the result already: text, a block, a model, or a list of these.
+
+        A caller that wants to see a tool at work gets it as it comes, by number; every other caller gets
+        all of it at the end, before what the function returns. In a generator, `yield` does the same. In
+        a replay, what was emitted before is not sent again.
+        """
+        await self._run.emit(value)
+
     def now(self) -> datetime:
         """The time, in UTC; the same in every replay."""
         return self._run.journal.now()

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from antiphon.errors import (
     Failure,
     InternalError,
@@ -18,6 +20,7 @@ from antiphon.errors import (
 )
 from antiphon.model.ask import Ask
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
+from antiphon.model.party import Principal
 from antiphon.model.request import (
     AnswerQuestion,
     AnswerTask,
@@ -26,11 +29,14 @@ from antiphon.model.request import (
     GetTask,
     ListTasks,
     RedeemTask,
+    StreamTask,
 )
+from antiphon.model.segment import MODES, Portion
 from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
 from antiphon.runtime.call import Call
 from antiphon.runtime.promises import UNKNOWN, Promises, result_of
 from antiphon.runtime.stage import Stage
+from antiphon.runtime.streaming import Streaming
 from antiphon.runtime.tool import Tool
 
 __all__ = ["Desk"]
@@ -38,6 +44,9 @@ __all__ = ["Desk"]
 
 _TRIES = 10
 """How often a question is put again, on a connection, to a client whose answers do not fit."""
+
+_AT_ONCE = 0.1
+"""How long, in seconds, a caller that takes an answer at once is let wait for one."""
 
 _LATER = 1.0
 """How long, in seconds, a listener waits for a store that does not answer."""
@@ -48,9 +57,11 @@ class Desk:
 
     def __init__(self, promises: Promises) -> None:
         self._promises = promises
+        self._streaming = Streaming(promises, self._put)
         self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
             GetTask: self._get,
             RedeemTask: self._redeem,
+            StreamTask: self._streaming.follow,
             ListTasks: self._list,
             CancelTask: self._cancel,
             AnswerTask: self._answer,
@@ -59,15 +70,37 @@ class Desk:
 
     def call(
         self, call: Call[CallTool], tool: Tool, stage: Stage
-    ) -> Awaitable[Result | InputRequired | Promise]:
+    ) -> Awaitable[Result | InputRequired | Promise | Portion]:
         """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
         if not call.terms.promises:
             if tool.task == "required":
                 raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
             return tool.run(call, stage)
+        if call.request.task is not None:
+            return self._as_wished(call, tool, stage)
         if tool.answer_within is None:
             return self._promises.begin(call, tool, stage)
         return self._promises.answer_or_promise(call, tool, stage)
+
+    async def _as_wished(
+        self, call: Call[CallTool], tool: Tool, stage: Stage
+    ) -> Result | InputRequired | Promise | Portion:
+        """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
+        if call.rounds and call.terms.modes is None and tool.answer_within is not None:
+            return await self._promises.answer_or_promise(call, tool, stage)
+        offered = call.terms.modes or (("streaming",) if call.streams else ())
+        modes = [mode for mode in MODES if mode in offered and (mode != "streaming" or call.takes_streams)]
+        if modes[:1] == ["immediate"]:
+            within = _AT_ONCE if tool.answer_within is None else tool.answer_within
+            outcome = await self._promises.answer_or_promise(call, tool, stage, within=within)
+            if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
+                return outcome
+        else:
+            outcome = await self._promises.begin(call, tool, stage)
+            if modes[:1] != ["streaming"]:
+                fell_back = bool(offered) and not modes
+                return msgspec.structs.replace(outcome, fell_back=fell_back) if fell_back else outcome
+        return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
 
     @staticmethod
     def forbid(tool: Tool) -> TaskForbidden:
@@ -100,15 +133,21 @@ class Desk:
         await self._promises.answer(task.id, call.principal, dict.fromkeys(task.asks, request.response))
         return DONE
 
-    async def _redeem(self, call: Call[RedeemTask]) -> Redeemed:
+    async def _redeem(self, call: Call[RedeemTask]) -> Redeemed | Portion:
         call.deadline = float("inf")
-        id, seen = call.request.task_id, False
+        id, shown, after = call.request.task_id, None, call.request.last_seq_nr
+        if call.request.stream is not None and call.takes_streams:
+            return await self._streaming.send(call, id, after or 0)
+        if after is not None:
+            return await self._streaming.portion(call, id, after)
         async for task in self._promises.follow(id, call.principal):
             if task.has_ended:
-                return Redeemed(result_of(task), id)
-            if seen and call.peer is not None:
+                return Redeemed(result_of(await self._promises.whole(task)), id)
+            if task.shown == shown:
+                continue
+            if shown is not None and call.peer is not None:
                 await call.notify(TaskChanged(task))
-            seen = True
+            shown = task.shown
             if task.state == "waiting":
                 if call.rounds:
                     return Redeemed(InputRequired(load_asks(task.asks)), id)
@@ -116,12 +155,12 @@ class Desk:
                     await self._put(call, task)
         raise TaskNotFound(UNKNOWN)
 
-    async def _put(self, call: Call[RedeemTask], task: Task) -> None:
+    async def _put(self, call: Call[Any], task: Task) -> None:
         """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
         asks = load_asks(task.asks).items()
         asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in asks))
         # It may be cancelled meanwhile, or answered by somebody else.
-        changed = asyncio.create_task(self._no_longer_waits(call))
+        changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
         either: set[asyncio.Future[Any]] = {asking, changed}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +171,7 @@ class Desk:
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[RedeemTask], id: str, key: str, ask: Ask) -> None:
+    async def _ask(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
         for _ in range(_TRIES):
             try:
                 response = await call.ask(key, ask, id)
@@ -143,8 +182,8 @@ class Desk:
                 return
         raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")
 
-    async def _no_longer_waits(self, call: Call[RedeemTask]) -> None:
-        async for task in self._promises.follow(call.request.task_id, call.principal):
+    async def _no_longer_waits(self, id: str, principal: Principal) -> None:
+        async for task in self._promises.follow(id, principal):
             if task.state != "waiting":
                 return
 
@@ -174,8 +213,8 @@ class Desk:
         while True:
             try:
                 async for task in self._promises.follow(id, call.principal):
-                    if task != told:
-                        await call.notify(TaskChanged(task))
+                    if told is None or task.shown != told.shown:
+                        await call.notify(TaskChanged(await self._promises.whole(task)))
                     told = task
                 return
             except TaskNotFound:

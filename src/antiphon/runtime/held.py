@@ -6,14 +6,15 @@ task's head, and is refused once the lease is another's or the task has ended be
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from antiphon.errors import LeaseLost, Stale
-from antiphon.model.task import EntryKind, Task
+from antiphon.model.task import TRANSITIONS, EntryKind, Task
 from antiphon.runtime.journal import Journal
 from antiphon.store.log import Phase, Record, Store
 
@@ -29,6 +30,8 @@ PHASES: dict[str, Phase] = {
 """What a state means to a store: whether the task wants a worker, an answer, or nothing."""
 
 _TRIES = 20
+_LANDING = 0.05
+"""How long, in seconds, somebody who looks at a task waits for an end of it that is being written."""
 
 
 def now() -> int:
@@ -49,7 +52,17 @@ def task_of(record: Record) -> Task:
 class Held:
     """One claim."""
 
-    __slots__ = ("_store", "_version", "created", "journal", "responses", "task", "token")
+    __slots__ = (
+        "_lock",
+        "_store",
+        "_version",
+        "_waiting",
+        "created",
+        "journal",
+        "responses",
+        "task",
+        "token",
+    )
 
     def __init__(
         self,
@@ -70,9 +83,55 @@ class Held:
         self.responses = responses
         """What was answered in the round before the run that is due."""
         self.journal = Journal(journal, write=self._record)
+        self._waiting: list[asyncio.Future[Task | None]] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def principal(self) -> str:
+        """The id of whoever it belongs to."""
+        return str(self.created["principal"]["id"])
 
     async def write(self, kind: EntryKind, data: dict[str, Any]) -> None:
         """Append an entry; raises `LeaseLost` once the task is another's, or has ended."""
+        state = self.task.state
+        if TRANSITIONS.get((state, kind), state) == state:
+            await self._write(kind, data)
+            return
+        self._waiting, landed = [], None
+        try:
+            await self._write(kind, data)
+            landed = self.task
+        finally:
+            waiting, self._waiting = self._waiting, None
+            for future in waiting:
+                _set(future, landed)
+
+    async def emit(self, first: int, blocks: Sequence[Any]) -> None:
+        """Append segments, of which the first has this number."""
+        await self.write("emitted", {"first": first, "blocks": msgspec.to_builtins(blocks)})
+
+    async def landed(self) -> Task | None:
+        """The task, if it is about to end or to ask something, once that is durable.
+
+        `None` if nothing of the kind is being written, or it takes too long: whoever looks then is told
+        how the task stands meanwhile. It saves those who look at a quick task a second look.
+        """
+        if self._waiting is None:
+            return None
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Task | None] = loop.create_future()
+        self._waiting.append(future)
+        timer = loop.call_later(_LANDING, _set, future, None)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    async def _write(self, kind: EntryKind, data: dict[str, Any]) -> None:
+        async with self._lock:
+            await self._append(kind, data)
+
+    async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
         for _ in range(_TRIES):
             if self.task.has_ended:
                 raise LeaseLost(f"The task {self.task.id} has ended.")
@@ -107,3 +166,8 @@ class Held:
             raise LeaseLost(f"The task {self.task.id} is no longer there.")
         self.task = task_of(record)
         self._version = record.version
+
+
+def _set(future: asyncio.Future[Task | None], task: Task | None) -> None:
+    if not future.done():
+        future.set_result(task)

@@ -42,7 +42,7 @@ class Host(Protocol):
     def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
         """What to tell a caller of something that was raised."""
 
-    def overdue(self, call: Call[Any]) -> Any:
+    async def overdue(self, call: Call[Any]) -> Any:
         """How a call ends that took too long; raises `RequestError` where that is an error."""
 
     @property

@@ -23,6 +23,7 @@ Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 _ID = "id"
 _STATE = "state"
+_SEGMENTS = "segments"
 
 
 class Journal:
@@ -94,6 +95,15 @@ class Journal:
     @state.setter
     def state(self, value: Any) -> None:
         self.record(_STATE, value)
+
+    @property
+    def segments(self) -> int:
+        """How many segments the caller was sent in the rounds before."""
+        return int(self.entries.get(_SEGMENTS, 0))
+
+    @segments.setter
+    def segments(self, count: int) -> None:
+        self.record(_SEGMENTS, count)
 
     def now(self) -> datetime:
         """The time, the same in every replay."""

@@ -31,6 +31,8 @@ class Limits:
     """Sessions whose log level, subscriptions and streams are kept in mind."""
     session_time: float = 24 * 3600.0
     """How long a session id is good for."""
+    answer: int = 64 * 1024 * 1024
+    """What a tool may emit in one answer that is no task."""
     state: int = 64 * 1024
     """What a caller may be given to carry between two rounds of a call."""
     state_time: float = 24 * 3600.0

@@ -44,6 +44,8 @@ class ToolOptions(_Common, total=False):
     when the function says so with `ctx.promise()`. Without it, a caller that takes promises gets one."""
     resume: bool
     """Whether a task whose worker was lost is run again from its journal; else it ends as failed."""
+    streams: bool | None
+    """Whether it emits: `True` for a function that calls `ctx.emit`; a generator does by itself."""
     timeout: float | None
     """How long a call may take, in seconds; `Limits.call_time` unless given."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -15,7 +15,7 @@ from antiphon.model.content import Audio, Block, EmbeddedResource, Image, Resour
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.signature import schema_of
 
-__all__ = ["Output", "blocks"]
+__all__ = ["Output", "blocks", "yielding"]
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
@@ -57,6 +57,15 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if isinstance(value, list | tuple) and any(isinstance(item, _BLOCKS) for item in value):
         return tuple(block for item in value for block in blocks(item))
     return (Text(_json(value)),)
+
+
+def yielding(returns: Any) -> Any:
+    """What a generator returns in the end, by its return annotation; what it yields is no part of that."""
+    origin = get_origin(returns)
+    if origin is not None and issubclass(origin, Generator):
+        arguments = get_args(returns)
+        return arguments[2] if len(arguments) > 2 else None
+    return None
 
 
 def _unstructured(value: Any) -> Result:

@@ -6,7 +6,7 @@ Owns the rules of who may see a task and what may be done to it when. Running th
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,10 +17,12 @@ from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import Principal
 from antiphon.model.request import CallTool
+from antiphon.model.segment import Segments
 from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
 from antiphon.runtime.call import Call
 from antiphon.runtime.held import PHASES, Held, head_of, now, task_of
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.reading import Reading
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 from antiphon.runtime.turning import Turning
@@ -30,6 +32,9 @@ from antiphon.store.log import Record, Store
 __all__ = ["UNKNOWN", "Promises"]
 
 _TRIES = 20
+_EVERYTHING = 2**62
+_BRIEFLY = 0.05
+"""How long a stream waits for the first segments before it says that there is nothing yet."""
 _GLANCE = 5.0
 """How long to trust a watch before looking without having been told."""
 
@@ -45,11 +50,18 @@ class Promises:
         self._counted = 0
 
     async def create(
-        self, call: Call[CallTool], tool: Tool, journal: dict[str, Any], *, run: bool = True
+        self,
+        call: Call[CallTool],
+        tool: Tool,
+        journal: dict[str, Any],
+        *,
+        run: bool = True,
+        emitted: Sequence[Any] = (),
     ) -> Held | Task:
         """Make a task, durable when this returns; raises `Busy` when there are too many.
 
-        With room for it this process holds the task from the start, and `run` begins it.
+        With room for it this process holds the task from the start, and `run` begins it. `emitted` are
+        segments from before there was a task.
         """
         await self._check_room()
         at = now()
@@ -73,8 +85,16 @@ class Promises:
             "journal": journal,
             "resume": tool.resume,
         }
+        if call.terms.client is not None:
+            created["client"] = msgspec.to_builtins(call.terms.client)
         if call.request.input_responses:  # asked before it became a task
             created["responses"] = call.request.input_responses
+        entries: list[tuple[EntryKind, Any]] = [("created", created)]
+        if emitted:
+            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
+            entries.append(("emitted", segments))
+            task = task.after("emitted", segments, at)
+            head = head_of(task)
         here = self.worker.has_room or not run
         claim = await self.store.create(
             Record(
@@ -88,7 +108,7 @@ class Promises:
                 expires=None if ttl is None else at + ttl,
                 head=head,
             ),
-            [("created", created)],
+            entries,
             worker=self.worker.name if here else None,
             lease=self._limits.lease,
         )
@@ -98,7 +118,7 @@ class Promises:
             self.store,
             task,
             created,
-            version=1,
+            version=len(entries),
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
@@ -114,15 +134,19 @@ class Promises:
         return Promise(made.task if isinstance(made, Held) else made)
 
     async def answer_or_promise(
-        self, call: Call[CallTool], tool: Tool, stage: Stage
+        self, call: Call[CallTool], tool: Tool, stage: Stage, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
-        """Answer, if the tool is quick enough; else promise what it gives."""
-        turning = Turning(self, call, tool)
+        """Answer, if the tool is quick enough; else promise what it gives.
+
+        Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
+        """
+        turning = Turning(self, call, tool, within=within)
         return await turning.run(stage)
 
     async def get(self, id: str, principal: Principal) -> Task:
         """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
-        return task_of(await self._record(id, principal))
+        known = await self.worker.look(id, principal.id)
+        return await self.whole(task_of(await self._record(id, principal)) if known is None else known)
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
@@ -165,7 +189,7 @@ class Promises:
             if task.state == "waiting":
                 return InputRequired(load_asks(task.asks))
             if task.has_ended:
-                return result_of(task)
+                return result_of(await self.whole(task))
         raise TaskNotFound(UNKNOWN)
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
@@ -181,6 +205,46 @@ class Promises:
                     if task.has_ended:
                         return
                 await watch.wait(_GLANCE)
+
+    async def stream(self, id: str, principal: Principal, after: int) -> AsyncIterator[Segments | Task]:
+        """The segments of a task after a number, as they come; and the task, each time it has changed.
+
+        What its result has besides its segments is not among them. Raises `TaskNotFound`, also when the
+        task expires meanwhile.
+        """
+        async with self.store.watch(id) as watch:
+            reading, seen, silent = Reading(self.store, id, after), -1, True
+            while True:
+                record = await self._record(id, principal)
+                if record.version != seen:
+                    seen = record.version
+                    async for first, blocks in reading.up_to(seen):
+                        silent = False
+                        yield Segments(first, blocks, id)
+                    task = task_of(record)
+                    if silent and task.state == "working" and await watch.wait(_BRIEFLY):
+                        seen, silent = -1, False  # there is more to say already than that it works
+                        continue
+                    silent = False
+                    yield task
+                    if task.has_ended:
+                        return
+                await watch.wait(_GLANCE)
+
+    async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
+        """A task, and its segments after a number, without what its result has besides."""
+        record = await self._record(id, principal)
+        reading = Reading(self.store, id, after)
+        return task_of(record), [block async for _, some in reading.up_to(record.version) for block in some]
+
+    async def whole(self, task: Task) -> Task:
+        """The task with all of its content in its result, where it has one."""
+        if task.result is None or not task.segments:
+            return task
+        reading = Reading(self.store, task.id, 0)
+        blocks = [block async for _, some in reading.up_to(_EVERYTHING) for block in some]
+        content = [*blocks, *task.result["content"]]
+        return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
     # Inside
 
@@ -213,9 +277,9 @@ class Promises:
 
     async def _check_room(self) -> None:
         """Count what was made here as waiting, and ask the store now and then, and before refusing."""
-        if self._counted % 100 == 0 or self._queued >= self._limits.queued:
-            self._queued = await self.store.count("ready")
         self._counted += 1
+        if self._counted % 100 == 1 or self._queued >= self._limits.queued:
+            self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.queued:
             raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)

@@ -16,9 +16,11 @@ import msgspec
 
 from antiphon.errors import Failure, InvalidParams, MissingCapability
 from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, key_of, read_answer
-from antiphon.model.outcome import InputRequired
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.call import Call
 from antiphon.runtime.journal import MISSING, Journal
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.output import blocks
 
 __all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
 
@@ -48,11 +50,13 @@ class Run:
     __slots__ = (
         "_asks",
         "_futures",
+        "_limits",
         "_settling",
         "_shed",
         "_steps",
         "call",
         "journal",
+        "last",
         "responses",
         "suspending",
         "threaded",
@@ -63,11 +67,15 @@ class Run:
         call: Call[Any],
         journal: Journal,
         *,
+        limits: Limits,
         shed: Shed | None = None,
         responses: Mapping[str, Any] | None = None,
     ) -> None:
         self.call = call
         self.journal = journal
+        self.last: Result | None = None
+        """What the function emitted as its last word."""
+        self._limits = limits
         self.responses: Mapping[str, Any] = call.request.input_responses if responses is None else responses
         self.suspending = False
         self.threaded = False
@@ -124,6 +132,8 @@ class Run:
     async def _put(self, name: str, ask: Ask) -> Any:
         """Put a question on the connection. The time that a person takes is not the tool's."""
         call, loop = self.call, asyncio.get_running_loop()
+        if call.emissions is not None:
+            await call.emissions.flush()
         begun, left = loop.time(), call.deadline
         call.deadline = max(left, begun + _PATIENCE)
         try:
@@ -142,6 +152,23 @@ class Run:
         self._futures.add(future)
         self._settle(_TURNS)
         await future
+
+    # Emitting
+
+    async def emit(self, value: Any) -> None:
+        """Give the caller something of the result already; a `Result` says more than its blocks."""
+        self._go_on()
+        if current_step.get() is not None:
+            raise RuntimeError("A step cannot emit: return it, and emit what the step gave.")
+        if type(value) is Result:
+            self.last = value
+            emitted = value.content
+        else:
+            emitted = blocks(value)
+        call = self.call
+        if call.emissions is None:
+            call.emissions = call.begin_to_emit(self.journal, self._limits)
+        await call.emissions.emit(emitted)
 
     # Steps and checkpoints
 

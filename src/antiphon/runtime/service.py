@@ -49,6 +49,7 @@ from antiphon.model.request import (
     Subscribe,
     Unsubscribe,
 )
+from antiphon.model.segment import Streamed
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.catalog import Catalog
 from antiphon.runtime.changes import Changes, wants
@@ -56,6 +57,7 @@ from antiphon.runtime.completion import Completers
 from antiphon.runtime.desk import Desk
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.stage import Stage
+from antiphon.runtime.tool import merged
 
 __all__ = ["Service"]
 
@@ -126,14 +128,13 @@ class Service:
             f"The server failed to serve this. Its log has the details, under request {call.id!r}."
         )
 
-    def overdue(self, call: Call[Any]) -> Result:
+    async def overdue(self, call: Call[Any]) -> Result | Streamed:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
         allowed = call.deadline - call.started
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
-        return Result(
-            f"The tool {call.request.name!r} did not finish within {allowed:g} seconds.", is_error=True
-        )
+        message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."
+        return _last_word(call, await merged(call, Result(message, is_error=True)))
 
     @property
     def gives_promises(self) -> bool:
@@ -160,13 +161,13 @@ class Service:
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.deadline = call.started + tool.timeout
-        if tool.task == "forbidden":
-            if call.request.task is not None and self.gives_promises:
-                raise Desk.forbid(tool)
-            return tool.run(call, self.stage)
-        if self.desk is None:
-            return tool.run(call, self.stage)
-        return self.desk.call(call, tool, self.stage)
+        if tool.task == "forbidden" and call.request.task is not None and self.gives_promises:
+            raise Desk.forbid(tool)
+        if tool.task == "forbidden" or self.desk is None:
+            answer: Awaitable[Any] = tool.run(call, self.stage)
+        else:
+            answer = self.desk.call(call, tool, self.stage)
+        return _streaming(call, answer) if call.streams else answer
 
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
         if self.desk is None or not self.gives_promises:
@@ -201,7 +202,12 @@ class Service:
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         return Discovery(
-            self._info, self.capabilities, self._instructions, self._ttl_ms, tasks=self.gives_promises
+            self._info,
+            self.capabilities,
+            self._instructions,
+            self._ttl_ms,
+            tasks=self.gives_promises,
+            streams=bool(self._catalog.tools),
         )
 
     async def _ping(self, call: Call[Ping]) -> Done:
@@ -241,6 +247,18 @@ class Service:
             async for change in listener:
                 await call.notify(change)
         return Listened(call.id)
+
+
+async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
+    """What a tool gave a caller that wanted to have it as it came."""
+    outcome = await answer
+    return _last_word(call, outcome) if type(outcome) is Result else outcome
+
+
+def _last_word(call: Call[CallTool], result: Result) -> Result | Streamed:
+    if not call.streams:
+        return result
+    return Streamed(result, 0 if call.emissions is None else call.emissions.sent)
 
 
 def _offered(kind: str, shelf: Mapping[str, Any]) -> None:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import UNSET
+
 from antiphon.errors import DefinitionError
 from antiphon.model.ask import Ask
-from antiphon.model.outcome import InputRequired
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
-from antiphon.runtime.functions import Threads, awaitable
+from antiphon.runtime.functions import Threads, awaitable, generating, is_async
 from antiphon.runtime.journal import Journal
+from antiphon.runtime.limits import Limits
 from antiphon.runtime.run import Run, Shed, Suspended, require
 from antiphon.runtime.signature import Signature
 
@@ -40,6 +43,7 @@ class Stage:
 
     threads: Threads
     carrier: Carrier
+    limits: Limits = Limits()  # noqa: RUF009 - it is frozen
     shed: Shed | None = None
     lifespan: Any = None
 
@@ -47,32 +51,41 @@ class Stage:
 class Function:
     """An author's function, ready to be put on."""
 
-    __slots__ = ("_context", "_threaded", "bind", "invoke", "names", "signature")
+    __slots__ = ("_context", "_generate", "_threaded", "bind", "invoke", "names", "signature")
 
-    def __init__(self, function: Callable[..., Any], threads: Threads) -> None:
+    def __init__(self, function: Callable[..., Any], threads: Threads, *, may_emit: bool = False) -> None:
         self.signature = Signature.of(function, Context)
         self.bind = self.signature.binder()
         self.names = self.signature.names
-        self.invoke = awaitable(function, threads)
+        self._generate = generating(function, threads) if may_emit else None
+        self.invoke = awaitable(function, threads) if self._generate is None else function
         self._context = self.signature.context
-        self._threaded = self.invoke is not function
+        self._threaded = not is_async(function)
+
+    @property
+    def emits(self) -> bool:
+        """Whether it is a generator."""
+        return self._generate is not None
 
     async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Stage) -> Any:
         """What the function returned, or the `InputRequired` that it stopped with."""
-        if self._context is None:
+        if self._context is None and self._generate is None:
             if call.request.request_state is not None:
                 await stage.carrier.open(call)
             return await self.invoke(**arguments)
         journal = call.journal = await stage.carrier.open(call)
-        run = Run(call, journal, shed=stage.shed)
+        run = Run(call, journal, limits=stage.limits, shed=stage.shed)
         while True:
             value = await self.once(run, arguments, Context(run, stage))
             if type(value) is not InputRequired:
                 return value
             if not call.asks:
+                await _pause(call, journal)
                 carrier: Carrier = call.carrier or stage.carrier
                 return await carrier.close(call, journal, value)
-            run = Run(call, journal, responses=await _put(call, value.asks))
+            run = Run(call, journal, limits=stage.limits, responses=await _put(call, value.asks))
+            if call.emissions is not None:
+                await call.emissions.again()
 
     async def once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
         """One run, to its end or to where it stops."""
@@ -81,7 +94,10 @@ class Function:
         run.threaded = self._threaded
         call = run.call
         try:
-            value = await self.invoke(**arguments)
+            if self._generate is None:
+                value = await self.invoke(**arguments)
+            else:
+                value = await self._generate(run.emit, arguments)
         except asyncio.CancelledError:
             if not run.suspending or call.stopped is not None:
                 raise
@@ -99,6 +115,8 @@ class Function:
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
+        elif value is None and run.last is not None:
+            return Result(data=run.last.data if run.last.structured else UNSET, meta=run.last.meta)
         return value
 
 
@@ -110,6 +128,15 @@ def _check(run: Run, stopped: InputRequired) -> None:
         run.journal.state = stopped.state
     if not stopped.asks and not run.journal.entries:
         raise DefinitionError("InputRequired has questions, or state, or both.")
+
+
+async def _pause(call: Call[Any], journal: Journal) -> None:
+    """What was emitted before a question is taken before it, and not sent again after it."""
+    if call.emissions is None:
+        return
+    await call.emissions.flush()
+    if call.emissions.sent:
+        journal.segments = call.emissions.sent
 
 
 async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:

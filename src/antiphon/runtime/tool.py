@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, RequestError
+from antiphon.errors import Failure, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result
@@ -16,11 +16,11 @@ from antiphon.model.request import CallTool
 from antiphon.runtime.call import Call
 from antiphon.runtime.functions import Threads
 from antiphon.runtime.options import TaskPolicy
-from antiphon.runtime.output import Output
+from antiphon.runtime.output import Output, yielding
 from antiphon.runtime.signature import explain, name_of
 from antiphon.runtime.stage import Function, Stage
 
-__all__ = ["Tool", "failed"]
+__all__ = ["Tool", "failed", "merged"]
 
 logger = logging.getLogger("antiphon")
 
@@ -39,6 +39,7 @@ class Tool:
         "name",
         "poll_interval",
         "resume",
+        "streams",
         "task",
         "timeout",
         "ttl",
@@ -63,10 +64,12 @@ class Tool:
         poll_interval: float = 1.0,
         answer_within: float | None = None,
         resume: bool = True,
+        streams: bool | None = None,
     ) -> None:
-        self.function = Function(function, threads)
+        self.function = Function(function, threads, may_emit=True)
         signature = self.function.signature
-        self._is_plain = signature.context is None
+        self._is_plain = signature.context is None and not self.function.emits
+        self.streams = self.function.emits if streams is None else streams
         self._invoke = self.function.invoke
         self._bind = self.function.bind
         self.name = name or name_of(function)
@@ -76,7 +79,8 @@ class Tool:
         self.poll_interval = poll_interval
         self.answer_within = answer_within
         self.resume = resume
-        output = Output(self.name, signature.returns, structured=structured)
+        returns = yielding(signature.returns) if self.function.emits else signature.returns
+        output = Output(self.name, returns, structured=structured)
         self._convert = output.convert
         self.definition = ToolDefinition(
             name=self.name,
@@ -101,18 +105,43 @@ class Tool:
             if self._is_plain and call.request.request_state is None:
                 return self._convert(await self._invoke(**arguments))
             value = await self.function.run(call, arguments, stage)
-            return value if type(value) is InputRequired else self._convert(value)
+            if type(value) is InputRequired:
+                return value
+            if call.emissions is None or not call.emissions.begun:
+                return self._convert(value)
+            return await merged(call, self._after_segments(value))
         except Failure as failure:
-            return failed(failure)
-        except RequestError:
+            return await merged(call, failed(failure))
+        except (RequestError, StoreError):
+            if call.emissions is not None:
+                await call.emissions.flush()
             raise
         except Exception:
             logger.exception("The tool %r failed in request %r.", self.name, call.id)
-            return Result(
+            result = Result(
                 f"The tool {self.name!r} failed with an internal error. "
                 f"The server's log has the details, under request {call.id!r}.",
                 is_error=True,
             )
+            return await merged(call, result)
+
+    def _after_segments(self, value: Any) -> Result:
+        """What is returned after segments: data is not written out a second time, as text."""
+        if value is None:
+            return Result()
+        result = self._convert(value)
+        if result.structured and not isinstance(value, Result):
+            result.content = ()
+        return result
+
+
+async def merged(call: Call[CallTool], result: Result) -> Result:
+    """The result, after what was emitted before it."""
+    if call.emissions is not None:
+        emitted = await call.emissions.rest()
+        result.content = (*emitted, *result.content)
+        result.emitted = len(emitted)
+    return result
 
 
 def failed(failure: Failure) -> Result:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
 from antiphon.model.ask import Ask
-from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
-from antiphon.model.task import Promise, TaskChanged
+from antiphon.model.segment import Said
+from antiphon.model.task import Promise
 from antiphon.runtime.call import Call
+from antiphon.runtime.emissions import Emissions, Logged
 from antiphon.runtime.held import Held
 from antiphon.runtime.journal import Journal
+from antiphon.runtime.limits import Limits
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 from antiphon.runtime.worker import StoreCarrier
@@ -34,35 +37,51 @@ logger = logging.getLogger("antiphon")
 class Turning:
     """One call that may become a promise."""
 
-    def __init__(self, promises: Promises, call: Call[CallTool], tool: Tool) -> None:
+    def __init__(
+        self, promises: Promises, call: Call[CallTool], tool: Tool, *, within: float | None = None
+    ) -> None:
         self._promises = promises
         self._tool = tool
         self._wanted = asyncio.Event()
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call = _Turnable(call)
         self._call.turn = self._turn
+        self._within = tool.answer_within
+        self._wished = within is not None
+        self._limits = Limits()
+        if within is not None:  # what the caller does not get as an answer, it gets as a task, questions too
+            self._within = within
+            self._call.rounds, self._call.asks, self._call.carrier = True, False, StoreCarrier()
 
     async def run(self, stage: Stage) -> Result | InputRequired | Promise:
         """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
+        self._limits = stage.limits
         work = asyncio.create_task(self._tool.run(self._call, stage))
         self._call.task = work
         wanted = asyncio.create_task(self._wanted.wait())
         try:
-            await asyncio.wait(
-                {work, wanted}, timeout=self._tool.answer_within, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({work, wanted}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 promise = await self._promise(work)
                 if promise is not None:
                     return promise
                 self._settle()
-            return await work
+            outcome = await work
+            if isinstance(outcome, InputRequired) and self._wished:
+                return await self._ask_as_a_task()
+            return outcome
         except asyncio.CancelledError:
             work.cancel()
             raise
         finally:
             wanted.cancel()
             self._settle()
+
+    async def _ask_as_a_task(self) -> Promise:
+        """The call has stopped at a question: make a task that goes on from there."""
+        journal = self._call.journal
+        made = await self._promises.create(self._call, self._tool, {} if journal is None else journal.entries)
+        return Promise(made.task if isinstance(made, Held) else made)
 
     async def _promise(self, work: asyncio.Task[Any]) -> Promise | None:
         """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
@@ -75,17 +94,26 @@ class Turning:
             if held is not None:
                 await held.write("recorded", {"journal": new})
 
+        async def emit(first: int, blocks: Sequence[Any]) -> None:
+            held = await asyncio.shield(created)
+            await (before.emit(blocks) if held is None else held.emit(first, blocks))
+
         snapshot = journal.hand_over(write)
+        before = call.emissions or call.begin_to_emit(journal, self._limits)
+        emitted = before.so_far()
+        call.emissions = after = Logged(emit, already=len(emitted), emitted=len(emitted))
         try:
-            held = await self._promises.create(call, self._tool, snapshot, run=False)
+            held = await self._promises.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
             logger.warning("Request %r goes on as an answer: %s", call.id, error)
             journal.take_back()
             created.set_result(None)
+            await after.flush()
+            call.emissions = before
             return None
         assert isinstance(held, Held)
         held.journal = journal
-        call.carrier = StoreCarrier(journal)
+        call.carrier = StoreCarrier()
         call.let_go()
         created.set_result(held)
         self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
@@ -127,7 +155,19 @@ class _Turnable(Call[CallTool]):
         self._caller = None
         self.rounds, self.asks, self.turn = True, False, None
 
-    async def notify(self, notification: Notification | TaskChanged) -> None:
+    @property
+    def streams(self) -> bool:
+        """Whether the caller wants what is emitted as it comes; with a promise it asks for it anew."""
+        return self._caller is not None and self._caller.streams
+
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+        """Segments go where the caller's go, until it has a promise."""
+        emissions = super().begin_to_emit(journal, limits)
+        if self._caller is not None:
+            self._caller.emissions = emissions
+        return emissions
+
+    async def notify(self, notification: Said) -> None:
         """Say something meanwhile."""
         if self._caller is not None:
             await self._caller.notify(notification)

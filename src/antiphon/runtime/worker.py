@@ -17,13 +17,15 @@ import msgspec
 
 from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.party import Principal
+from antiphon.model.party import Implementation, Principal
 from antiphon.model.request import CallTool, Terms
-from antiphon.model.task import Fault, dump_asks, dump_result, fold
+from antiphon.model.task import Fault, Task, dump_asks, dump_result, fold
 from antiphon.runtime.call import Call
+from antiphon.runtime.emissions import Emissions, Logged
 from antiphon.runtime.held import Held
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.recent import Recent
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.tool import Tool
 from antiphon.store.log import Claim, Entry, Store
@@ -53,8 +55,10 @@ class Worker:
         self._limits = limits
         self._find = find
         self._stage = stage
+        self._staged: tuple[Stage, Stage] | None = None
         self._tools = tools
         self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._recent = Recent()
         self._loops: list[asyncio.Task[None]] = []
         self._draining = False
 
@@ -94,9 +98,7 @@ class Worker:
 
     def begin(self, held: Held) -> None:
         """Run a task that this worker holds."""
-        task = asyncio.create_task(self._run(held))
-        self._running[held.task.id] = (held, task)
-        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+        self.adopt(held, asyncio.create_task(self._run(held)))
 
     def adopt(self, held: Held, task: asyncio.Task[None]) -> None:
         """Look after a task whose function is already under way."""
@@ -108,6 +110,13 @@ class Worker:
         found = self._running.get(id)
         if found is not None:
             found[1].cancel()
+
+    async def look(self, id: str, principal: str) -> Task | None:
+        """A task that ended here lately, or is just about to; `None` if only the store knows."""
+        found = self._running.get(id)
+        if found is None:
+            return self._recent.find(id, principal)
+        return await found[0].landed() if found[0].principal == principal else None
 
     # Claiming
 
@@ -182,6 +191,7 @@ class Worker:
     async def _expire(self) -> None:
         for record in await self._store.expire():
             self.stop_one(record.id)
+            self._recent.forget(record.id)
 
     # Running
 
@@ -208,35 +218,58 @@ class Worker:
             await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
         else:
             await held.write("ended", {**data, "result": dump_result(outcome)})
+        if held.task.has_ended:
+            self._recent.add(held.task, held.principal)
 
     async def _perform(self, held: Held) -> Result | InputRequired | RequestError:
         created = held.created
         try:
             tool = self._find(held.task.tool)
-            terms = Terms(capabilities=created.get("capabilities", {}), meta=created.get("meta", {}))
-            call: Call[CallTool] = Call()
+            client = created.get("client")
+            terms = Terms(
+                client=None if client is None else msgspec.convert(client, Implementation),
+                capabilities=created.get("capabilities", {}),
+            )
+            call = _Worked(held)
             call.request = CallTool(
                 name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
             )
             call.id, call.terms, call.rounds = held.task.id, terms, True
             call.principal = msgspec.convert(created["principal"], Principal)
+            call.journal = held.journal
             call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
-            return await tool.run(call, replace(self._stage(), carrier=StoreCarrier(held.journal), shed=None))
+            return await tool.run(call, self._stage_of_tasks())
         except NotFound:
             return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
         except RequestError as error:
             return error
 
+    def _stage_of_tasks(self) -> Stage:
+        """The server's stage, but for who carries the journal."""
+        stage = self._stage()
+        if self._staged is None or self._staged[0] is not stage:
+            self._staged = (stage, replace(stage, carrier=StoreCarrier(), shed=None))
+        return self._staged[1]
+
+
+class _Worked(Call[CallTool]):
+    """A call whose caller has a promise."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+        """Segments go into the log, which has those of the runs before."""
+        return Logged(self._held.emit, already=self._held.task.segments)
+
 
 class StoreCarrier:
-    """Carries one journal in a task's log."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    """Carries journals in the logs of tasks. A call of a task has its journal from the start."""
 
     async def open(self, call: Call[Any]) -> Journal:
         """The task's journal."""
-        return self._journal
+        assert call.journal is not None
+        return call.journal
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """The log has it already."""

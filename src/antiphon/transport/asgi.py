@@ -319,7 +319,7 @@ class App:
         elif reason == "deadline":
             exchange.stopped = None
             try:
-                outcome = self._host.overdue(exchange)
+                outcome = await self._host.overdue(exchange)
                 answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
                 await self._answer(exchange, answer)
             except RequestError as error:

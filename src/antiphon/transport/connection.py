@@ -13,10 +13,9 @@ from msgspec import UNSET
 
 from antiphon.errors import Busy, RequestError
 from antiphon.model.ask import Ask
-from antiphon.model.notification import Notification
 from antiphon.model.party import ANONYMOUS, Principal
 from antiphon.model.request import Initialize, Listen, RequestId
-from antiphon.model.task import TaskChanged
+from antiphon.model.segment import Said
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden, Watched
@@ -126,7 +125,7 @@ class Connection:
                 raise
             call.absolve()
             call.stopped = None
-            return self._host.overdue(call)
+            return await self._host.overdue(call)
 
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:
         self._negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
@@ -158,7 +157,7 @@ class _Spoken(Call[Any]):
         self._write = write
         self._questions = questions
 
-    async def notify(self, notification: Notification | TaskChanged) -> None:
+    async def notify(self, notification: Said) -> None:
         """Say something meanwhile."""
         await self._write(self.dialect.notification(notification, self.id))
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from antiphon.model.ask import Ask
-from antiphon.model.notification import Notification
-from antiphon.model.task import TaskChanged
+from antiphon.model.segment import Said
 from antiphon.runtime.call import Call
 from antiphon.transport.outlet import Outlet, Receive, Send
 from antiphon.transport.sessions import Session
@@ -38,7 +37,6 @@ class Exchange(Call[Any]):
     session: Session | None = None
     streams_only: bool = False
     """Whether its answer is an event stream, even if there is nothing else to say."""
-    takes_streams: bool = True
     is_counted: bool = False
     """Whether it counts towards the calls that may be under way at once."""
     outlet: Outlet | None = None
@@ -53,9 +51,14 @@ class Exchange(Call[Any]):
         self.receive = receive
         self._keep_alive = keep_alive
 
+    @property
+    def streams(self) -> bool:
+        """Whether the caller wants what is emitted as it comes, and can get it so."""
+        return self.takes_streams and self.terms.streams
+
     # While the call is under way
 
-    async def notify(self, notification: Notification | TaskChanged) -> None:
+    async def notify(self, notification: Said) -> None:
         """Say something meanwhile; a caller that takes no streams does not hear it."""
         if self.takes_streams:
             await self.stream().write(self.dialect.notification(notification, self.id))

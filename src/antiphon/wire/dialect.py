@@ -26,7 +26,6 @@ from antiphon.model.notification import (
     Acknowledged,
     ListChanged,
     Log,
-    Notification,
     Progress,
     ResourceUpdated,
 )
@@ -55,6 +54,7 @@ from antiphon.model.request import (
     RequestId,
     Terms,
 )
+from antiphon.model.segment import Portion, Said, Streamed
 from antiphon.model.task import Promise, Redeemed, TaskChanged, TaskPage, TaskShown
 from antiphon.wire import jsonrpc
 from antiphon.wire.headers import Mirrored
@@ -74,7 +74,7 @@ COMMON_METHODS: Mapping[str, type[Any]] = {
     "completion/complete": Complete,
 }
 
-TaskOutcome: TypeAlias = Promise | TaskShown | TaskPage | Redeemed
+TaskOutcome: TypeAlias = Promise | TaskShown | TaskPage | Redeemed | Portion | Streamed
 
 _LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -200,8 +200,8 @@ class Dialect:
         """
         return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
 
-    def notification(self, notification: Notification | TaskChanged, request_id: RequestId | None) -> bytes:
-        """The frame of a notification, sent on behalf of a request or of a session."""
+    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+        """The frame of what is said meanwhile, on behalf of a request or of a session."""
         method, params = _NOTIFICATIONS[type(notification)](notification)
         return jsonrpc.notification(method, params)
 
@@ -271,6 +271,12 @@ class Dialect:
         value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": redeemed.task_id}}
         return value
 
+    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+        return self.tool_result(streamed.result)
+
+    def _portion(self, portion: Portion) -> dict[str, Any]:
+        raise NotImplementedError
+
     def _done(self, done: Done) -> dict[str, Any]:
         return {}
 
@@ -288,6 +294,8 @@ _RESULTS: Mapping[type[Any], Any] = {
     TaskShown: lambda dialect, outcome: dialect._task(outcome),
     TaskPage: lambda dialect, outcome: dialect._task_page(outcome),
     Redeemed: lambda dialect, outcome: dialect._redeemed(outcome),
+    Streamed: lambda dialect, outcome: dialect._streamed(outcome),
+    Portion: lambda dialect, outcome: dialect._portion(outcome),
 }
 
 

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, Terms
+from antiphon.model.segment import Portion, Segments
 from antiphon.model.task import Redeemed
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Negotiated, TaskOutcome
@@ -44,8 +46,14 @@ class Draft(V2025):
             return terms
         return msgspec.structs.replace(terms, log_level=None, capabilities=_EVERYTHING)
 
+    def _streams_to(self, negotiated: Negotiated | None) -> bool:
+        """A bare request that wants segments knows what it asks for."""
+        return negotiated is None or super()._streams_to(negotiated)
+
     def parse(self, frame: Frame) -> Any:
-        """A task that is answered may be named in the metadata."""
+        """A task that is answered may be named in the metadata, and a stream be wished for beside it all."""
+        if frame.stream is not UNSET and isinstance(frame.params, dict) and "stream" not in frame.params:
+            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "stream": frame.stream}))
         related = frame.meta.get(RELATED) if frame.method == "tasks/input_response" else None
         if isinstance(related, dict) and isinstance(frame.params, dict) and "taskId" not in frame.params:
             frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": related.get("taskId")}))
@@ -63,10 +71,15 @@ class Draft(V2025):
                 return AnswerQuestion(task_id, response)
         return None
 
+    def _partial(self, segments: Segments) -> dict[str, Any]:
+        return {**super()._partial(segments), "resultType": "complete"}
+
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""
         value = super().result(request, outcome)
-        inner = outcome.outcome if isinstance(outcome, Redeemed) else outcome
+        inner: Any = outcome.outcome if isinstance(outcome, Redeemed) else outcome
+        if isinstance(outcome, Portion):
+            inner = outcome.stopped
         if isinstance(request, AnswerTask):
             return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}
         value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"

@@ -32,6 +32,8 @@ class Frame(msgspec.Struct, dict=True):
     error: Any = UNSET
     beside: Any = msgspec.field(default=UNSET, name="_meta")
     """Metadata outside of everything, where the drafts sometimes write it."""
+    stream: Any = UNSET
+    """A wish to stream, outside of the parameters, where the drafts sometimes write it."""
 
     @cached_property
     def params(self) -> dict[str, Any] | UnsetType:

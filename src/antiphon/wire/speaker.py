@@ -36,14 +36,17 @@ from antiphon.model.request import (
     Request,
     RequestId,
     SetLogLevel,
+    StreamTask,
     Subscribe,
     Terms,
     Unsubscribe,
 )
+from antiphon.model.segment import MODES, Part
 from antiphon.model.status import TaskStatus
-from antiphon.wire import answers, jsonrpc, statuses
+from antiphon.wire import answers, jsonrpc, parts, statuses
 from antiphon.wire.headers import Mirrored, encode_value, mirror
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.streaming import PARTIAL_RESULT, STREAMING
 from antiphon.wire.tasks import EXTENSION
 from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025
 from antiphon.wire.v2026_07_28 import (
@@ -62,10 +65,11 @@ KNOWN_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
 """What a client can speak, newest first."""
 
 _READERS: Mapping[type[Any], Callable[[Mapping[str, Any]], Any]] = {
-    CallTool: statuses.called,
+    CallTool: parts.called,
     GetTask: statuses.status,
+    StreamTask: statuses.status,
     ListTasks: statuses.page,
-    RedeemTask: statuses.redeemed,
+    RedeemTask: parts.redeemed,
     CancelTask: statuses.acknowledged,
     AnswerTask: answers.done,
     GetPrompt: answers.prompted,
@@ -99,6 +103,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether the answer may name a session, which everything after it belongs to."""
     resumable: bool = False
     """Whether the stream of answers can be taken up again after its last event id."""
+    streams: bool = False
+    """Whether several responses may come, of which all but the last say that they are not."""
 
 
 class Speaker:
@@ -170,6 +176,10 @@ class Speaker:
         """Which request a change was sent for, where the version says it."""
         return None
 
+    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+        """What a frame brings of a stream, and for which request; raises `BadAnswer`."""
+        raise NotImplementedError
+
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
         return _READERS[type(request)](fields)
 
@@ -203,9 +213,12 @@ class Legacy(Speaker):
     about_tasks = "notifications/tasks/status"
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
-        super().__init__(version, client, capabilities)
-        if version != LEGACY_VERSIONS[0]:
+        if version == LEGACY_VERSIONS[0]:
+            # Whatever else it can do, this client takes the answer of a task in whichever way it comes.
+            capabilities = {**capabilities, "tasks": {"responses": {"modes": MODES}, **_tasks(capabilities)}}
+        else:
             self.methods = _BEFORE_2025
+        super().__init__(version, client, capabilities)
 
     def hello(self) -> Initialize:
         """The request that opens a session."""
@@ -230,7 +243,14 @@ class Legacy(Speaker):
         body = jsonrpc.request(request_id, method, params)
         if isinstance(request, Initialize):
             return Message(body, method, request_id, opens_session=True)
-        return Message(body, method, request_id, self.headers, resumable=True)
+        streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
+        return Message(body, method, request_id, self.headers, resumable=not streams, streams=streams)
+
+    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+        """A response that is not the last one to its request."""
+        if not isinstance(frame.result, dict):
+            return None
+        return frame.request_id, parts.part(frame.result)
 
 
 class Modern(Speaker):
@@ -252,11 +272,18 @@ class Modern(Speaker):
             CLIENT_INFO: msgspec.Raw(jsonrpc.encode(client)),
             CAPABILITIES: msgspec.Raw(jsonrpc.encode(capabilities)),
         }
+        # Segments come where a request says that they are wanted, and nowhere else.
+        streaming = {**capabilities, "extensions": {**extensions, STREAMING: {}}}
+        self._streaming = {**self._common, CAPABILITIES: msgspec.Raw(jsonrpc.encode(streaming))}
 
     def subscription(self, frame: Frame) -> RequestId | None:
         """Which `subscriptions/listen` a change was sent for."""
         found = frame.meta.get(SUBSCRIPTION_ID)
         return found if isinstance(found, str | int) else None
+
+    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+        """A notification that brings segments."""
+        return parts.notified(answers.params_of(frame)) if frame.method == PARTIAL_RESULT else None
 
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
         kind = fields.get("resultType", "complete")
@@ -269,7 +296,7 @@ class Modern(Speaker):
         return super()._read(request, fields)
 
     def _meta(self, terms: Terms) -> dict[str, Any]:
-        meta = {**super()._meta(terms), **self._common}
+        meta = {**super()._meta(terms), **(self._streaming if terms.streams else self._common)}
         if terms.log_level is not None:
             meta[LOG_LEVEL] = terms.log_level
         return meta
@@ -287,7 +314,7 @@ class Modern(Speaker):
             headers["mcp-name"] = encode_value(request.name)
         elif isinstance(request, ReadResource):
             headers["mcp-name"] = encode_value(request.uri)
-        elif isinstance(request, GetTask | AnswerTask | CancelTask):
+        elif isinstance(request, GetTask | AnswerTask | CancelTask | StreamTask):
             headers["mcp-name"] = encode_value(request.task_id)
         if mirrored and isinstance(request, CallTool):
             headers.update(mirror(mirrored, request.arguments))
@@ -297,6 +324,18 @@ class Modern(Speaker):
         params["_meta"] = self._common
         headers = {**self.headers, "mcp-method": method}
         return Message(jsonrpc.notification(method, params), method, headers=headers)
+
+
+def _tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    declared = capabilities.get("tasks")
+    return declared if isinstance(declared, Mapping) else {}
+
+
+def _streams(request: CallTool | RedeemTask) -> bool:
+    if request.stream is not None:
+        return True
+    wish = request.task if isinstance(request, CallTool) else None
+    return wish is not None and "streaming" in (wish.response_modes or ())
 
 
 def newest(offered: Iterable[Any]) -> str | None:

@@ -30,6 +30,9 @@ from antiphon.model.request import (
     Terms,
     Unsubscribe,
 )
+from antiphon.model.segment import MODES, Portion, Said, Segments, Streamed
+from antiphon.model.task import Promise
+from antiphon.wire import jsonrpc, streaming
 from antiphon.wire.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.jsonrpc import Frame
 
@@ -58,24 +61,41 @@ class V2025(Dialect):
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """Who the client is was said once, in `initialize`."""
-        meta = frame.meta if b"_meta" in frame.raw_params else {}
+        raw = frame.raw_params
+        meta = frame.meta if b"_meta" in raw else {}
         token = meta.get("progressToken")
+        wish = _wish(frame) if b'"task"' in raw else None
+        capabilities = negotiated.capabilities if negotiated else {}
+        modes = streams = None
+        if (wish is not None or b'"stream"' in raw) and self._streams_to(negotiated):
+            modes = wish.get("responseModes") if isinstance(wish, dict) else None
+            streams = frame.params.get("stream") if isinstance(frame.params, dict) else None
         return Terms(
             client=negotiated.client if negotiated else None,
-            capabilities=negotiated.capabilities if negotiated else {},
+            capabilities=capabilities,
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
-            promises=b'"task"' in frame.raw_params
-            and isinstance(frame.params, dict)
-            and "task" in frame.params,
+            promises=wish is not None,
+            modes=tuple(modes) if isinstance(modes, list) else None,
+            streams=streams is not None,
             meta=meta,
         )
+
+    def _streams_to(self, negotiated: Negotiated | None) -> bool:
+        """Whether a client may get several responses to one request: it has said that it knows them."""
+        return negotiated is not None and "streaming" in streaming.declared_modes(negotiated.capabilities)
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
         """There was no error for a capability that is missing: a tool that needs it fails."""
         if type(error) is MissingCapability and isinstance(request, CallTool):
             return self.response(request, request_id, Result(error.message, is_error=True))
         return super().refusal(request, request_id, error)
+
+    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+        """Segments are not notifications here, but responses that are not the last."""
+        if isinstance(notification, Segments):
+            return jsonrpc.response(request_id or 0, self._partial(notification))
+        return super().notification(notification, request_id)
 
     def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
         """An address that a person is sent to had an id, for a notice that was to come later."""
@@ -110,10 +130,28 @@ class V2025(Dialect):
             value["instructions"] = discovery.instructions
         return value
 
+    def _partial(self, segments: Segments) -> dict[str, Any]:
+        return streaming.partial(segments)
+
+    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+        return streaming.last(streamed, self.tool_result(streamed.result))
+
+    def _portion(self, portion: Portion) -> dict[str, Any]:
+        if portion.stopped is not None:
+            end = self._input_required(portion.stopped)
+        else:
+            end = {} if portion.end is None else self.tool_result(portion.end)
+        return streaming.portion(portion, end)
+
+    def _promise(self, promise: Promise) -> dict[str, Any]:
+        value = super()._promise(promise)
+        return {**value, "_meta": streaming.FALLBACK} if promise.fell_back else value
+
     def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
         if not discovery.tasks:
             return dict(discovery.capabilities)
         offered: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        offered["responses"] = {"modes": MODES}
         return {**discovery.capabilities, "tasks": offered}
 
 
@@ -131,10 +169,15 @@ class Before2025(V2025):
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
         """What the request says besides its parameters."""
-        return msgspec.structs.replace(super().terms(frame, negotiated), promises=False)
+        terms = super().terms(frame, negotiated)
+        return msgspec.structs.replace(terms, promises=False, modes=None, streams=False)
 
     def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
         return dict(discovery.capabilities)
+
+
+def _wish(frame: Frame) -> Any:
+    return frame.params.get("task") if isinstance(frame.params, dict) else None
 
 
 def boxed(tool: ToolDefinition) -> ToolDefinition:

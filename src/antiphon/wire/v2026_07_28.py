@@ -21,7 +21,7 @@ from antiphon.errors import (
     TaskEnded,
     TaskRequired,
 )
-from antiphon.model.notification import Acknowledged, ListChanged, Notification, ResourceUpdated
+from antiphon.model.notification import Acknowledged, ListChanged, ResourceUpdated
 from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read, Result
 from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.request import (
@@ -33,14 +33,17 @@ from antiphon.model.request import (
     Listen,
     Request,
     RequestId,
+    StreamTask,
     Terms,
 )
+from antiphon.model.segment import Said, Segments
 from antiphon.model.task import Promise, TaskChanged, TaskShown
 from antiphon.wire import headers as mirroring
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import _NOTIFICATIONS, COMMON_METHODS, Dialect, Negotiated, TaskOutcome
 from antiphon.wire.headers import Mirrored
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.streaming import PARTIAL_RESULT, STREAMING, partial_result
 from antiphon.wire.tasks import EXTENSION, extension_task
 
 __all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "MODERN_VERSION", "PROTOCOL_VERSION", "V2026"]
@@ -62,6 +65,7 @@ _NAMED: Mapping[Any, str] = {
     "tasks/get": "task_id",
     "tasks/update": "task_id",
     "tasks/cancel": "task_id",
+    "tasks/stream": "task_id",
 }
 _KEPT, _KEPT_BYTES = 256, 4096
 """How many different terms are kept, and of which size at the most."""
@@ -73,6 +77,7 @@ _METHOD_HEADERS: Mapping[Any, bytes] = {
 }
 
 NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+NEEDS_STREAMING: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}, STREAMING: {}}}}
 
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
@@ -106,6 +111,7 @@ class V2026(Dialect):
         "tasks/get": GetTask,
         "tasks/update": AnswerTask,
         "tasks/cancel": CancelTask,
+        "tasks/stream": StreamTask,
     }
     rounds = True
 
@@ -182,7 +188,8 @@ class V2026(Dialect):
                 capabilities=MappingProxyType(meta[CAPABILITIES]),
                 log_level=None if level is None else _log_level(level),
                 progress_token=token if isinstance(token, str | int) else None,
-                promises=_takes_promises(meta[CAPABILITIES]),
+                promises=_declares(EXTENSION, meta[CAPABILITIES]),
+                streams=_declares(STREAMING, meta[CAPABILITIES]),
                 meta=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:
@@ -194,10 +201,15 @@ class V2026(Dialect):
         if type(request) is CallTool:
             # Whether there is a task is for the server alone to say; a wish for one means nothing here.
             return request if request.task is None else msgspec.structs.replace(request, task=None)
-        about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask) or (
+        about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask | StreamTask) or (
             isinstance(request, Listen) and request.notifications.task_ids
         )
-        if about_tasks and not _takes_promises(frame.meta.get(CAPABILITIES, {})):
+        if not about_tasks:
+            return request
+        declared = frame.meta.get(CAPABILITIES, {})
+        if type(request) is StreamTask and not _declares(STREAMING, declared):
+            raise MissingCapability("Missing required client capability", data=NEEDS_STREAMING)
+        if not _declares(EXTENSION, declared):
             raise MissingCapability("Missing required client capability", data=NEEDS_TASKS)
         return request
 
@@ -215,6 +227,8 @@ class V2026(Dialect):
             return
         name = getattr(request, key)
         raw = headers.get(b"mcp-name")
+        if raw is None and key == "task_id":
+            return  # it helps to route a request to where its task is, and any instance has every task
         if raw is None or raw != name.encode() or raw[:2] == b"=?":
             _agree(headers, b"mcp-name", "Mcp-Name", name)
 
@@ -261,8 +275,10 @@ class V2026(Dialect):
             error.data = NEEDS_TASKS
         return super().refusal(request, request_id, error)
 
-    def notification(self, notification: Notification | TaskChanged, request_id: RequestId | None) -> bytes:
-        """Changes name the subscription that they are sent for."""
+    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+        """Changes name the subscription that they are sent for, and segments their request."""
+        if isinstance(notification, Segments):
+            return jsonrpc.notification(PARTIAL_RESULT, partial_result(notification, request_id))
         if isinstance(notification, TaskChanged):
             method, params = "notifications/tasks", extension_task(self, notification.task, detailed=True)
         else:
@@ -300,14 +316,17 @@ class V2026(Dialect):
 
 
 def _capabilities(discovery: Discovery) -> dict[str, Any]:
-    if not discovery.tasks:
-        return dict(discovery.capabilities)
-    return {**discovery.capabilities, "extensions": {EXTENSION: {}}}
+    extensions: dict[str, Any] = {}
+    if discovery.tasks:
+        extensions[EXTENSION] = {}
+    if discovery.streams:
+        extensions[STREAMING] = {}
+    return {**discovery.capabilities, "extensions": extensions} if extensions else {**discovery.capabilities}
 
 
-def _takes_promises(capabilities: Mapping[str, Any]) -> bool:
+def _declares(extension: str, capabilities: Mapping[str, Any]) -> bool:
     extensions = capabilities.get("extensions")
-    return isinstance(extensions, dict) and EXTENSION in extensions
+    return isinstance(extensions, dict) and extension in extensions
 
 
 def _log_level(value: Any) -> LogLevel:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from antiphon import Context, Failure, Server, ToolAnnotations, shed_after
+from antiphon import Context, Failure, ResourceLink, Result, Server, ToolAnnotations, shed_after
 
 NEW = os.environ.get("SEEDS_VERSION") == "new"
 SHED = os.environ.get("SEEDS_SHED") == "1"
@@ -33,6 +34,7 @@ server = Server(
 
 
 # Seed 000: an answer that is complete, a failure, and a promise. Seed 002: the same tool asks first.
+# Seed 004: the same tool in segments, for a caller that takes them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ WEATHER = {
     "KSFO": Weather(63, "Fog"),
     "WSSS": Weather(88, "Thunderstorms"),
 }
+SIGHTS = {"New York": ("Visit Central Park", "Explore the Metropolitan Museum of Art")}
 
 
 @server.tool(
@@ -75,19 +78,27 @@ async def get_weather(
     ctx: Context,
     city: Annotated[str, Field(description="A city, such as New York.")] = "",
     location: Annotated[str, Field(description="The same, for callers who are ready to be asked.")] = "",
-) -> str:
+) -> AsyncIterator[str | ResourceLink]:
     """Get the current weather in a city."""
     if bool(city) == bool(location):
         raise Failure("Say where: give either a city or a location.")
     if city:
         weather = WEATHER[station_in(city)]
-        degrees = f"{weather.temperature}° F"
+        degrees = f"{weather.temperature}°F" if ctx.streams else f"{weather.temperature}° F"
     else:
         station = await ctx.step(station_in, location)  # found once, and carried through the rounds
         await ctx.elicit("Please provide your GitHub username", Login, key="github_login")
         weather = WEATHER[station]
         degrees = f"{weather.temperature}°F"
-    return f"Current weather in {city or location}:\nTemperature: {degrees}\nConditions: {weather.conditions}"
+    yield f"Current weather in {city or location}:\nTemperature: {degrees}\nConditions: {weather.conditions}"
+    if ctx.streams and city in SIGHTS:
+        yield "Suggested activities:\n" + "\n".join(f"- {activity}" for activity in SIGHTS[city])
+        yield ResourceLink(
+            uri="https://example.com/nyc_overview.mp4",
+            name="nyc_overview",
+            description="Here is a short video overview of New York City attractions.",
+            mime_type="video/mp4",
+        )
 
 
 def station_in(place: str) -> str:
@@ -95,6 +106,23 @@ def station_in(place: str) -> str:
     if place not in STATIONS:
         raise Failure(f"Error: Unable to retrieve weather data for {place}.")
     return STATIONS[place]
+
+
+@server.tool(task="optional", poll_interval=0.5)
+async def research(topic: str, ctx: Context) -> AsyncIterator[str | Result]:
+    """Look a topic up in several places, slowly enough to watch."""
+    for place in PLACES:
+        yield await ctx.step(look_up, place, topic)
+    yield Result(data={"topic": topic, "places": len(PLACES)})
+
+
+PLACES = ("an encyclopedia", "a library", "an archive", "the newspapers", "a museum")
+
+
+async def look_up(place: str, topic: str) -> str:
+    """What there is about a topic in one place."""
+    await asyncio.sleep(0.4)
+    return f"In {place}: {len(topic) * len(place)} mentions of {topic}."
 
 
 # Seeds 001 and 002, the persistent workflow: a task that asks for what it was not given.

@@ -69,6 +69,11 @@ class Context:
         return self._call.terms.meta
 
     @property
+    def streams(self) -> bool:
+        """Whether the caller takes what is emitted as it comes; the others get all of it at the end."""
+        return self._call.terms.streams or "streaming" in (self._call.terms.modes or ())
+
+    @property
     def lifespan(self) -> Any:
         """What the server's lifespan yielded."""
         return self._stage.lifespan

@@ -85,6 +85,8 @@ class Promises:
             "journal": journal,
             "resume": tool.resume,
         }
+        if call.terms.streams or call.terms.modes:
+            created["modes"] = call.terms.modes or ("streaming",)
         if call.terms.client is not None:
             created["client"] = msgspec.to_builtins(call.terms.client)
         if call.request.input_responses:  # asked before it became a task

@@ -229,6 +229,7 @@ class Worker:
             terms = Terms(
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=created.get("capabilities", {}),
+                modes=tuple(created.get("modes", ())),
             )
             call = _Worked(held)
             call.request = CallTool(

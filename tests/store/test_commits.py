@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.sqlite import SQLiteStore, sql
+from antiphon.store.sqlite import SQLiteStore, lane, sql
+from antiphon.store.sqlite.lane import Done, Lane
 
 from .support import START, Clock, task
 
@@ -51,6 +52,36 @@ async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) ->
         )
     assert sqlite.commits - before <= 25
     assert await sqlite.count("ready") == 200
+
+
+async def test_what_comes_turn_after_turn_goes_to_the_thread_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "_GATHERED", 10.0)  # as long as a slow machine may take
+    batches: list[int] = []
+
+    def run(work: list[int]) -> Done:
+        batches.append(len(work))
+        return Done([(number, None) for number in work])
+
+    thread: Lane[int] = Lane("test", run, batch=100, bound=100)
+    futures = []
+    for number in range(5):
+        futures.append(thread.submit(number))
+        time.sleep(0.002)  # long enough for the thread to begin, if it were told to  # noqa: ASYNC251
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
+    assert batches == [5]
+    await thread.close()
+
+
+async def test_what_comes_without_end_is_not_held_back(sqlite: SQLiteStore) -> None:
+    first = asyncio.create_task(sqlite.create(task("first"), []))
+    looks = []
+    async with asyncio.timeout(10):
+        while not first.done():
+            looks.append(asyncio.create_task(sqlite.use_once(f"k{len(looks)}", until=START)))
+            await asyncio.sleep(0)
+    await asyncio.gather(*looks)
+    assert await sqlite.get("first") is not None
 
 
 async def test_what_changes_nothing_commits_nothing(sqlite: SQLiteStore) -> None:

@@ -1,6 +1,6 @@
-"""The tasks that ended here lately. Nothing follows an end, so what is kept of one is true as long as it lives.
+"""The tasks that ended here lately. Nothing follows an end, so what is kept of one stays true while it lives.
 
-Owns how many are kept and for how long. It saves callers who come for their results a way to the store.
+Owns how many are kept and for how long. It saves callers who come for their results the way to the store.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from antiphon.model.task import Task, load_asks, load_result
@@ -33,6 +34,7 @@ _MESSAGES: Mapping[str, str] = {
 }
 
 
+@lru_cache(maxsize=256)
 def timestamp(milliseconds: int) -> str:
     """A time as ISO 8601, in UTC."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,8 +38,7 @@ _rows = msgspec.json.Decoder(list[Row])
 _names = msgspec.json.Decoder(list[str])
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """Something to be done in a batch, and the tasks that it must find loaded."""
 
     run: Callable[[Batch], Any]
@@ -60,7 +58,7 @@ class Batch:
         self._new: dict[int, Row] = {}
         self._changed: dict[int, Row] = {}
         self._entries: list[Sequence[Any]] = []
-        self._counts: dict[Phase, int] = {}
+        self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
         self.touched: set[str] = set()
         self.ready = False
 
@@ -82,7 +80,7 @@ class Batch:
         if worker is not None:
             rules.hold(row, worker, self._now + lease)
         self._add(row, 1, pairs)
-        self._count(row.phase, 1)
+        self._counts[row.phase] += 1
         return None if worker is None else Claim(rules.record_of(row), row.token)
 
     def append(
@@ -91,8 +89,8 @@ class Batch:
         """Add to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
         row = rules.check(self._rows.get(id), id, expect=expect, token=token, now=self._now)
         if row.phase != phase:
-            self._count(row.phase, -1)
-            self._count(phase, 1)
+            self._counts[row.phase] -= 1
+            self._counts[phase] += 1
         first = row.version + 1
         rules.advance(row, len(pairs), phase=phase, now=self._now)
         row.head = head
@@ -150,7 +148,7 @@ class Batch:
                 break
             rows.append(row)
             self._rows.pop(row.id, None)
-            self._count(row.phase, -1)
+            self._counts[row.phase] -= 1
             self.touched.add(row.id)
         for size, keys in sql.padded([(row.key,) for row in rows]):
             self._connection.execute(sql.delete_entries(size), keys)
@@ -166,9 +164,8 @@ class Batch:
     def finish(self, origin: str) -> None:
         """Write all that is not written yet, and what other processes should know of it."""
         self._flush()
-        for phase, change in self._counts.items():
-            if change:
-                self._connection.execute(sql.RECOUNT, (change, phase))
+        if any(self._counts.values()):
+            self._connection.execute(sql.RECOUNT, self._counts)
         if self.touched or self.ready:
             touched = rules.encode(sorted(self.touched))
             number = self._connection.execute(sql.NOTE_COMMIT, (origin, touched, self.ready)).lastrowid or 0
@@ -180,9 +177,6 @@ class Batch:
             self._entries.append((row.key, number, kind, self._now, sql.FORMAT, data))
         self.touched.add(row.id)
         self.ready = self.ready or rules.free(row)
-
-    def _count(self, phase: Phase, change: int) -> None:
-        self._counts[phase] = self._counts.get(phase, 0) + change
 
     def _change(self, row: Row) -> None:
         if row.key not in self._new:
@@ -204,22 +198,8 @@ class Batch:
 
 
 def _whole(row: Row) -> Sequence[Any]:
-    return (
-        row.key,
-        row.id,
-        row.principal,
-        row.tool,
-        row.phase,
-        row.version,
-        row.created,
-        row.updated,
-        row.expires,
-        row.token,
-        row.worker,
-        row.lease,
-        sql.FORMAT,
-        row.head,
-    )
+    *columns, head = msgspec.structs.astuple(row)
+    return (*columns, sql.FORMAT, head)
 
 
 def _mutable(row: Row) -> Sequence[Any]:

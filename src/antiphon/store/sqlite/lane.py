@@ -1,7 +1,10 @@
 """A thread that does an event loop's work in batches. It knows no SQL, and not what the work is.
 
-What is asked for in one turn of the loop goes to the thread together. While the thread is busy, more
-comes together; it takes all of it as its next batch. A batch wakes the loop once, when all of it is done.
+What is asked for while the loop is busy goes to the thread together: when the loop has nothing more to
+ask for, or after a few milliseconds. Otherwise the thread would begin with the first few, and fight with
+the loop over the interpreter; with fewer and larger batches both get through with less. While the thread
+is busy, more comes together; it takes all of it as its next batch. A batch wakes the loop once, when all
+of it is done.
 
 A loop that is busy without pause can keep a thread from the interpreter for seconds: it lets go of the
 interpreter's lock often, but takes it again before the thread has woken up. So when a batch takes longer
@@ -37,6 +40,10 @@ class Done:
     ready: bool = False
 
 
+_GATHERED = 0.004
+"""Seconds after which work is handed over even if there comes more in every turn of the loop."""
+_QUIET = 2
+"""Turns of the loop without new work after which the work there is is handed over."""
 _PATIENCE = 0.005
 """Seconds that a batch may take before the loop first stands still for it; twice as many each time after."""
 _MOST_PATIENCE = 0.04
@@ -64,6 +71,9 @@ class Lane(Generic[Work]):
         self._loop = asyncio.get_running_loop()
         self._fresh: list[tuple[Work, asyncio.Future[Any]]] = []
         self._queue: SimpleQueue[list[tuple[Work, asyncio.Future[Any]]] | None] = SimpleQueue()
+        self._begun = 0.0
+        self._gathered = 0
+        self._quiet = 0
         self._waiting = 0
         self._watched = False
         self._since = 0.0
@@ -85,7 +95,8 @@ class Lane(Generic[Work]):
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting += 1
         if not self._fresh:
-            self._loop.call_soon(self._hand_over)
+            self._begun, self._gathered, self._quiet = self._loop.time(), 0, 0
+            self._loop.call_soon(self._gather)
         self._fresh.append((work, future))
         return future
 
@@ -97,6 +108,15 @@ class Lane(Generic[Work]):
             self._queue.put(None)
         await asyncio.shield(self._ended)
         self._thread.join()
+
+    def _gather(self) -> None:
+        """Hand over what is asked for, once it does not get more from turn to turn."""
+        grown, self._gathered = len(self._fresh) > self._gathered, len(self._fresh)
+        self._quiet = 0 if grown else self._quiet + 1
+        if self._closed or self._quiet == _QUIET or self._loop.time() - self._begun >= _GATHERED:
+            self._hand_over()
+        else:
+            self._loop.call_soon(self._gather)
 
     def _hand_over(self) -> None:
         if not self._fresh:

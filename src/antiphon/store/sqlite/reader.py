@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,8 +26,7 @@ _entries = msgspec.json.Decoder(list[Entry])
 _places = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """Something to be read: a query of the reader's, or the record of one task."""
 
     run: Callable[[Reader], Any] | None = None

@@ -98,7 +98,10 @@ DUE = f"""
     )
 """
 
-RECOUNT = "UPDATE counts SET tasks = tasks + ? WHERE phase = ?"
+RECOUNT = """
+    UPDATE counts SET tasks = tasks + CASE phase
+        WHEN 'ready' THEN :ready WHEN 'waiting' THEN :waiting WHEN 'ended' THEN :ended ELSE 0 END
+"""
 
 NOTE_COMMIT = "INSERT INTO commits (origin, touched, ready) VALUES (?, ?, ?)"
 

@@ -19,6 +19,8 @@ from antiphon.store.sqlite.lane import Done, Outcome
 
 __all__ = ["Writer"]
 
+_NOTHING: Outcome = (None, None)
+
 
 class Writer:
     """Writes to one file for one process."""
@@ -82,12 +84,11 @@ class Writer:
 def _apply(batch: Batch, operations: list[Operation]) -> list[Outcome]:
     """Apply all operations, those that look for tasks last: all of them came at the same time."""
     batch.load(id for operation in operations for id in operation.ids)
-    outcomes: dict[int, Outcome] = {}
-    for queries in (False, True):
-        for place, operation in enumerate(operations):
-            if operation.queries is queries:
-                outcomes[place] = _outcome(batch, operation)
-    return [outcomes[place] for place in range(len(operations))]
+    outcomes = [_NOTHING if operation.queries else _outcome(batch, operation) for operation in operations]
+    for place, operation in enumerate(operations):
+        if operation.queries:
+            outcomes[place] = _outcome(batch, operation)
+    return outcomes
 
 
 def _outcome(batch: Batch, operation: Operation) -> Outcome:

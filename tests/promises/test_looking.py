@@ -1,0 +1,146 @@
+"""Looking at a task: what a look tells of one that is about to end, and of one that ended here lately."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from antiphon import Server
+from antiphon.model.task import Task
+from antiphon.runtime import held, recent
+from antiphon.runtime.held import now
+from antiphon.runtime.recent import Recent
+from antiphon.store.memory import MemoryStore
+from tests.promises.speaking import Patient, begin, reach
+from tests.promises.tooling import Workshop
+from tests.support.polling import until
+from tests.support.serving import serving
+
+
+class Slow(MemoryStore):
+    """A store whose ends wait at a gate, and that counts the looks it gets."""
+
+    server: Server
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.ending = 0
+        self.looks = 0
+
+    async def append(self, id: str, entries: Any, **options: Any) -> int:
+        if options["phase"] == "ended":
+            self.ending += 1
+            await self.gate.wait()
+        return await super().append(id, entries, **options)
+
+    async def get(self, id: str) -> Any:
+        self.looks += 1
+        return await super().get(id)
+
+    def lookers(self, id: str) -> int:
+        """How many wait for the end of a task to be written."""
+        found, _ = self.server._tasks._worker._running[id]  # type: ignore[union-attr]
+        return len(found._waiting or ())
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks waits long for an end, so that a busy machine makes no difference."""
+    monkeypatch.setattr(held, "_LANDING", 10.0)
+
+
+@asynccontextmanager
+async def slow() -> AsyncIterator[tuple[Slow, int]]:
+    store = Slow()
+    store.server = Workshop(store).server
+    async with serving(store.server) as address:
+        yield store, address.port
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_look_at_a_task_that_is_being_ended_tells_of_its_end() -> None:
+    async with slow() as (store, port):
+        id = (await begin(Patient(port), "add", a=1, b=2))["taskId"]
+        await until(lambda: store.ending)
+        look = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
+        await until(lambda: store.lookers(id) == 1 or look.done())
+        store.gate.set()
+        assert (await look).result["status"] == "completed"
+        assert store.looks == 0
+
+
+async def test_a_look_does_not_wait_for_an_end_that_takes_long() -> None:
+    async with slow() as (store, port):
+        id = (await begin(Patient(port), "add", a=1, b=2))["taskId"]
+        await until(lambda: store.ending)
+        assert (await Patient(port).ask("tasks/get", {"taskId": id})).result["status"] == "working"
+        store.gate.set()
+        await reach(Patient(port), id, "completed")
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_caller_that_leaves_while_looking_disturbs_nobody() -> None:
+    async with slow() as (store, port):
+        id = (await begin(Patient(port), "add", a=1, b=2))["taskId"]
+        await until(lambda: store.ending)
+        gone = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
+        stays = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
+        await until(lambda: store.lookers(id) == 2 or stays.done())
+        gone.cancel()
+        store.gate.set()
+        assert (await stays).result["status"] == "completed"
+
+
+async def test_a_task_that_ended_here_is_another_callers_neither_before_nor_after() -> None:
+    async with slow() as (store, port):
+        id = (await begin(Patient(port, headers={"x-who": "ada"}), "add", a=1, b=2))["taskId"]
+        other = Patient(port, headers={"x-who": "eve"})
+        await until(lambda: store.ending)
+        assert "error" in (await other.ask("tasks/get", {"taskId": id})).frame
+        store.gate.set()
+        await reach(Patient(port, headers={"x-who": "ada"}), id, "completed")
+        assert "error" in (await other.ask("tasks/get", {"taskId": id})).frame
+
+
+def ended(id: str, *, ttl: int | None = None, text: str = "") -> Task:
+    result = {"content": [{"type": "text", "text": text}], "is_error": False}
+    return Task(id=id, tool="add", created=now(), updated=now(), state="done", ttl=ttl, result=result)
+
+
+def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None:
+    kept = Recent()
+    for number in range(recent._MOST + 10):
+        kept.add(ended(f"t{number}"), "ada")
+    assert [kept.find(f"t{number}", "ada") is None for number in (0, 9, 10)] == [True, True, False]
+    for number in range(40):
+        kept.add(ended(f"large{number}", text="x" * (recent._BYTES // 17)), "ada")
+    assert kept._bytes <= recent._BYTES
+    assert kept.find("t1009", "ada") is None
+    assert kept.find("large39", "ada") is not None
+    kept.add(ended("huge", text="x" * recent._BYTES), "ada")
+    assert kept.find("huge", "ada") is None
+
+
+def test_a_task_whose_time_is_over_is_kept_no_longer() -> None:
+    kept = Recent()
+    kept.add(ended("short", ttl=0), "ada")
+    kept.add(ended("long", ttl=60_000), "ada")
+    assert kept.find("short", "ada") is None
+    assert kept.find("long", "ada") is not None
+    assert kept.find("long", "eve") is None
+
+
+def test_what_is_kept_cannot_be_changed_by_whoever_was_given_it() -> None:
+    kept, task = Recent(), ended("t")
+    kept.add(task, "ada")
+    assert task.result is not None
+    task.result["content"].clear()
+    found = kept.find("t", "ada")
+    assert found is not None
+    assert found.result is not None
+    assert found.result["content"]

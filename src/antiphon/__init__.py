@@ -47,12 +47,13 @@ from antiphon.model.content import (
 )
 from antiphon.model.outcome import Completion, InputRequired, Result
 from antiphon.model.party import Principal
+from antiphon.model.segment import Segment
 from antiphon.runtime.context import Context
 from antiphon.runtime.limits import Limits
 from antiphon.server import Server, shed_after
 
 if TYPE_CHECKING:
-    from antiphon.client import Client
+    from antiphon.client import Client, Stream
 
 __all__ = [
     "Annotations",
@@ -88,7 +89,9 @@ __all__ = [
     "ResourceNotFound",
     "Result",
     "Sample",
+    "Segment",
     "Server",
+    "Stream",
     "Text",
     "TextContents",
     "ToolAnnotations",
@@ -101,8 +104,8 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     # The client brings an HTTP library with it, which a server has no use for.
-    if name == "Client":
-        from antiphon.client import Client
+    if name in ("Client", "Stream"):
+        from antiphon import client
 
-        return Client
+        return getattr(client, name)
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

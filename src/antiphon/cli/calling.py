@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from antiphon.cli import render
 from antiphon.cli.arguments import read_arguments
@@ -17,7 +19,10 @@ from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Log, Progress
 from antiphon.model.outcome import Result
 
-__all__ = ["call_tool"]
+if TYPE_CHECKING:
+    from antiphon.client import Client
+
+__all__ = ["call_tool", "stream_tool"]
 
 
 def call_tool(
@@ -42,6 +47,20 @@ def call_tool(
     return FAILED if result.is_error else 0
 
 
+def stream_tool(
+    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
+) -> int:
+    """Call a tool and print each segment as it comes; the exit code. Raises `CommandError`."""
+    shown, result = run(_stream(target, name, pairs, whole, asker, as_json=as_json))
+    if as_json:
+        print(render.as_json(result, on_one_line=True))
+    elif result.is_error:
+        render.failure(Result(result.content[shown:] or result.content[-1:]))
+    elif not result.content:
+        render.result(result)
+    return FAILED if result.is_error else 0
+
+
 async def _call(
     target: Target,
     name: str,
@@ -51,23 +70,45 @@ async def _call(
     following: Following | None,
 ) -> Result:
     elicit = asker if following is None else following.aside(asker)
+    async with _prepared(target, name, pairs, whole, asker, elicit) as (client, arguments):
+        if following is None:
+            return await client.call(name, arguments, check=False)
+        return await following.result(await client.submit(name, arguments))
+
+
+async def _stream(
+    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
+) -> tuple[int, Result]:
+    """How many segments were shown, and the result."""
+    shown = 0
+    async with (
+        _prepared(target, name, pairs, whole, asker, asker) as (client, arguments),
+        client.stream(name, arguments, check=False) as stream,
+    ):
+        async for segment in stream:
+            render.segment(segment, as_json=as_json)
+            shown += 1
+    return shown, stream.result
+
+
+@asynccontextmanager
+async def _prepared(
+    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, elicit: Any
+) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
+    """A client, and the arguments for the tool; raises what stopped the asker, where something did."""
     async with target.client(on_progress=_progress, on_log=_log, elicit=elicit) as client:
         if client.server is not None:
             asker.server = client.server.title or client.server.name
         tool = _named(name, await client.tools())
         arguments = read_arguments(pairs, whole, tool.input_schema)
         try:
-            if following is None:
-                result = await client.call(name, arguments, check=False)
-            else:
-                result = await following.result(await client.submit(name, arguments))
+            yield client, arguments
         except RequestError:
             if asker.stopped is not None:
                 raise asker.stopped from None
             raise
         if asker.stopped is not None:
             raise asker.stopped
-        return result
 
 
 def _named(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:

@@ -84,7 +84,7 @@ def run(
     ] = None,
     store: Kept = None,
     log_level: LogLevel = "info",
-    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request, and how every call ended.")] = False,
 ) -> None:
     """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
     from antiphon.cli import serve
@@ -134,6 +134,9 @@ def call(
     task: Annotated[
         bool, typer.Option("--task", help="Ask for a promise: print the task's id at once, and follow it.")
     ] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print what the tool gives piece by piece, as it comes.")
+    ] = False,
     json: Json = False,
     header: Headers = None,
     token: Token = None,
@@ -141,13 +144,17 @@ def call(
 ) -> None:
     """Call a tool and print what it gives. What it asks is asked at the terminal."""
     from antiphon.cli.asking import Asker, Given
-    from antiphon.cli.calling import call_tool
+    from antiphon.cli.calling import call_tool, stream_tool
     from antiphon.cli.targets import Target, split_words
 
     with ending():
+        if stream and task:
+            raise CommandError("--stream and --task do not go together: one prints, the other waits.")
         place, tool, pairs = split_words(words, url)
         target = Target.of(place, headers=header or (), token=token, timeout=timeout)
         asker = Asker(Given(answer or (), answers), otherwise=otherwise, no_input=no_input)
+        if stream:
+            raise typer.Exit(stream_tool(target, tool, pairs, args, asker, as_json=json))
         raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json, as_task=task))
 
 

@@ -14,14 +14,15 @@ import msgspec
 
 from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, TextContents
 from antiphon.model.outcome import Result
+from antiphon.model.segment import Segment
 
-__all__ = ["as_json", "clean", "compact", "failure", "listing", "pretty", "result"]
+__all__ = ["as_json", "clean", "compact", "failure", "listing", "pretty", "result", "segment"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MARKDOWN = re.compile(r"^(#{1,6} |```|[-*] |\d+\. |> |\|.*\|$)|\*\*\S|`\S|\]\(", re.MULTILINE)
 
 
-def as_json(result: Result) -> str:
+def as_json(result: Result, *, on_one_line: bool = False) -> str:
     """The whole result object."""
     value: dict[str, Any] = {"content": result.content}
     if result.structured:
@@ -29,7 +30,7 @@ def as_json(result: Result) -> str:
     value["isError"] = result.is_error
     if result.meta:
         value["_meta"] = result.meta
-    return pretty(value)
+    return compact(value) if on_one_line else pretty(value)
 
 
 def pretty(value: Any) -> str:
@@ -53,6 +54,16 @@ def result(result: Result) -> None:
         _show(result)
     else:
         print("\n".join(_plain(result)))
+
+
+def segment(segment: Segment, *, as_json: bool) -> None:
+    """Print a piece of what a call gives, at once."""
+    if as_json:
+        text = compact({"seqNr": segment.number, **msgspec.to_builtins(segment.block)})
+    else:
+        text = _summary(segment.block)
+        text = clean(text) if sys.stdout.isatty() else text
+    print(text, flush=True)
 
 
 def failure(result: Result) -> None:
@@ -127,7 +138,8 @@ def _summary(block: Block) -> str:
         return f"[{block.mime_type}, {_size(block.data)}]"
     if isinstance(block, ResourceLink):
         return f"{block.title or block.name}: {block.uri}"
-    assert isinstance(block, EmbeddedResource)
+    if not isinstance(block, EmbeddedResource):
+        return compact(block)  # of a type that is not known here
     held = block.resource
     if isinstance(held, TextContents):
         return held.text

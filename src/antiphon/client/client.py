@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from antiphon.client.calls import Calls
-from antiphon.client.connection import Callback, Connection, deliver
-from antiphon.client.handle import TaskHandle, checked
+from antiphon.client.connection import Callback, Connection
+from antiphon.client.handle import TaskHandle
 from antiphon.client.handlers import Elicit, Handler, Handlers, Roots, Sampler, answering_with
+from antiphon.client.hearing import Hearing
+from antiphon.client.intake import Intake
 from antiphon.client.lists import Lists
+from antiphon.client.redeeming import checked
 from antiphon.client.rounds import Rounds, responses
-from antiphon.client.subscriptions import Subscriptions
+from antiphon.client.streaming import Stream, StreamedCall
 from antiphon.client.targets import channel_to
 from antiphon.client.tasks import Tasks
-from antiphon.errors import RequestError
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -27,17 +28,8 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
-from antiphon.model.notification import (
-    Acknowledged,
-    Change,
-    ListChanged,
-    Log,
-    Notification,
-    Progress,
-    ResourceUpdated,
-)
 from antiphon.model.outcome import Completion, InputRequired, Prompted, Read, Result
-from antiphon.model.party import LOG_LEVELS, Implementation, LogLevel
+from antiphon.model.party import Implementation, LogLevel
 from antiphon.model.request import (
     CallTool,
     Complete,
@@ -45,26 +37,21 @@ from antiphon.model.request import (
     CompletionContext,
     Discover,
     GetPrompt,
-    Interests,
     Ping,
     PromptReference,
     ReadResource,
     Request,
-    RequestId,
     ResourceReference,
-    SetLogLevel,
     Terms,
 )
 from antiphon.model.status import TaskStatus
-from antiphon.runtime.changes import Changes, Listener, wants
+from antiphon.runtime.changes import Listener
 from antiphon.wire.speaker import KNOWN_VERSIONS
 
 if TYPE_CHECKING:
     import httpx2
 
 __all__ = ["Client"]
-
-logger = logging.getLogger("antiphon.client")
 
 
 class Client:
@@ -77,7 +64,8 @@ class Client:
     `timeout` is for each request, `connect_timeout` for coming to terms, and `probe_wait` for a process to
     answer in the newest version before an older one is tried; `grace` is how long it may take to end, and
     `patience` how long a server may be gone while a task of it is waited for.
-    `max_message` bounds what a server sends, in bytes, and `max_requests` how many go out over HTTP at once.
+    `max_message` bounds what a server sends, in one message and in all segments of one stream, in bytes, and
+    `max_requests` how many go out over HTTP at once.
 
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
     a `ListChanged` or a `ResourceUpdated`.
@@ -124,12 +112,15 @@ class Client:
         answering, able = answering_with(elicit, sample, roots)
         table = {**answering, **(handlers or {})}
         answers = Handlers(table)
-        self._on_log, self._on_progress, self._on_change = on_log, on_progress, on_change
-        self._log_level: LogLevel | None = log_level or ("info" if on_log is not None else None)
-        self._level_was_set = log_level is not None
-        self._hears = on_log is not None or on_change is not None or bool(table)
-        self._changes = Changes()
         self._lists = Lists(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
+        self._hearing = Hearing(
+            self._lists,
+            log_level=log_level,
+            on_log=on_log,
+            on_progress=on_progress,
+            on_change=on_change,
+            answers=bool(table),
+        )
         self._connection = Connection(
             channel_to(
                 target,
@@ -146,28 +137,30 @@ class Client:
             Implementation(name, _own_version() if version is None else version),
             {**able, **(capabilities or {})},
             handlers=answers,
-            noticed=self._notice,
-            renewed=self._renew,
+            noticed=self._hearing.notice,
+            renewed=self._hearing.renew,
             protocol=protocol,
             timeout=timeout,
             connect_timeout=connect_timeout,
             probe_wait=probe_wait,
         )
-        self._subscriptions = Subscriptions(self._connection, self._lists.forget)
         self._rounds = Rounds(answers, max_rounds)
-        self._calls = Calls(self._connection, self._lists, self.tools)
+        self._calls = Calls(self._connection, self._lists, self.tools, max_message)
         self._tasks = Tasks(
             self._connection,
             self._rounds,
             patience=patience,
             max_pages=max_pages,
             max_streams=min(16, max_requests // 4),
+            max_requests=max_requests,
+            max_message=max_message,
         )
+        self._hearing.attach(self._connection, self._tasks)
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
         try:
-            await self._settle_in()
+            await self._hearing.settle_in()
         except BaseException:
             await self._connection.close()
             raise
@@ -176,9 +169,8 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._changes.close()
         try:
-            await self._subscriptions.close()
+            await self._hearing.close()
         finally:
             await self._connection.close()
 
@@ -298,6 +290,42 @@ class Client:
             outcome = TaskStatus(id="", status="completed", result=outcome)
         return TaskHandle(self._tasks, outcome)
 
+    def stream(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        on_progress: Callback | None = None,
+        log_level: LogLevel | None = None,
+        meta: Mapping[str, Any] | None = None,
+        check: bool = True,
+        **kwargs: Any,
+    ) -> Stream:
+        """Call a tool and read what it emits as it comes; more keywords are more arguments.
+
+        async with client.stream("write", topic="trees") as stream:
+            async for segment in stream: ...
+
+        A call that becomes a task is followed across connections that break. A server that does not stream
+        gives everything at the end. `timeout` is for all of it; without one it may take as long as it takes,
+        but an answer may be silent only for as long as the client's own `timeout`. Leaving early gives the
+        call up. What reading raises stands with `Stream`.
+        """
+        request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
+        intake = Intake(self._tasks.max_message)
+        call = StreamedCall(
+            self._calls,
+            self._tasks,
+            intake,
+            request,
+            self._terms(log_level, meta),
+            timeout=timeout,
+            on_progress=on_progress or self._hearing.on_progress,
+        )
+        return Stream(intake, call.drive, what=f"The tool {name!r}", timeout=timeout, check=check)
+
     def task(self, id: str) -> TaskHandle:
         """The handle of a task that was made before, by this client or in another process."""
         if not id:
@@ -363,61 +391,25 @@ class Client:
 
     async def set_log_level(self, level: LogLevel) -> None:
         """From now on, hear of log messages of this level and above."""
-        if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
-        self._log_level, self._level_was_set = level, True
-        if SetLogLevel in self._connection.speaker.methods:
-            await self._connection.ask(SetLogLevel(level))
+        await self._hearing.set_log_level(level)
 
     async def subscribe(self, uri: str) -> None:
         """Tell `on_change` when this resource changes."""
-        await self._subscriptions.add(uri)
+        await self._hearing.subscriptions.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """Do not tell of this resource any more."""
-        await self._subscriptions.remove(uri)
+        await self._hearing.subscriptions.remove(uri)
 
-    @asynccontextmanager
-    async def listen(self, *uris: str, lists: bool = True) -> AsyncIterator[Listener]:
+    def listen(self, *uris: str, lists: bool = True) -> AbstractAsyncContextManager[Listener]:
         """Iterate over changes: of these resources, and of what the server offers.
 
         async with client.listen("file:///notes.txt") as changes:
             async for change in changes: ...
         """
-        with self._changes.listen(wants(Interests(lists, lists, lists, uris))) as listener:
-            await self._subscriptions.add(*uris, lists=lists)
-            try:
-                yield listener
-            finally:
-                await self._subscriptions.remove(*uris, lists=lists)
+        return self._hearing.listen(*uris, lists=lists)
 
     # Inside
-
-    async def _settle_in(self) -> None:
-        await self._listen()
-        if self._on_change is not None:
-            await self._tolerate(self._subscriptions.add(lists=True))
-        if self._level_was_set and self._log_level is not None:
-            await self._tolerate(self.set_log_level(self._log_level))
-
-    async def _renew(self) -> None:
-        """The session is a new one: tell it again what the old one was told."""
-        await self._listen()
-        await self._tolerate(self._subscriptions.renew())
-        if self._level_was_set and self._log_level is not None:
-            await self._tolerate(self.set_log_level(self._log_level))
-
-    async def _listen(self) -> None:
-        speaker = self._connection.speaker
-        if self._hears and speaker.has_sessions:
-            await self._connection.channel.listen(speaker.headers)
-
-    async def _tolerate(self, extra: Coroutine[Any, Any, None]) -> None:
-        """Do what a server need not be able to do."""
-        try:
-            await extra
-        except RequestError as error:
-            logger.warning("%s refused: %s", self._connection.channel.peer, error)
 
     async def _list(self, kind: Kind) -> list[Any]:
         async def ask(request: Request) -> Any:
@@ -438,7 +430,7 @@ class Client:
         meta: Mapping[str, Any] | None,
     ) -> Callable[[CallTool], Awaitable[Any]]:
         terms = self._terms(log_level, meta)
-        progress = on_progress or self._on_progress
+        progress = on_progress or self._hearing.on_progress
 
         async def send(request: CallTool) -> Any:
             return await self._calls.send(request, terms, timeout=timeout, on_progress=progress)
@@ -446,27 +438,7 @@ class Client:
         return send
 
     def _terms(self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None) -> Terms:
-        return Terms(log_level=log_level or self._log_level, meta=meta or {})
-
-    async def _notice(self, notice: Notification | TaskStatus, subscription: RequestId | None) -> None:
-        if isinstance(notice, TaskStatus):
-            self._tasks.notice(notice)
-        elif isinstance(notice, Acknowledged):
-            self._subscriptions.acknowledge(subscription, notice.interests)
-            self._tasks.acknowledge(subscription, notice.interests)
-        elif isinstance(notice, ListChanged | ResourceUpdated):
-            await self._note_change(notice)
-        elif isinstance(notice, Log) and self._on_log is not None:
-            await deliver(self._on_log, notice)
-        elif isinstance(notice, Progress) and self._on_progress is not None:
-            await deliver(self._on_progress, notice)
-
-    async def _note_change(self, change: Change) -> None:
-        if isinstance(change, ListChanged):
-            self._lists.forget(change.kind)
-        self._changes.publish(change)
-        if self._on_change is not None:
-            await deliver(self._on_change, change)
+        return Terms(log_level=log_level or self._hearing.log_level, meta=meta or {})
 
 
 def _own_version() -> str:

@@ -11,24 +11,28 @@ import inspect
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from antiphon.client.handlers import Handlers
 from antiphon.client.negotiation import Negotiation
-from antiphon.errors import AntiphonError, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.client.tracing import traced
+from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
 from antiphon.model.notification import Notification, Progress
 from antiphon.model.party import Implementation
-from antiphon.model.request import Cancel, Request, RequestId, Terms
+from antiphon.model.request import Cancel, RedeemTask, Request, RequestId, StreamTask, Terms
+from antiphon.model.segment import Part
 from antiphon.model.status import TaskStatus
 from antiphon.transport.channel import Channel
 from antiphon.wire.answers import Welcome
 from antiphon.wire.headers import Mirrored
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.speaker import KNOWN_VERSIONS, Message, Modern, Speaker
+from antiphon.wire.streaming import STREAMING, declared_modes
 
-__all__ = ["Callback", "Connection", "deliver"]
+__all__ = ["Callback", "Connection", "Sink", "deliver"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -47,6 +51,19 @@ async def deliver(callback: Callback, value: Any) -> None:
             await waiting
     except Exception:
         logger.exception("The callback for %s failed.", type(value).__name__)
+
+
+class Sink(Protocol):
+    """Takes what comes of a stream before the last response to its request. It must not wait."""
+
+    def ends_with(self, request: Request) -> bool:
+        """Whether giving up a request is to stop what it started, which the server is then told."""
+
+    def take(self, part: Part) -> None:
+        """Take what came. It raises nothing."""
+
+    def fail(self, error: AntiphonError) -> None:
+        """Something came that cannot be read."""
 
 
 class Connection:
@@ -78,6 +95,7 @@ class Connection:
         self._renewed = renewed
         self._ids = itertools.count(1)
         self._progress: dict[RequestId, Callback] = {}
+        self._sinks: dict[RequestId, Sink] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._renewing = asyncio.Lock()
         self._session = 0
@@ -117,14 +135,27 @@ class Connection:
         timeout: float | None = None,
         on_progress: Callback | None = None,
         mirrored: Mirrored | None = None,
+        sink: Sink | None = None,
     ) -> Any:
-        """Send a request and read its result; raises the error that it got instead."""
+        """Send a request and read its result; raises the error that it got instead.
+
+        What comes of a stream before that goes into the sink.
+        """
         session = self._session
         try:
-            return await self._ask(request, terms, timeout, on_progress, mirrored)
+            return await self._ask(request, terms, timeout, on_progress, mirrored, sink)
         except SessionLost:
             await self._renew(session)
-            return await self._ask(request, terms, timeout, on_progress, mirrored)
+            return await self._ask(request, terms, timeout, on_progress, mirrored, sink)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the server sends what tools emit as it comes, in the version that is spoken."""
+        capabilities = self.welcome.capabilities
+        if StreamTask in self.speaker.methods:
+            extensions = capabilities.get("extensions")
+            return isinstance(extensions, Mapping) and STREAMING in extensions
+        return RedeemTask in self.speaker.methods and "streaming" in declared_modes(capabilities)
 
     def write(self, request: Request, terms: Terms) -> Message:
         """A request with an id of its own, for a caller that follows it itself."""
@@ -165,14 +196,17 @@ class Connection:
         timeout: float | None,
         on_progress: Callback | None,
         mirrored: Mirrored | None,
+        sink: Sink | None,
     ) -> Any:
         if not self._open:
             raise Unreachable("The client is not connected: use it inside `async with`.")
         request_id = next(self._ids)
-        speaker = self.speaker
+        speaker, terms = self.speaker, traced(terms)
         if on_progress is not None:
             terms = msgspec.structs.replace(terms, progress_token=request_id)
             self._progress[request_id] = on_progress
+        if sink is not None:
+            self._sinks[request_id] = sink
         try:
             message = speaker.request(request_id, request, terms, mirrored)
             limit = self.timeout if timeout is None else timeout
@@ -180,10 +214,12 @@ class Connection:
                 async with self._deadline(limit, message.method):
                     frame = await self.channel.request(message)
             except (asyncio.CancelledError, TimedOut) as error:
-                self.abandon(speaker, message, str(error) or "The caller went away.")
+                if sink is None or sink.ends_with(request):
+                    self.abandon(speaker, message, str(error) or "The caller went away.")
                 raise
         finally:
             self._progress.pop(request_id, None)
+            self._sinks.pop(request_id, None)
         return speaker.read(request, frame)
 
     async def _renew(self, lost: int) -> None:
@@ -200,7 +236,9 @@ class Connection:
         return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
 
     async def _receive(self, frame: Frame) -> None:
-        """Take what is not a response."""
+        """Take what is not a last response."""
+        if (self._sinks and self._stream(frame)) or frame.method is UNSET:
+            return
         if frame.request_id is not None:
             if self.speaker.has_sessions:
                 self._handlers.accept(frame, self._reply, self._refuse)
@@ -214,6 +252,33 @@ class Connection:
             await deliver(self._progress[notice.token], notice)
         elif notice is not None:
             await self._noticed(notice, self.speaker.subscription(frame))
+
+    def _stream(self, frame: Frame) -> bool:
+        """Take what belongs to a stream; whether it does."""
+        if frame.method is not UNSET and frame.request_id is not None:
+            return False
+        try:
+            found = self.speaker.part(frame)
+            if found is None:
+                return False
+            request_id, part = found
+            sink = self._sinks.get(request_id) if request_id is not None else None
+            if sink is not None:
+                sink.take(part)
+        except (BadAnswer, RequestError) as error:
+            self._misread(frame, error)
+        return True
+
+    def _misread(self, frame: Frame, error: AntiphonError) -> None:
+        """Tell whoever waits for it that a part of a stream cannot be read."""
+        request_id = frame.request_id
+        if request_id is None and isinstance(error, BadAnswer) and isinstance(frame.params, dict):
+            request_id = frame.params.get("requestId")
+        sink = self._sinks.get(request_id) if isinstance(request_id, str | int) else None
+        if sink is not None:
+            sink.fail(error)
+        else:
+            logger.debug("%s sent segments for nobody: %s", self.channel.peer, error)
 
     async def _reply(self, request_id: RequestId, result: Any) -> None:
         await self._tell(self.speaker.reply(request_id, result), self.timeout)

@@ -8,22 +8,17 @@ from contextlib import aclosing
 from typing import Any
 
 from antiphon.client.following import follow
-from antiphon.client.redeeming import Redeeming
+from antiphon.client.intake import Intake
+from antiphon.client.pursuing import Pursuit
+from antiphon.client.redeeming import Redeeming, checked
 from antiphon.client.rounds import responses
+from antiphon.client.streaming import Stream
 from antiphon.client.tasks import Inbox, Tasks
-from antiphon.errors import ClientError, Failure, TaskLost, TimedOut
+from antiphon.errors import ClientError, TaskLost, TimedOut
 from antiphon.model.outcome import Result
 from antiphon.model.status import TaskStatus
 
-__all__ = ["TaskHandle", "checked"]
-
-
-def checked(result: Result, what: str) -> Result:
-    """The result; raises the `Failure` that it is."""
-    if result.is_error:
-        message = result.text or f"{what} failed and did not say why."
-        raise Failure(message, data=result.data, content=result.content)
-    return result
+__all__ = ["TaskHandle"]
 
 
 class TaskHandle:
@@ -98,6 +93,32 @@ class TaskHandle:
                     f"The task {self._id} has not ended within {timeout:g} s. It goes on: ask again later."
                 ) from None
         return checked(result, f"The task {self._id}") if check else result
+
+    def stream(self, *, after: int = 0, timeout: float | None = None, check: bool = True) -> Stream:
+        """What it emits, as it comes; after the number `after` only, of the last segment already had.
+
+        async with client.task(id).stream(after=12) as stream:
+            async for segment in stream: ...
+
+        Its `result` is the whole one all the same. What it asks meanwhile is answered as in `result`.
+        Leaving it early does not stop the task; `timeout` is for all of it.
+        """
+        if after < 0:
+            raise ValueError(f"after={after} is no number of a segment: they start at 1.")
+        intake = Intake(self._tasks.max_message, after)
+        what = f"The task {self._id}"
+        return Stream(
+            intake, lambda limit: self._pursue(intake, limit), what=what, timeout=timeout, check=check
+        )
+
+    async def _pursue(self, intake: Intake, limit: asyncio.Timeout) -> Result:
+        if not self._id:
+            assert self._known is not None
+            assert self._known.result is not None
+            return self._known.result
+        intake.own(self._known or TaskStatus(self._id, "working"))
+        pursuit = Pursuit(self._tasks, intake, self._known, asked=self._asked, insist=False, limit=limit)
+        return await pursuit.result()
 
     async def cancel(self) -> None:
         """Stop it. One that has ended stays as it is."""

@@ -13,16 +13,24 @@ from typing import Any
 
 from antiphon.client.following import follow
 from antiphon.client.tasks import Inbox, Tasks
-from antiphon.errors import BadAnswer, RequestError, TaskCancelled
+from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
 from antiphon.model.ask import Ask
 from antiphon.model.outcome import Result
 from antiphon.model.status import TaskStatus
 from antiphon.wire.statuses import fault_error
 
-__all__ = ["Redeeming", "outcome"]
+__all__ = ["LATE", "Redeeming", "checked", "outcome"]
 
-_LATE = 1.0
+LATE = 1.0
 """Seconds in which a result that is there must come on the stream that waits; then it is asked for anew."""
+
+
+def checked(result: Result, what: str) -> Result:
+    """The result; raises the `Failure` that it is."""
+    if result.is_error:
+        message = result.text or f"{what} failed and did not say why."
+        raise Failure(message, data=result.data, content=result.content)
+    return result
 
 
 def outcome(status: TaskStatus) -> Result:
@@ -65,14 +73,15 @@ class Redeeming:
 
     async def _by_status(self) -> Result:
         try:
-            return outcome(await self._end())
+            return outcome(await self.end())
         finally:
             for work in self._answering:
                 work.cancel()
             if self._answering:
                 await asyncio.wait(tuple(self._answering))
 
-    async def _end(self) -> TaskStatus:
+    async def end(self) -> TaskStatus:
+        """The task as it ended; what it asks meanwhile is answered, on versions that tell that."""
         async with aclosing(follow(self._tasks, self._id, self._known, self._inbox)) as statuses:
             async for status in statuses:
                 if status.has_ended:
@@ -128,7 +137,7 @@ class Redeeming:
 
     async def _by_request(self) -> Result:
         """Wait on the request for the result, on whose stream the questions come, and look meanwhile."""
-        looking = asyncio.create_task(self._end())
+        looking = asyncio.create_task(self.end())
         tasks: set[asyncio.Task[Any]] = {looking}
         waiting: asyncio.Task[Result] | None = None
         if self._tasks.rounds.answers_anything:  # whoever waits there is asked
@@ -145,7 +154,7 @@ class Redeeming:
             if status.status == "cancelled":
                 return outcome(status)
             if waiting is not None and not waiting.done():
-                await asyncio.wait({waiting}, timeout=_LATE)
+                await asyncio.wait({waiting}, timeout=LATE)
                 if waiting.done():
                     return waiting.result()
             return await self._tasks.redeem(self._id)

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from antiphon.client.connection import Connection
+from antiphon.client.connection import Connection, Sink
 from antiphon.client.rounds import Rounds
+from antiphon.client.tracker import settled
 from antiphon.errors import (
     AntiphonError,
     BadAnswer,
@@ -34,12 +35,16 @@ from antiphon.model.request import (
     RedeemTask,
     Request,
     RequestId,
+    StreamTask,
+    Terms,
 )
+from antiphon.model.segment import Part
 from antiphon.model.status import TaskStatus
 
-__all__ = ["Inbox", "Tasks"]
+__all__ = ["FIRST_DELAY", "LONGEST_DELAY", "Inbox", "Tasks"]
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+"""Seconds before a lost connection is tried again: at first, and after many times."""
 _FAREWELL = 2.0
 _UNREAD = 100
 
@@ -82,16 +87,27 @@ class Tasks:
     """The tasks of one client."""
 
     def __init__(
-        self, connection: Connection, rounds: Rounds, *, patience: float, max_pages: int, max_streams: int
+        self,
+        connection: Connection,
+        rounds: Rounds,
+        *,
+        patience: float,
+        max_pages: int,
+        max_streams: int,
+        max_requests: int,
+        max_message: int,
     ) -> None:
         self.connection = connection
         self.rounds = rounds
+        self.max_message = max_message
         self.streams = asyncio.BoundedSemaphore(max_streams) if max_streams > 0 else None
         """One for each stream that brings news; where none is left, tasks are looked at instead."""
         self.acknowledging: dict[RequestId, Callable[[Interests], None]] = {}
         self._patience = patience
         self._max_pages = max_pages
         self._inboxes: dict[str, set[Inbox]] = {}
+        # Streams of segments leave room for what has to be asked meanwhile.
+        self._segments = asyncio.Semaphore(max_requests // 2)
 
     @property
     def take_answers(self) -> bool:
@@ -172,8 +188,25 @@ class Tasks:
 
     async def redeem(self, id: str, *, timeout: float | None = None) -> Result:
         """What a task gave, on versions where that is asked for; raises the error that it ended with."""
-        result: Result = await self._ask(RedeemTask(id), timeout=timeout, passing=(Unreachable,))
+        outcome = await self._ask(RedeemTask(id), timeout=timeout, passing=(Unreachable,))
+        result = settled(outcome, self.max_message) if isinstance(outcome, Part) else outcome
+        if not isinstance(result, Result):
+            raise BadAnswer(f"The server was asked for the result of the task {id}, and only told of it.")
         return result
+
+    async def segments(self, id: str, after: int, sink: Sink) -> TaskStatus | Part | Result:
+        """Put the segments of a task after a number into a sink, as they come; what the last response says.
+
+        Raises what a request does: it is for the caller to ask again.
+        """
+        request: Request = StreamTask(id, after)
+        if StreamTask not in self.connection.speaker.methods:
+            request = RedeemTask(id, last_seq_nr=after or None, stream={})
+        async with self._segments:
+            last: TaskStatus | Part | Result = await self.connection.ask(
+                request, Terms(streams=True), timeout=float("inf"), sink=sink
+            )
+            return last
 
     def let_go(self, id: str) -> None:
         """Stop a task that nobody knows of any more, without waiting for it."""
@@ -193,7 +226,7 @@ class Tasks:
     ) -> Any:
         """Ask, and ask again for a while where the connection is lost or the server is at its limit."""
         loop = asyncio.get_running_loop()
-        delay, since = _FIRST_DELAY, None
+        delay, since = FIRST_DELAY, None
         while True:
             try:
                 return await self.connection.ask(request, timeout=timeout)
@@ -205,4 +238,4 @@ class Tasks:
                 if loop.time() + delay - since > self._patience:
                     raise
             await asyncio.sleep(delay)
-            delay = min(delay * 2, _LONGEST_DELAY)
+            delay = min(delay * 2, LONGEST_DELAY)

@@ -1,8 +1,9 @@
 """What carries a client's messages to one server and back. No implementation, and no protocol version.
 
 A channel sends what it is given and matches responses to requests. Whatever else the server says,
-notifications and requests of its own, goes to the receiver, in the order in which it came; those that
-came before a response are received before `request` returns it.
+notifications and requests of its own, and responses that are not the last where a message says that there
+may be several, goes to the receiver, in the order in which it came; what came before a response is received
+before `request` returns it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from antiphon.wire.speaker import Message
 __all__ = ["Channel", "Receiver"]
 
 Receiver: TypeAlias = Callable[[Frame], Awaitable[None]]
-"""Takes what is not a response. It raises nothing."""
+"""Takes what is not a last response. It raises nothing."""
 
 
 class Channel(Protocol):
@@ -38,7 +39,7 @@ class Channel(Protocol):
         """Get ready; raises `Unreachable`."""
 
     async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its response, which may be an error.
+        """Send a request and wait for its last response, which may be an error.
 
         Raises `Unreachable`, `BadAnswer`, `SessionLost`, `Unauthorized` or `Forbidden`. It waits as long
         as it is let: the caller sets the deadline, and cancelling is giving up.

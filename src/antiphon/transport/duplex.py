@@ -19,6 +19,7 @@ from antiphon.model.request import RequestId
 from antiphon.transport.channel import Receiver
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.parts import is_partial
 from antiphon.wire.speaker import Message
 
 __all__ = ["Duplex"]
@@ -54,6 +55,7 @@ class Duplex:
         self._receive = receive
         self._max_message = max_message
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
+        self._streams: set[RequestId] = set()
         self._inbox: asyncio.Queue[Frame | asyncio.Event] = asyncio.Queue(max_unread)
         self._receiving = False
         self._unreadable = 0
@@ -67,11 +69,17 @@ class Duplex:
         self._check()
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._pending[message.id] = answer
+        if message.streams:
+            self._streams.add(message.id)
         try:
             await self.send(message)
             frame = await answer
+        except ClientError:
+            await self._catch_up()  # what a server sent before it died has come
+            raise
         finally:
             self._pending.pop(message.id, None)
+            self._streams.discard(message.id)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # it may have failed while the message was still being written
         await self._catch_up()
@@ -139,13 +147,15 @@ class Duplex:
             await self._inbox.put(frame)
             return
         answer = self._pending.get(frame.request_id) if frame.request_id is not None else None
-        if answer is not None and not answer.done():
+        if answer is not None and frame.request_id in self._streams and is_partial(frame):
+            await self._inbox.put(frame)
+        elif answer is not None and not answer.done():
             answer.set_result(frame)
         else:
             logger.debug("%s answered request %r, which nobody waits for.", self._peer, frame.request_id)
 
     async def _pump(self) -> None:
-        """Hand on what is not a response, one by one."""
+        """Hand on what is not a last response, one by one."""
         _receiving.set(True)
         while True:
             frame = await self._inbox.get()
@@ -160,6 +170,13 @@ class Duplex:
         """Wait until what came before has been received, unless that is what is waiting."""
         if _receiving.get() or (self._inbox.empty() and not self._receiving):
             return
+        waiting = asyncio.create_task(self._reach())
+        try:
+            await asyncio.wait({waiting, self._tasks[1]}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    async def _reach(self) -> None:
         reached = asyncio.Event()
         await self._inbox.put(reached)
         await reached.wait()

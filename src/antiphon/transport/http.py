@@ -19,6 +19,7 @@ from antiphon.errors import AntiphonError, BadAnswer, RequestError, Unreachable
 from antiphon.transport.answer import Trail, body, decode, frames, media_type, refusal
 from antiphon.transport.channel import Receiver
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.parts import is_partial
 from antiphon.wire.speaker import Message
 
 __all__ = ["HttpChannel"]
@@ -166,7 +167,9 @@ class HttpChannel:
             async with aclosing(frames(response, self._max_message, trail)) as stream:
                 async for frame in stream:
                     if frame.method is UNSET:
-                        return self._own(frame, message, alone=False)
+                        self._own(frame, message, alone=False)
+                        if not (message.streams and is_partial(frame)):
+                            return frame
                     await self._receive(frame)
         except httpx2.TransportError as error:
             if not (message.resumable and trail.last_id is not None):

@@ -19,7 +19,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from antiphon import Context, Failure, ResourceLink, Result, Server, ToolAnnotations, shed_after
+from antiphon import (
+    Artifact,
+    CommandFailed,
+    Context,
+    Failure,
+    InvalidParams,
+    ResourceLink,
+    Result,
+    Server,
+    ToolAnnotations,
+    shed_after,
+)
 
 NEW = os.environ.get("SEEDS_VERSION") == "new"
 SHED = os.environ.get("SEEDS_SHED") == "1"
@@ -235,3 +246,130 @@ def primes_between(start: int, end: int) -> int:
         first = max(factor * factor, -(-start // factor) * factor)
         stretch[first - start :: factor] = bytes(len(range(first, end, factor)))
     return sum(stretch) - sum(1 for number in (0, 1) if start <= number < end)
+
+
+# Seed 003: results that people read and programs use. One tool makes an artifact, and the next one takes it.
+
+
+class Source(BaseModel):
+    """Where something is written about a topic."""
+
+    title: str
+    uri: str
+    relevance: float
+
+
+class Research(BaseModel):
+    """What is known about a topic."""
+
+    topic: str
+    summary: str
+    sources: list[Source]
+
+
+class Found(BaseModel):
+    """What callers of `research_blog` can rely on."""
+
+    artifact_id: str
+    topic: str
+    source_count: int
+    status: Literal["completed", "error"]
+
+
+class BlogPost(BaseModel):
+    """A post that was written."""
+
+    title: str
+    slug: str
+    content: str
+    keywords: list[str]
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def research_blog(topic: str, skill_id: str = "research_blog") -> Result[Found]:
+    """Find sources about a topic, for a post to be written from."""
+    if skill_id != "research_blog":
+        raise InvalidParams(f"skill_id must be 'research_blog', got '{skill_id}'")
+    if not topic.strip():
+        raise Failure(
+            "## Error\n\nFailed to complete research: there is no topic\n\nPartial results may be available.",
+            details={"error": "there is no topic"},
+            partial=[],
+        )
+    sources = [
+        Source(
+            title=f"{topic} in {place}", uri=f"https://example.com/{number}", relevance=round(1 / number, 2)
+        )
+        for number, place in enumerate(PLACES, 1)
+    ]
+    research = Research(topic=topic, summary=f"{len(sources)} places know of {topic}.", sources=sources)
+    artifact = Artifact(research, type="research_artifact", title=f"Research: {topic}")
+    return Result(
+        f"## Research Complete\n\n**Topic:** {topic}\n\nFound {len(sources)} sources.\n\n"
+        f"**Artifact ID:** `{artifact.id}`",
+        data={"topic": topic, "source_count": len(sources), "status": "completed"},
+        artifact=artifact,
+        next_steps=[
+            f"Call `create_blog_post` with:\n"
+            f"- `artifact_id`: `{artifact.id}`\n"
+            f"- `skill_id`: `blog_writing` or `technical_content_writing`\n"
+            f"- `slug`: your-post-slug\n"
+            f"- `keywords`: [...]\n"
+            f"- `instructions`: specific writing instructions"
+        ],
+    )
+
+
+@server.tool
+async def create_blog_post(
+    research: Annotated[Artifact[Research], Field(alias="artifact_id")],
+    slug: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")],
+    skill_id: Literal["blog_writing", "technical_content_writing"] = "blog_writing",
+    keywords: list[str] | None = None,
+    instructions: str = "",
+) -> Result:
+    """Write a post from the research that `research_blog` has given.
+
+    Args:
+        research: The artifact_id that research_blog gave.
+    """
+    found = research.value
+    title = found.topic.title()
+    lines = [
+        f"# {title}",
+        found.summary,
+        instructions,
+        *(f"- [{each.title}]({each.uri})" for each in found.sources),
+    ]
+    content = "\n\n".join(filter(None, lines))
+    words = len(content.split())
+    post = Artifact(
+        BlogPost(title=title, slug=slug, content=content, keywords=keywords or []),
+        type="blog_artifact",
+        title=title,
+    )
+    return Result(
+        f"## Blog Post Created\n\n**Title:** {title}\n\n**Slug:** {slug}\n\n**Word Count:** {words}\n\n"
+        f"Content ID: `{post.id}`",
+        data={
+            "content_id": post.id,
+            "title": title,
+            "slug": slug,
+            "word_count": words,
+            "skill_id": skill_id,
+            "status": "completed",
+        },
+        artifact=post,
+    )
+
+
+@server.tool
+async def run_command(command: Literal["date", "expr"], arguments: list[str] | None = None) -> Result:
+    """Run one of a few harmless programs; it fails as the program does."""
+    process = await asyncio.create_subprocess_exec(
+        command, *(arguments or []), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    stdout, stderr = await process.communicate()
+    if process.returncode:
+        raise CommandFailed(process.returncode, stderr.decode().strip())
+    return Result(stdout.decode(), data={"status": "completed", "exit_code": 0})

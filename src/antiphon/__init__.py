@@ -19,6 +19,7 @@ from antiphon.authentication import BearerTokens
 from antiphon.errors import (
     AntiphonError,
     ClientError,
+    CommandFailed,
     Declined,
     DefinitionError,
     Failure,
@@ -26,11 +27,13 @@ from antiphon.errors import (
     InternalError,
     InvalidParams,
     InvalidRequest,
+    MethodNotFound,
     MissingCapability,
     NotFound,
     RequestError,
     ResourceNotFound,
     Unauthorized,
+    UnknownArtifact,
 )
 from antiphon.model.ask import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.catalog import PromptMessage, ToolAnnotations
@@ -48,6 +51,7 @@ from antiphon.model.content import (
 from antiphon.model.outcome import Completion, InputRequired, Result
 from antiphon.model.party import Principal
 from antiphon.model.segment import Segment
+from antiphon.runtime.artifact import Artifact
 from antiphon.runtime.context import Context
 from antiphon.runtime.limits import Limits
 from antiphon.server import Server, shed_after
@@ -58,11 +62,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Annotations",
     "AntiphonError",
+    "Artifact",
     "Audio",
     "BearerTokens",
     "BlobContents",
     "Client",
     "ClientError",
+    "CommandFailed",
     "Completion",
     "Context",
     "Declined",
@@ -79,6 +85,7 @@ __all__ = [
     "InvalidRequest",
     "Limits",
     "ListRoots",
+    "MethodNotFound",
     "MissingCapability",
     "NotFound",
     "OpenUrl",
@@ -96,6 +103,7 @@ __all__ = [
     "TextContents",
     "ToolAnnotations",
     "Unauthorized",
+    "UnknownArtifact",
     "shed_after",
 ]
 

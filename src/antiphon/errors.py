@@ -5,7 +5,9 @@ Only the wire turns them into frames; nothing here knows a protocol version.
 
     AntiphonError
     ├── Failure               a tool ran and failed: the caller gets a result with isError
-    │   └── Declined          a person was asked, and said no
+    │   ├── CommandFailed     a program that it ran ended with an exit code other than 0
+    │   ├── Declined          a person was asked, and said no
+    │   └── UnknownArtifact   the caller named an artifact that is not there for it
     ├── RequestError          a request that gets a JSON-RPC error instead of a result
     │   ├── ParseError        −32700   not JSON
     │   ├── InvalidRequest    −32600   JSON, but not a JSON-RPC request
@@ -38,9 +40,11 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     │   ├── Stale             the log has grown since the writer looked
     │   ├── LeaseLost         another worker has the task now
     │   ├── NoTask            there is no such task, or no more
+    │   ├── TooLarge          an artifact has more bytes than one may have
     │   └── StoreUnavailable  the store cannot be reached, is full, or cannot be written
     └── ClientError           what only a caller sees
         ├── Unreachable       no connection, or it was lost before the answer came
+        │   └── ProcessEnded  the server's process has ended; `code` is its exit code
         ├── TimedOut          the deadline passed
         ├── TaskCancelled     the task was cancelled, and gives nothing
         ├── TaskLost          the task is not there: it has expired, is another's, or never was
@@ -49,6 +53,8 @@ Only the wire turns them into frames; nothing here knows a protocol version.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 __all__ = [
@@ -59,6 +65,7 @@ __all__ = [
     "BodyTooLarge",
     "Busy",
     "ClientError",
+    "CommandFailed",
     "Declined",
     "DefinitionError",
     "Failure",
@@ -76,6 +83,7 @@ __all__ = [
     "NotAcceptable",
     "NotFound",
     "ParseError",
+    "ProcessEnded",
     "RequestError",
     "ResourceNotFound",
     "SealError",
@@ -91,7 +99,9 @@ __all__ = [
     "TaskNotFound",
     "TaskRequired",
     "TimedOut",
+    "TooLarge",
     "Unauthorized",
+    "UnknownArtifact",
     "Unreachable",
     "UnsupportedVersion",
 ]
@@ -104,15 +114,46 @@ class AntiphonError(Exception):
 class Failure(AntiphonError):
     """Raised by a tool to end its call as failed; raised by a client for a call that ended so.
 
-    `message` is what people and models read. `data` is structured content for programs. `content`
-    holds the blocks that came with a failed call, where they are more than the message.
+    `message` is what people and models read. Programs get `details`, a mapping, and what there is of
+    the result all the same, `partial`; `data` is for those who want to write the whole structured
+    content themselves. `content` holds the blocks of a failed call, where they are more than the message.
     """
 
-    def __init__(self, message: str, *, data: Any = None, content: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        partial: Any = None,
+        data: Any = None,
+        content: tuple[Any, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.details: Mapping[str, Any] | None = details
+        self.partial: Any = partial
+        if partial is None and isinstance(data, Mapping):
+            self.partial = data.get("partial_results")
         self.data = data
         self.content = content
+
+
+class CommandFailed(Failure):
+    """A program that a tool ran failed; its caller gets the exit code, and what it wrote to its stderr."""
+
+    def __init__(self, exit_code: int, stderr: str, *, partial: Any = None) -> None:
+        fence = "`" * (1 + max([2, *map(len, re.findall("`+", stderr))]))
+        super().__init__(
+            f"Command failed (exit code {exit_code}):\n\n{fence}\n{stderr}\n{fence}",
+            partial=partial,
+            data={"status": "error", "exit_code": exit_code, "stderr": stderr},
+        )
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class UnknownArtifact(Failure):
+    """There is no such artifact for this caller: it never was, is somebody else's, or has expired."""
 
 
 class Declined(Failure):
@@ -318,6 +359,10 @@ class NoTask(StoreError):
     """There is no such task, or no more."""
 
 
+class TooLarge(StoreError):
+    """An artifact has more bytes than `Limits.artifact` allows."""
+
+
 class StoreUnavailable(StoreError):
     """The store cannot be reached, is full, or cannot be written; nothing that was promised is lost."""
 
@@ -328,6 +373,14 @@ class ClientError(AntiphonError):
 
 class Unreachable(ClientError):
     """There is no connection to the server, or it was lost before the answer came."""
+
+
+class ProcessEnded(Unreachable):
+    """The process of the server has ended; `code` is its exit code, where there is one."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TimedOut(ClientError, TimeoutError):

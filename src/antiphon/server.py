@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import (
@@ -27,14 +27,16 @@ from antiphon.model.outcome import (
 )
 from antiphon.model.party import ANONYMOUS, Implementation, Principal
 from antiphon.model.segment import Streamed
+from antiphon.runtime.artifacts import Artifacts
 from antiphon.runtime.call import Call
 from antiphon.runtime.catalog import Catalog
 from antiphon.runtime.changes import Changes
 from antiphon.runtime.completion import Completers
 from antiphon.runtime.functions import Threads
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.options import PromptOptions, ResourceOptions, ToolOptions
+from antiphon.runtime.options import PromptOptions, ResourceOptions, ToolOptions, check_options
 from antiphon.runtime.prompt import Prompt
+from antiphon.runtime.relay import Relay, share
 from antiphon.runtime.resource import Resource
 from antiphon.runtime.rounds import Rounds
 from antiphon.runtime.run import Shed
@@ -42,7 +44,9 @@ from antiphon.runtime.seal import Seal
 from antiphon.runtime.service import Service
 from antiphon.runtime.stage import Function, Stage
 from antiphon.runtime.tasks import Tasks
+from antiphon.runtime.telemetry import Counted, Telemetry, Timing
 from antiphon.runtime.tool import Tool
+from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.log import Store
 from antiphon.wire.headers import Mirrored, declared
 
@@ -65,7 +69,10 @@ class Server:
     `shed` says, given the seconds spent in a call, whether to hand it back to the caller at the next
     checkpoint (`shed_after` is a ready one). `store` is where tasks are kept, `sqlite:///tasks.db` for
     example (from `ANTIPHON_STORE` unless given; in memory, if neither says); with one that all
-    processes share, `single_use_state` lets callers use a request state only once.
+    processes share, `single_use_state` lets callers use a request state only once. `artifacts` is where
+    artifacts are kept: `sqlite:///file.db`, `file:///folder` or `memory:` (from `ANTIPHON_ARTIFACTS`
+    unless given; with the tasks if those are in a file, else in memory). `log_arguments` puts the
+    arguments of calls into the lines of the logger `antiphon.calls`.
     """
 
     def __init__(
@@ -85,9 +92,16 @@ class Server:
         shed: Shed | None = None,
         store: str | Store | None = None,
         single_use_state: bool = False,
+        artifacts: str | ArtifactStore | None = None,
+        log_arguments: bool = False,
         page_size: int = 100,
         ttl: float = 0,
     ) -> None:
+        if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+            raise DefinitionError(
+                f"The lifespan {lifespan.__name__!r} is a generator. "
+                "Put @contextlib.asynccontextmanager above it."
+            )
         self.info = Implementation(
             name=name,
             version=version,
@@ -109,21 +123,42 @@ class Server:
         self._catalog = Catalog(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = Completers(self._catalog, self._threads)
+        self.relay = Relay(name)
+        share(self.changes, self.relay)
         self._tasks = Tasks(
-            store, self.limits, self._catalog.tool, lambda: self._service.stage, needed=single_use_state
+            store,
+            self.limits,
+            self._catalog.tool,
+            lambda: self._service.stage,
+            relay=self.relay,
+            needed=single_use_state,
         )
         use_once = self._tasks.use_once if single_use_state else None
         rounds = Rounds(self.seal, name, self.limits, use_once=use_once)
+        self._telemetry = Telemetry(log_arguments=log_arguments)
+        self._artifacts = Artifacts(name, artifacts, lambda: self._tasks.wanted, self.limits, self._threads)
         self._service = Service(
             self.info,
             self._catalog,
             self._completers,
             self.changes,
             self.limits,
-            Stage(threads=self._threads, carrier=rounds, limits=self.limits, shed=shed),
+            Stage(
+                threads=self._threads,
+                carrier=rounds,
+                limits=self.limits,
+                shed=shed,
+                artifacts=self._artifacts,
+                telemetry=self._telemetry,
+            ),
+            self._artifacts,
             instructions=instructions,
             ttl_ms=int(ttl * 1000),
         )
+        self._catalog.unlisted = self._artifacts.at
+        self._artifacts.on_first = self._offer_artifacts
+        if self._artifacts.enabled:
+            self._offer_artifacts()
 
     @property
     def name(self) -> str:
@@ -146,11 +181,15 @@ class Server:
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """Offer a function as a tool, with the options of `tool`. Callers that listen are told."""
+        check_options(function, options, ToolOptions)
         tool = Tool(function, self._threads, **options)
+        tool.tally = self._telemetry.tally(tool.name)
         mirrored = declared(tool.definition.input_schema)
         self._catalog.add_tool(tool)
         if mirrored:
             self._mirrored[tool.name] = mirrored
+        if tool.has_artifacts:
+            self._offer_artifacts()
 
     def remove_tool(self, name: str) -> None:
         """Offer a tool no longer; raises `NotFound`. Callers that listen are told."""
@@ -162,12 +201,16 @@ class Server:
 
         `ResourceOptions` lists the options. Raises `DefinitionError`.
         """
+        if not isinstance(uri, str):
+            name = getattr(uri, "__name__", "name")
+            raise DefinitionError(f'A resource has an address: @server.resource("data://{name}").')
         return self._register(lambda target: self.add_resource(target, uri, **options))
 
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
         """Offer a function as a resource, with the options of `resource`. Callers that listen are told."""
+        check_options(function, options, ResourceOptions)
         self._catalog.add_resource(Resource(function, self._threads, uri, **options))
 
     def remove_resource(self, uri: str) -> None:
@@ -191,6 +234,7 @@ class Server:
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """Offer a function as a prompt, with the options of `prompt`. Callers that listen are told."""
+        check_options(function, options, PromptOptions)
         self._catalog.add_prompt(Prompt(function, self._threads, **options))
 
     def remove_prompt(self, name: str) -> None:
@@ -204,6 +248,13 @@ class Server:
         far and, if it likes, the other arguments as a mapping.
         """
         return self._register(lambda target: self._completers.add(owner, argument, target))
+
+    def _offer_artifacts(self) -> None:
+        """Tell callers that there are artifacts, and where."""
+        self._artifacts.enabled = True
+        offered = self._artifacts.resources[0]
+        if offered.uri not in self._catalog.templates:
+            self._catalog.add_resource(offered)
 
     @staticmethod
     def _register(add: Callable[[Any], None]) -> Callable[[F], F]:
@@ -233,12 +284,34 @@ class Server:
 
         await serve(self)
 
+    def run(
+        self,
+        transport: Literal["stdio", "http", "streamable-http"] = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+    ) -> None:
+        """Serve from a program, until it is told to end; `antiphon run FILE` does more.
+
+        `http` and `streamable-http` are one. Raises `ValueError` for a transport that there is not.
+        """
+        if transport == "stdio":
+            asyncio.run(self.stdio())
+        elif transport in ("http", "streamable-http"):
+            from antiphon.transport.standing import serve_http
+
+            serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain)
+        else:
+            raise ValueError(f"transport={transport!r} is not one of 'stdio', 'http', 'streamable-http'.")
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep the server's lifespan open; nested use shares one."""
         async with self._starting:
             if self._users == 0:
                 self.changes.reopen()
+                self._telemetry.start()
                 if self._lifespan is not None:
                     self._open = self._lifespan(self)
                     lifespan = await self._open.__aenter__()
@@ -255,6 +328,7 @@ class Server:
                     self.changes.close()
                     self._service.desk = None
                     await self._tasks.stop()
+                    await self._artifacts.close()
                     self._threads.close()
                     if self._open is not None:
                         opened, self._open = self._open, None
@@ -283,6 +357,24 @@ class Server:
     def mirrored(self) -> Mapping[str, Mirrored]:
         """For each tool that has some, the headers that mirror its arguments, and their paths."""
         return self._mirrored
+
+    @property
+    def counters(self) -> Mapping[Counted, int]:
+        """How many calls there were so far, by tool, kind of response and outcome."""
+        return self._telemetry.counters
+
+    @property
+    def timings(self) -> Mapping[str, Timing]:
+        """How long calls took, by tool. They are timed from the first look at this on."""
+        return self._telemetry.timings
+
+    async def metrics(self) -> str:
+        """What there is to say of calls, tasks and the store, in the text format of Prometheus."""
+        return await self._tasks.metrics(self._telemetry)
+
+    async def store_answers(self) -> bool | None:
+        """Whether the store does; `None` if there is none."""
+        return await self._tasks.answers()
 
     # Serving, as the transports want it
 

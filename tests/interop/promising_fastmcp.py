@@ -12,10 +12,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from fastmcp_tasks import ToolTask, call_tool_task
 from fastmcp_tasks.client_models import (
-    CancelTaskRequest,
     ClientCreateTaskResult,
-    GetTaskRequest,
-    UpdateTaskRequest,
 )
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])

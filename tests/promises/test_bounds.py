@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon import Limits
+from antiphon import Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.store.log import Record
 from antiphon.store.sqlite.connection import Database
@@ -277,3 +277,21 @@ def _failing(patch: pytest.MonkeyPatch, workshop: Workshop) -> list[str]:
 
     patch.setattr(workshop.store, "get", get)
     return asked
+
+
+async def test_a_tool_that_has_only_so_much_time_has_no_more_as_a_task(kind: str, tmp_path: Path) -> None:
+    server = Server("hurried", store=store_of(kind, tmp_path))
+
+    @server.tool(task="required", timeout=0.2, poll_interval=0.05)
+    async def slow() -> AsyncIterator[str]:
+        yield "begun"
+        await asyncio.sleep(60)
+
+    async with serving(server) as address:
+        client = Bare(address.port)
+        id = (await begin(client, "slow"))["taskId"]
+        await reach(client, id, "failed")
+        redeemed = (await client.ask("tasks/result", {"taskId": id})).result
+    assert redeemed["isError"] is True
+    texts = [block["text"] for block in redeemed["content"]]
+    assert texts == ["begun", "The tool 'slow' did not finish within 0.2 seconds."]

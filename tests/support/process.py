@@ -42,6 +42,12 @@ class ServerProcess:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    @property
+    def peak(self) -> int:
+        """The most memory that it has had, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
     def terminate(self) -> None:
         """Send it SIGTERM."""
         self.process.send_signal(signal.SIGTERM)

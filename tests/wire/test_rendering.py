@@ -288,7 +288,7 @@ def test_an_acknowledgement_repeats_what_is_listened_for() -> None:
 # Each error with its code, and its status before and after its request was understood: 2026, then the others.
 ERRORS: list[tuple[RequestError, int, tuple[int, int], tuple[int, int]]] = [
     (ParseError("m"), -32700, (400, 400), (400, 400)),
-    (InvalidRequest("m"), -32600, (400, 400), (400, 400)),
+    (InvalidRequest("m"), -32600, (400, 200), (400, 200)),
     (MethodNotFound("m"), -32601, (404, 404), (200, 200)),
     (InvalidParams("m"), -32602, (400, 200), (200, 200)),
     (NotFound("m"), -32602, (400, 200), (200, 200)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,11 @@ from antiphon.cli import render
 from antiphon.cli.arguments import read_arguments
 from antiphon.cli.asking import Asker
 from antiphon.cli.exits import FAILED, CommandError
+from antiphon.cli.progress import Meter
 from antiphon.cli.targets import Target, run
 from antiphon.cli.tasks_following import Following
 from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
-from antiphon.model.notification import Log, Progress
 from antiphon.model.outcome import Result
 
 if TYPE_CHECKING:
@@ -69,8 +68,9 @@ async def _call(
     asker: Asker,
     following: Following | None,
 ) -> Result:
-    elicit = asker if following is None else following.aside(asker)
-    async with _prepared(target, name, pairs, whole, asker, elicit) as (client, arguments):
+    meter = Meter(live=following is None)
+    elicit = meter.aside(asker) if following is None else following.aside(asker)
+    async with _prepared(target, name, pairs, whole, asker, elicit, meter) as (client, arguments):
         if following is None:
             return await client.call(name, arguments, check=False)
         return await following.result(await client.submit(name, arguments))
@@ -82,7 +82,7 @@ async def _stream(
     """How many segments were shown, and the result."""
     shown = 0
     async with (
-        _prepared(target, name, pairs, whole, asker, asker) as (client, arguments),
+        _prepared(target, name, pairs, whole, asker, asker, Meter(live=False)) as (client, arguments),
         client.stream(name, arguments, check=False) as stream,
     ):
         async for segment in stream:
@@ -93,12 +93,20 @@ async def _stream(
 
 @asynccontextmanager
 async def _prepared(
-    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, elicit: Any
+    target: Target,
+    name: str,
+    pairs: Sequence[str],
+    whole: str | None,
+    asker: Asker,
+    elicit: Any,
+    meter: Meter,
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     """A client, and the arguments for the tool; raises what stopped the asker, where something did."""
-    async with target.client(on_progress=_progress, on_log=_log, elicit=elicit) as client:
+    async with target.client(on_progress=meter.progress, on_log=meter.log, elicit=elicit) as client:
         if client.server is not None:
             asker.server = client.server.title or client.server.name
+        if "tools" not in client.capabilities:
+            raise CommandError(f"{asker.server} has no tools at all.")
         tool = _named(name, await client.tools())
         arguments = read_arguments(pairs, whole, tool.input_schema)
         try:
@@ -107,6 +115,8 @@ async def _prepared(
             if asker.stopped is not None:
                 raise asker.stopped from None
             raise
+        finally:
+            meter.close()
         if asker.stopped is not None:
             raise asker.stopped
 
@@ -119,18 +129,3 @@ def _named(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"It offers: {', '.join(names[:20]) or 'none'}."
     raise CommandError(f"The server has no tool {name!r}. {hint}")
-
-
-def _progress(progress: Progress) -> None:
-    """A line on the standard error for each step."""
-    done = _number(progress.progress) + (f"/{_number(progress.total)}" if progress.total is not None else "")
-    print(render.clean(f"[{done}] {progress.message or ''}".rstrip()), file=sys.stderr, flush=True)
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else f"{value:g}"
-
-
-def _log(log: Log) -> None:
-    text = log.data if isinstance(log.data, str) else render.compact(log.data)
-    print(render.clean(f"{log.level}: {text}"), file=sys.stderr, flush=True)

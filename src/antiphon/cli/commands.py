@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from antiphon.cli import tasks
-from antiphon.cli.exits import EXIT_CODES, CommandError
+from antiphon.cli.examples import epilog
+from antiphon.cli.exits import CommandError
 from antiphon.cli.options import (
     AnswerFile,
     Answers,
@@ -18,6 +19,7 @@ from antiphon.cli.options import (
     Timeout,
     Token,
     ending,
+    required,
 )
 from antiphon.cli.settings import Level
 
@@ -25,9 +27,8 @@ __all__ = ["app"]
 
 app = typer.Typer(
     help="Antiphon: serve and call tools over the Model Context Protocol.",
-    epilog=EXIT_CODES,
+    epilog=epilog("antiphon"),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(tasks.app, name="tasks")
@@ -58,7 +59,7 @@ def root(
         raise typer.Exit
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("run"))
 def run(
     target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
     host: Annotated[
@@ -83,8 +84,13 @@ def run(
         typer.Option(envvar="ANTIPHON_ORIGINS", metavar="A,B", help="Origin headers to trust; * for all."),
     ] = None,
     store: Kept = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Only serve: leave tasks to those who run `antiphon worker`.")
+    ] = False,
     log_level: LogLevel = "info",
-    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request, and how every call ended.")] = False,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log every request, and how every call ended.")
+    ] = False,
 ) -> None:
     """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
     from antiphon.cli import serve
@@ -92,7 +98,9 @@ def run(
 
     if not path.startswith("/"):
         raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
-    settings = Settings(target, path, words(hosts), words(origins), log_level, access_log, store)
+    settings = Settings(
+        target, path, words(hosts), words(origins), log_level, access_log, store, not no_worker
+    )
     with ending():
         if stdio:
             serve.over_stdio(settings)
@@ -100,21 +108,40 @@ def run(
             serve.over_http(settings, host=host, port=port, workers=workers)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("worker"))
 def worker(
     target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
     store: Kept = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            envvar="ANTIPHON_CONCURRENCY",
+            min=1,
+            help="Tasks to run at once; else what the file says, or 100.",
+        ),
+    ] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The tools whose tasks to run; all, unless given.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(envvar="ANTIPHON_HOST", help="The address of the probes, with --port.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Answer /healthz, /readyz and /metrics at this port."),
+    ] = None,
     log_level: LogLevel = "info",
 ) -> None:
     """Run the tasks of the Server in a Python file, without serving anybody, until Ctrl-C or SIGTERM."""
-    from antiphon.cli.settings import Settings
+    from antiphon.cli.settings import Settings, words
     from antiphon.cli.working import work
 
+    settings = Settings(target, log_level=log_level, store=store)
     with ending():
-        work(Settings(target, log_level=log_level, store=store))
+        work(settings, concurrency=concurrency, tools=words(tools), host=host, port=port)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("call"))
 def call(
     words: Annotated[
         list[str],
@@ -158,7 +185,7 @@ def call(
         raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json, as_task=task))
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tools"))
 def tools(
     target: Where = None,
     json: Json = False,
@@ -171,6 +198,22 @@ def tools(
     from antiphon.cli.targets import Target
 
     with ending():
-        if target is None:
-            raise CommandError("Say which server: a URL, or a Python file. Or set ANTIPHON_URL.")
-        list_tools(Target.of(target, headers=header or (), token=token, timeout=timeout), as_json=json)
+        place = Target.of(required(target), headers=header or (), token=token, timeout=timeout)
+        list_tools(place, as_json=json)
+
+
+@app.command(epilog=epilog("doctor"))
+def doctor(
+    target: Where = None,
+    json: Json = False,
+    header: Headers = None,
+    token: Token = None,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Look at a server, anybody's: what it speaks, offers and lacks, and how quickly it answers."""
+    from antiphon.cli.doctor import examine_server
+    from antiphon.cli.targets import Target
+
+    with ending():
+        place = Target.of(required(target), headers=header or (), token=token, timeout=timeout)
+        raise typer.Exit(examine_server(place, as_json=json))

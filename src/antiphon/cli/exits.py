@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -31,7 +32,8 @@ class CommandError(Exception):
 
 def report(message: str) -> None:
     """Print an error."""
-    print(f"Error: {message}", file=sys.stderr)
+    red = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    print("\x1b[31mError:\x1b[0m" if red else "Error:", message, file=sys.stderr)
 
 
 def leave(error: CommandError) -> NoReturn:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from antiphon.cli.exits import CommandError, leave
 from antiphon.cli.serve import build, loaded
 from antiphon.cli.settings import Settings
-from antiphon.transport.asgi import App
+from antiphon.transport.probes import Probes
 
 __all__ = ["create"]
 
 
-def create() -> App:
+def create() -> Probes:
     """Load the file and make its app; ends the process if that fails."""
     from uvicorn.config import STARTUP_FAILURE
 

@@ -11,10 +11,13 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from antiphon.cli.exits import FAILED, CommandError
+from antiphon.errors import AntiphonError, DefinitionError
 from antiphon.server import Server
 
 __all__ = ["is_file", "load", "split"]
 
+_PACKAGE = Path(__file__).parent.parent
+_OTHERS = ("fastmcp", "mcp")
 _PREFERRED = ("server", "app", "mcp")
 _NAMED = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")  # two characters, so that C:\ is no name
 
@@ -33,6 +36,10 @@ def is_file(target: str) -> bool:
 def load(target: str) -> Server:
     """The server in a Python file or in a module; raises `CommandError`."""
     place, name = split(target)
+    if Path(place).is_dir() and not Path(place, "__init__.py").exists():
+        raise CommandError(
+            f"{place} is a directory: name the Python file in it, {Path(place, 'server.py')} say."
+        )
     module = _from_file(Path(place)) if is_file(target) or "/" in place else _from_module(place)
     return _find(module, place, name)
 
@@ -81,7 +88,7 @@ def _find(module: ModuleType, place: str, name: str | None) -> Server:
         raise CommandError(f"There is no Server {name!r} in {place}: it {what}.")
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if not servers:
-        raise CommandError(f'There is no Server in {place}. Write one: server = Server("name").')
+        raise CommandError(_none(module, place))
     if len({id(server) for server in servers.values()}) == 1:
         return next(iter(servers.values()))
     for preferred in _PREFERRED:
@@ -93,12 +100,34 @@ def _find(module: ModuleType, place: str, name: str | None) -> Server:
     )
 
 
+def _none(module: ModuleType, place: str) -> str:
+    for name, value in vars(module).items():
+        library = type(value).__module__.partition(".")[0]
+        if library in _OTHERS and type(value).__name__ in ("FastMCP", "MCPServer", "Server"):
+            return (
+                f"There is no Server of Antiphon's in {place}: {name} is a {type(value).__name__} of "
+                f"{library}. Most of such a file stays as it is; begin with: from antiphon import Server; "
+                f'{name} = Server("name"). See docs/howto/moving.md.'
+            )
+    return f'There is no Server in {place}. Write one: from antiphon import Server; server = Server("name").'
+
+
 def _broken(place: str, error: BaseException) -> CommandError:
     """The error of the author's, with the part of its traceback that is about their code."""
     if isinstance(error, SystemExit):
         return CommandError(f"{place} ended itself while it was loaded, with code {error.code}.", FAILED)
-    trace = "".join(traceback.format_exception(type(error), error, _theirs(error.__traceback__)))
-    return CommandError(f"{place} could not be loaded.", FAILED, details=trace)
+    told = traceback.TracebackException(type(error), error, _theirs(error.__traceback__), compact=True)
+    if isinstance(error, AntiphonError | ValueError | TypeError):
+        # What they wrote is wrong, and how we found out is of no use to them.
+        told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not _is_ours(frame)])
+    if isinstance(error, DefinitionError) and told.stack:
+        last = told.stack[-1]
+        return CommandError(f"{last.filename}, line {last.lineno}: {error}", FAILED)
+    return CommandError(f"{place} could not be loaded.", FAILED, details="".join(told.format()))
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith("<") or Path(frame.filename).is_relative_to(_PACKAGE)
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:

@@ -11,7 +11,18 @@ import typer
 from antiphon.cli.exits import INTERRUPTED, CommandError, leave
 from antiphon.cli.settings import Otherwise
 
-__all__ = ["AnswerFile", "Answers", "Headers", "Json", "NoInput", "Otherwises", "Timeout", "Token", "ending"]
+__all__ = [
+    "AnswerFile",
+    "Answers",
+    "Headers",
+    "Json",
+    "NoInput",
+    "Otherwises",
+    "Timeout",
+    "Token",
+    "ending",
+    "required",
+]
 
 Headers = Annotated[
     list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="Send this header; repeatable.")
@@ -55,3 +66,10 @@ def ending() -> Iterator[None]:
         leave(error)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+
+
+def required(target: str | None) -> str:
+    """The target that was named; raises `CommandError`."""
+    if target is None:
+        raise CommandError("Say which server: a URL, or a Python file. Or set ANTIPHON_URL.")
+    return target

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from antiphon.cli.exits import FAILED, UNREACHABLE, CommandError
 from antiphon.cli.load import load
 from antiphon.cli.settings import Settings
+from antiphon.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     import uvicorn
 
     from antiphon.server import Server
     from antiphon.transport.asgi import App
+    from antiphon.transport.probes import Probes
 
-__all__ = ["build", "loaded", "over_http", "over_stdio"]
+__all__ = ["build", "listen", "loaded", "over_http", "over_stdio"]
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 65
@@ -46,14 +48,17 @@ def over_stdio(settings: Settings) -> None:
         sys.__stdout__.flush()
     os.dup2(output, 1)
     os.close(output)
-    asyncio.run(server.stdio())
+    try:
+        asyncio.run(server.stdio())
+    except StoreUnavailable as error:
+        raise _not_started(error) from None
 
 
 def over_http(settings: Settings, *, host: str, port: int, workers: int) -> None:
     """Serve over HTTP until a signal ends it; raises `CommandError`."""
     server = loaded(settings)
     settings.configure_logging()
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         line = _announcement(server, listening, settings.path, workers)
         if workers > 1:
             _with_workers(server, settings, listening, workers, line)
@@ -67,20 +72,34 @@ def loaded(settings: Settings) -> Server:
 
     server = load(settings.target)
     if settings.store is not None:
+        server._tasks.wanted = settings.store
+    if isinstance(wanted := server._tasks.wanted, str):
         try:
-            open_store(settings.store)
+            open_store(wanted)
         except ValueError as error:
             raise CommandError(str(error)) from None
-        server._tasks.wanted = settings.store
+    if not settings.works and server._tasks.wanted in (None, "memory:"):
+        raise CommandError(
+            "A server that runs no tasks needs a store that it shares with a worker: "
+            "--store postgresql://user@host/database, for example."
+        )
+    server._works = settings.works
     return server
 
 
-def build(server: Server, settings: Settings) -> App:
+def build(server: Server, settings: Settings, app: App | None = None) -> Probes:
     """The app, told of the end of the process by the signal itself; called where signals are handled."""
-    app = server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins)
+    from antiphon.transport.probes import Probes
+
+    app = app or served(server, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         _before(number, app)
-    return app
+    return Probes(server, app, is_ready=lambda: app.is_ready)
+
+
+def served(server: Server, settings: Settings) -> App:
+    """The app without what surrounds it."""
+    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins)
 
 
 def _before(number: int, app: App) -> None:
@@ -104,15 +123,22 @@ def _alone(server: Server, settings: Settings, listening: socket.socket, line: s
             print(line, flush=True)
 
     signal.signal(signal.SIGTERM, _end)
-    config = _config(lambda: build(server, settings), server, settings)
+    app = served(server, settings)
+    config = _config(lambda: build(server, settings, app), server, settings)
     try:
         Announcing(config).run(sockets=[listening])
     except KeyboardInterrupt:
         return  # uvicorn has shut down in good order, and raises the signal again
     except SystemExit as error:
         if error.code:
-            raise CommandError("The server's lifespan failed to start.", FAILED) from None
+            raise _not_started(app.failure) from None
         raise
+
+
+def _not_started(failure: Exception | None) -> CommandError:
+    if isinstance(failure, StoreUnavailable):
+        return CommandError(f"The store cannot be opened: {failure}", UNREACHABLE)
+    return CommandError("The server's lifespan failed to start: the log above says why.", FAILED)
 
 
 def _with_workers(
@@ -120,6 +146,12 @@ def _with_workers(
 ) -> None:
     from uvicorn.supervisors import Multiprocess
 
+    promising = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
+    if promising and server._tasks.wanted in (None, "memory:"):
+        raise CommandError(
+            f"{promising[0]} gives promises, and each worker would keep its own where the others do not find "
+            "them. Name a store that they share: --store sqlite:///tasks.db, for example."
+        )
     if not server.seal.shared:
         os.environ["ANTIPHON_SECRETS"] = secrets.token_hex(32)
         print(
@@ -156,7 +188,7 @@ def _config(app: Any, server: Server, settings: Settings, *, workers: int = 1) -
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections from now on; raises `CommandError`."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(

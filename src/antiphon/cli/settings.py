@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True):
     log_level: Level = "info"
     access_log: bool = False
     store: str | None = None
+    works: bool = True
+    """Whether to run tasks, or only to serve."""
 
     def hand_down(self) -> None:
         """Put them where processes started from here find them."""
@@ -45,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True):
         """Log to the standard error, unless the author's file has set up logging of its own."""
         level = self.log_level.upper()
         logging.basicConfig(level=level, format=_FORMAT)
+        # One line for each call is for those who ask for it.
+        shown = self.access_log or self.log_level == "debug"
+        logging.getLogger("antiphon.calls").setLevel(level if shown else "WARNING")
         # What uvicorn says of its own life is noise next to the line that we print ourselves.
         logging.getLogger("uvicorn.error").setLevel(level if self.log_level != "info" else "WARNING")
 

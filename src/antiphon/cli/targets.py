@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from antiphon.cli.exits import UNREACHABLE, CommandError
-from antiphon.cli.load import is_file
-from antiphon.errors import AntiphonError, RequestError, TimedOut
+from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
+from antiphon.cli.load import is_file, split
+from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
 
 if TYPE_CHECKING:
     from antiphon.client import Client
 
-__all__ = ["Target", "run", "split_words"]
+__all__ = ["Target", "is_url", "run", "split_words"]
 
 T = TypeVar("T")
 
@@ -37,7 +38,9 @@ class Target:
         if token:
             found["Authorization"] = f"Bearer {token}"
         if is_file(place):
-            command = [sys.executable, "-m", "antiphon", "run", place, "--stdio", "--log-level", "warning"]
+            if not Path(split(place)[0]).is_file():
+                raise CommandError(f"There is no file {split(place)[0]}.")
+            command = [sys.executable, "-m", "antiphon", "run", place, "--stdio", "--log-level", "error"]
             return cls(command, found, timeout)
         if not is_url(place):
             raise CommandError(f"{place!r} is neither a URL (http://…) nor a Python file (….py).")
@@ -62,8 +65,18 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         ) from error
     except RequestError as error:
         raise CommandError(f"The server refused: {error.message} ({error.code})", UNREACHABLE) from error
+    except ProcessEnded as error:
+        # A file that was started for the command: it has said itself what is wrong with it.
+        raise CommandError(
+            "The server that was started from the file has ended: what it said stands above.",
+            _code(error.code),
+        ) from error
     except AntiphonError as error:
         raise CommandError(str(error), UNREACHABLE) from error
+
+
+def _code(code: int | None) -> int:
+    return code if code in (FAILED, USAGE) else UNREACHABLE
 
 
 def is_url(text: str) -> bool:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.exits import EXIT_CODES, CommandError
+from antiphon.cli.examples import epilog
+from antiphon.cli.exits import CommandError
 from antiphon.cli.options import (
     AnswerFile,
     Headers,
@@ -22,7 +23,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     help="Look at tasks, answer and cancel them: as a caller at a URL, as the operator on a store.",
-    epilog=EXIT_CODES,
+    epilog=epilog("tasks"),
     no_args_is_help=True,
 )
 
@@ -37,7 +38,7 @@ Protocol = Annotated[
 ]
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks ls"))
 def ls(
     target: Where,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 100,
@@ -55,7 +56,7 @@ def ls(
         doing.list_tasks(place, limit, as_json=json)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks show"))
 def show(
     target: Where,
     id: Id,
@@ -73,7 +74,7 @@ def show(
         doing.show_task(place, id, as_json=json)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks watch"))
 def watch(
     target: Where,
     id: Id,
@@ -91,7 +92,7 @@ def watch(
         raise typer.Exit(doing.watch_task(place, id, as_json=json))
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks answer"))
 def answer(
     target: Where,
     id: Id,
@@ -118,7 +119,7 @@ def answer(
         doing.answer_task(place, id, asker, key, as_json=json)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks cancel"))
 def cancel(
     target: Where,
     id: Id,
@@ -136,7 +137,7 @@ def cancel(
         doing.cancel_task(place, id, as_json=json)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=epilog("tasks rm"))
 def rm(
     target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
     expired: Annotated[bool, typer.Option("--expired", help="Those whose time is over.")] = False,

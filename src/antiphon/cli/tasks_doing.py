@@ -10,7 +10,7 @@ from antiphon.cli import render
 from antiphon.cli import tasks_shown as shown
 from antiphon.cli.asking import Asker
 from antiphon.cli.exits import FAILED, USAGE, CommandError
-from antiphon.cli.targets import Target, run
+from antiphon.cli.targets import Target, is_url, run
 from antiphon.cli.tasks_shown import Shown
 from antiphon.errors import TaskLost, TaskNotFound
 from antiphon.store.log import Entry
@@ -55,6 +55,10 @@ def place(
         return Operator(target)
     from antiphon.cli.tasks_called import Caller
 
+    if "://" in target and not is_url(target):
+        raise CommandError(
+            f"{target!r} is neither a server's URL (http://…) nor a store (sqlite:///tasks.db, postgresql://…)."
+        )
     known = Target.of(target, headers=headers or (), token=token, timeout=timeout)
     return Caller(known, protocol)
 

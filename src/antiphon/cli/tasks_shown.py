@@ -14,6 +14,7 @@ from antiphon.model.outcome import Result
 from antiphon.model.status import TaskStatus
 from antiphon.model.task import Fault, Task, load_asks, load_result
 from antiphon.store.log import Entry, Record
+from antiphon.wire import answers
 from antiphon.wire.tasks import core_task, timestamp
 
 __all__ = ["Shown", "as_json", "change", "log_lines", "page", "table"]
@@ -52,9 +53,9 @@ class Shown(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def kept(cls, record: Record) -> Shown:
-        """As a store keeps it."""
-        task = msgspec.convert(record.head, Task)
+    def kept(cls, record: Record, whole: Task | None = None) -> Shown:
+        """As a store keeps it; its result without the segments in its log, unless it is given `whole`."""
+        task = msgspec.convert(record.head, Task) if whole is None else whole
         return cls(
             task.id,
             core_task(task)["status"],
@@ -63,11 +64,18 @@ class Shown(msgspec.Struct, frozen=True):
             task.updated,
             task.ttl,
             load_asks(task.asks),
-            None if task.result is None else load_result(task.result),
+            None if task.result is None else _result(task.result),
             task.fault,
             task.tool,
             record.principal,
         )
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    """A result, with blocks that can be read, and not as they were written."""
+    result = load_result(data)
+    result.content = answers.result({"content": list(result.content)}).content
+    return result
 
 
 def as_json(shown: Shown) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from antiphon.cli.tasks_shown import Shown
 from antiphon.errors import StoreUnavailable, TaskEnded, TaskNotFound
 from antiphon.model.ask import Ask
 from antiphon.model.party import Principal
+from antiphon.runtime.held import task_of
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.promises import Promises
+from antiphon.runtime.relay import Relay
 from antiphon.runtime.worker import Worker
 from antiphon.store import open_store
 from antiphon.store.log import Entry, Record
@@ -42,8 +44,9 @@ class Operator:
                 "Tasks in the memory of a server can be seen by that server alone: use its URL."
             )
         path = Path(url.partition(":///")[2])
-        if not path.exists():
+        if url.startswith("sqlite:") and not path.exists():
             raise CommandError(f"There is no store at {path}.")
+        self._relay = Relay("")
 
     async def __aenter__(self) -> Operator:
         try:
@@ -52,12 +55,15 @@ class Operator:
             raise CommandError(f"The store cannot be opened: {error}", UNREACHABLE) from None
         limits = Limits()
         # It never runs anything: the rules of writing want to tell it that a task has stopped.
-        self._promises = Promises(self._store, Worker(self._store, limits, _none, _none), limits)
+        await self._relay.open(self._store)
+        worker = Worker(self._store, limits, _none, _none, claims=False)
+        self._promises = Promises(self._store, worker, limits, self._relay)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._relay.close()
         await self._store.close()
 
     async def list(self, limit: int) -> Sequence[Shown]:
@@ -78,14 +84,14 @@ class Operator:
         log: list[Entry] = []
         while more := await self._store.read(id, after=len(log)):
             log += more
-        return Shown.kept(record), log
+        return await self._whole(record), log
 
     async def follow(self, id: str) -> AsyncIterator[Shown]:
         """A task, and then each change that can be seen."""
         record = await self._record(id)
         before: Any = None
         async for _ in self._promises.follow(id, Principal(record.principal)):
-            task = Shown.kept(await self._record(id))
+            task = await self._whole(await self._record(id))
             seen = (task.status, task.message, tuple(task.asks))
             if seen != before:
                 before = seen
@@ -116,6 +122,9 @@ class Operator:
         while gone := await self._store.expire():
             count += len(gone)
         return count
+
+    async def _whole(self, record: Record) -> Shown:
+        return Shown.kept(record, await self._promises.whole(task_of(record)))
 
     async def _record(self, id: str) -> Record:
         record = await self._store.get(id)

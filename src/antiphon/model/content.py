@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.model.media import raw_of
 from antiphon.model.value import Value
 
 __all__ = [
@@ -56,7 +57,7 @@ class Text(Value, frozen=True, tag_field="type", tag="text"):
 
 
 class Image(Value, frozen=True, tag_field="type", tag="image"):
-    """A picture, in base64; `Image.of(raw, "image/png")` encodes it."""
+    """A picture, in base64; `Image.of(…)` encodes bytes, a file, or a figure."""
 
     data: str
     mime_type: str = msgspec.field(name="mimeType")
@@ -64,13 +65,17 @@ class Image(Value, frozen=True, tag_field="type", tag="image"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @classmethod
-    def of(cls, raw: bytes, mime_type: str) -> Image:
-        """The block for these bytes."""
-        return cls(base64.b64encode(raw).decode(), mime_type)
+    def of(cls, source: Any, mime_type: str | None = None) -> Image:
+        """The block for bytes, the path of a file, a Pillow image or a matplotlib figure.
+
+        The media type is found out where it is not given; raises `ValueError` where it cannot be.
+        """
+        raw, kind = raw_of(source, mime_type)
+        return cls(base64.b64encode(raw).decode(), kind)
 
 
 class Audio(Value, frozen=True, tag_field="type", tag="audio"):
-    """A sound, in base64; `Audio.of(raw, "audio/wav")` encodes it."""
+    """A sound, in base64; `Audio.of(…)` encodes bytes or a file."""
 
     data: str
     mime_type: str = msgspec.field(name="mimeType")
@@ -78,9 +83,13 @@ class Audio(Value, frozen=True, tag_field="type", tag="audio"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @classmethod
-    def of(cls, raw: bytes, mime_type: str) -> Audio:
-        """The block for these bytes."""
-        return cls(base64.b64encode(raw).decode(), mime_type)
+    def of(cls, source: Any, mime_type: str | None = None) -> Audio:
+        """The block for bytes, or the path of a file.
+
+        The media type is found out where it is not given; raises `ValueError` where it cannot be.
+        """
+        raw, kind = raw_of(source, mime_type)
+        return cls(base64.b64encode(raw).decode(), kind)
 
 
 class TextContents(Value, frozen=True):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import msgspec
+from typing_extensions import TypeVar
 
+from antiphon.model.artifact import Keepable
 from antiphon.model.ask import Ask
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
@@ -28,13 +30,29 @@ __all__ = [
 ]
 
 
-class Result:
+Data = TypeVar("Data", default=Any)
+_new = object.__new__
+
+
+class Result(Generic[Data]):
     """What a tool gave: blocks to read, and `data` for programs.
 
-    A tool may return one to say more than its value can; a client's `call` returns one.
+    A tool may return one to say more than its value can; a client's `call` returns one. A function
+    annotated `-> Result[Report]` gives data of that type, which is checked. `next_steps` are for the
+    reader, and stand under the text and in the data; `artifact` is kept when the result goes out.
     """
 
-    __slots__ = ("boxed", "content", "data", "emitted", "is_error", "meta", "structured")
+    __slots__ = (
+        "artifact",
+        "boxed",
+        "content",
+        "data",
+        "emitted",
+        "is_error",
+        "meta",
+        "next_steps",
+        "structured",
+    )
 
     def __init__(
         self,
@@ -42,6 +60,8 @@ class Result:
         *,
         data: Any = msgspec.UNSET,
         meta: Mapping[str, Any] | None = None,
+        next_steps: Sequence[str] = (),
+        artifact: Keepable | None = None,
         is_error: bool = False,
         boxed: bool = False,
     ) -> None:
@@ -52,8 +72,12 @@ class Result:
         else:
             self.content = tuple(Text(block) if isinstance(block, str) else block for block in content)
         self.structured = data is not msgspec.UNSET
-        self.data = data if self.structured else None
+        self.data: Any = data if self.structured else None
         self.meta = meta
+        self.artifact = artifact
+        self.next_steps = tuple(next_steps)
+        if self.next_steps:
+            self.content = _followed_by(self.content, _steps(self.next_steps))
         self.is_error = is_error
         self.boxed = boxed
         """Whether `data` is of a type that is not always an object, which some dialects must wrap."""
@@ -63,11 +87,12 @@ class Result:
     @classmethod
     def of_text(cls, text: str) -> Result:
         """A result that is one text, and nothing else."""
-        result = cls.__new__(cls)
+        result: Result = _new(cls)
         result.content = (Text(text),)
-        result.data = result.meta = None
+        result.data = result.meta = result.artifact = None
         result.structured = result.is_error = result.boxed = False
         result.emitted = 0
+        result.next_steps = ()
         return result
 
     @property
@@ -79,6 +104,19 @@ class Result:
         error = ", is_error=True" if self.is_error else ""
         data = f", data={self.data!r}" if self.structured else ""
         return f"Result({list(self.content)!r}{data}{error})"
+
+
+def _steps(steps: Sequence[str]) -> str:
+    if len(steps) == 1:
+        return f"**Next step:** {steps[0]}"
+    return "**Next steps:**\n\n" + "\n".join(f"- {step}" for step in steps)
+
+
+def _followed_by(content: tuple[Block, ...], text: str) -> tuple[Block, ...]:
+    """The content with a paragraph after its last text."""
+    if content and isinstance(content[-1], Text):
+        return (*content[:-1], msgspec.structs.replace(content[-1], text=f"{content[-1].text}\n\n{text}"))
+    return (*content, Text(text))
 
 
 class InputRequired:

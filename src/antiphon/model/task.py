@@ -6,7 +6,7 @@ to the next are a table. What a state is called on the wire is the dialects' bus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ __all__ = [
     "TRANSITIONS",
     "EntryKind",
     "Fault",
+    "Folding",
     "Promise",
     "Redeemed",
     "State",
@@ -27,7 +28,6 @@ __all__ = [
     "TaskShown",
     "dump_asks",
     "dump_result",
-    "fold",
     "load_asks",
     "load_result",
 ]
@@ -121,26 +121,37 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, **changes)
 
 
-def fold(entries: Iterable[tuple[str, int, Any]]) -> tuple[Task, dict[str, Any], Mapping[str, Any]]:
-    """Read a log from its beginning: the task, its journal, and what it was created with."""
-    task: Task | None = None
-    journal: dict[str, Any] = {}
-    created: Mapping[str, Any] = {}
-    for kind, at, data in entries:
+class Folding:
+    """A log as it is read, from its beginning on. Segments are counted, and not kept."""
+
+    __slots__ = ("created", "journal", "last", "responses", "task")
+
+    def __init__(self) -> None:
+        self.task: Task | None = None
+        self.created: Mapping[str, Any] = {}
+        """What the task was created with."""
+        self.journal: dict[str, Any] = {}
+        self.responses: dict[str, Any] = {}
+        """What was answered since it last asked, or was brought along when it was made."""
+        self.last: EntryKind | None = None
+
+    def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
+        """Take the next entry; raises `ValueError` for one that cannot follow."""
+        self.last = kind
+        self.journal.update(data.get("journal", {}))
         if kind == "created":
-            created = data
-            journal.update(data.get("journal", {}))
-            task = msgspec.convert(data["task"], Task)
-            continue
-        if task is None:
+            self.created = data
+            self.task = msgspec.convert(data["task"], Task)
+        elif self.task is None:
             raise ValueError("A log begins with the creation of its task.")
-        task = task.after(kind, data, at)  # type: ignore[arg-type]
-        journal.update(data.get("journal", {}))
-        if kind == "answered":
-            journal.update({f"ask:{key}": response for key, response in data["responses"].items()})
-    if task is None:
-        raise ValueError("An empty log is no task.")
-    return task, journal, created
+        else:
+            self.task = self.task.after(kind, data, at)
+        if kind == "asked":
+            self.responses = {}
+        elif kind == "answered":
+            self.journal.update({f"ask:{key}": response for key, response in data["responses"].items()})
+        if kind in ("created", "answered"):
+            self.responses |= data.get("responses", {})
 
 
 _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}

@@ -61,6 +61,8 @@ class Call(Watched, Generic[R]):
     """Makes a promise of the call, if its caller takes one."""
     emissions: Emissions | None = None
     """What the function has emitted, once it has."""
+    task_id: str | None = None
+    """The task that it is, if its caller has a promise."""
 
     @property
     def streams(self) -> bool:

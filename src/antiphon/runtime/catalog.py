@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from antiphon.errors import DefinitionError, InvalidParams, NotFound, ResourceNotFound
@@ -27,8 +27,10 @@ class Catalog:
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
+        self.unlisted: Callable[[str], Iterable[Resource]] = lambda uri: ()
+        """Finds families of resources that can be read, and are on no list, by an address."""
         self._changes = changes
-        self._page_size = page_size
+        self.page_size = page_size
         self._lists: dict[Kind, Mapping[str, Any]] = {
             "tools": self.tools,
             "resources": self.resources,
@@ -85,7 +87,7 @@ class Catalog:
         """The resource at an address, and the variables in it; raises `ResourceNotFound`."""
         if (resource := self.resources.get(uri)) is not None:
             return resource, {}
-        for candidate in self.templates.values():
+        for candidate in (*self.templates.values(), *self.unlisted(uri)):
             if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:
                 return candidate, variables
         raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
@@ -97,13 +99,16 @@ class Catalog:
             definitions = tuple(item.definition for item in self._lists[kind].values())
             self._definitions[kind] = definitions
         start = _offset(cursor)
-        end = start + self._page_size
+        end = start + self.page_size
         following = str(end) if end < len(definitions) else None
         return Page(kind, definitions[start:end], following, ttl_ms)
 
     def _add(self, kind: Kind, shelf: dict[str, Item], key: str, item: Item) -> None:
         if key in shelf:
-            raise DefinitionError(f"There is already one at {key!r} among the {kind}: give it another name.")
+            raise DefinitionError(
+                f"There is already a {kind.removesuffix('s')} {key!r}: give this one another name, "
+                "or remove the other first."
+            )
         shelf[key] = item
         self._changed(kind)
 

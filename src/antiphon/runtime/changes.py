@@ -29,9 +29,16 @@ class Changes:
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
         self._closed = False
+        self.forward: Callable[[Change], None] = lambda change: None
+        """Tells those who listen at other processes."""
 
     def publish(self, change: Change) -> None:
-        """Tell everyone who is interested. Safe from any thread."""
+        """Tell everyone who is interested, wherever they listen. Safe from any thread."""
+        self.announce(change)
+        self.forward(change)
+
+    def announce(self, change: Change) -> None:
+        """Tell everyone who listens here. Safe from any thread."""
         for listener in tuple(self._listeners):
             listener.offer(change)
 

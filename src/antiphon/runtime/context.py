@@ -98,6 +98,9 @@ class Context:
         self._progress = progress
         await self._call.notify(Progress(token, progress, total, message))
 
+    report_progress = progress
+    """The same, by the name that it has in other libraries."""
+
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the caller, if it wants to hear of this level."""
         wanted = self._call.log_level

@@ -77,10 +77,17 @@ class Desk:
                 raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
             return tool.run(call, stage)
         if call.request.task is not None:
-            return self._as_wished(call, tool, stage)
+            return self._noted(call, tool, stage, self._as_wished(call, tool, stage))
         if tool.answer_within is None:
-            return self._promises.begin(call, tool, stage)
-        return self._promises.answer_or_promise(call, tool, stage)
+            return self._noted(call, tool, stage, self._promises.begin(call, tool, stage))
+        return self._noted(call, tool, stage, self._promises.answer_or_promise(call, tool, stage))
+
+    async def _noted(self, call: Call[CallTool], tool: Tool, stage: Stage, answer: Awaitable[Any]) -> Any:
+        """An answer, counted where that is not done where the tool is run."""
+        outcome = await answer
+        if isinstance(outcome, Promise | Portion):
+            stage.telemetry.note(call, tool.tally, outcome)
+        return outcome
 
     async def _as_wished(
         self, call: Call[CallTool], tool: Tool, stage: Stage
@@ -136,7 +143,7 @@ class Desk:
     async def _redeem(self, call: Call[RedeemTask]) -> Redeemed | Portion:
         call.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
-        if call.request.stream is not None and call.takes_streams:
+        if call.request.stream is not None and call.streams:
             return await self._streaming.send(call, id, after or 0)
         if after is not None:
             return await self._streaming.portion(call, id, after)

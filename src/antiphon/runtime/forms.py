@@ -11,7 +11,7 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.model.ask import Elicit, key_of
 from antiphon.model.form import problems
-from antiphon.runtime.signature import explain, schema_of
+from antiphon.runtime.signature import explain, plainly, schema_of
 from antiphon.runtime.typed_dicts import adapted
 
 __all__ = ["Form"]
@@ -115,7 +115,7 @@ def _form(wanted: Any) -> Form:
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapted(wanted))
         schema = schema_of(adapter, mode="validation")
     except (pydantic.errors.PydanticUserError, TypeError) as error:
-        raise DefinitionError(f"{wanted!r} is no type to ask for: {str(error).splitlines()[0]}.") from None
+        raise DefinitionError(f"{wanted!r} is no type to ask for: {plainly(error)}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
         return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)

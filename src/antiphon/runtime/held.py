@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import LeaseLost, Stale
+from antiphon.errors import LeaseLost, Stale, StoreUnavailable
 from antiphon.model.task import TRANSITIONS, EntryKind, Task
 from antiphon.runtime.journal import Journal
+from antiphon.runtime.patience import Patience
 from antiphon.store.log import Phase, Record, Store
 
 __all__ = ["PHASES", "Held", "head_of", "now", "task_of"]
@@ -30,6 +31,8 @@ PHASES: dict[str, Phase] = {
 """What a state means to a store: whether the task wants a worker, an answer, or nothing."""
 
 _TRIES = 20
+_PATIENCE = 600.0
+"""How long, in seconds, a run stands still for a store that is away, before it is left to another worker."""
 _LANDING = 0.05
 """How long, in seconds, somebody who looks at a task waits for an end of it that is being written."""
 
@@ -132,25 +135,50 @@ class Held:
             await self._append(kind, data)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        for _ in range(_TRIES):
-            if self.task.has_ended:
-                raise LeaseLost(f"The task {self.task.id} has ended.")
-            task = self.task.after(kind, data, now())
+        patience, doubtful = Patience(_PATIENCE), False
+        tries = _TRIES
+        while tries:
             try:
-                self._version = await self._store.append(
-                    task.id,
-                    [(kind, data)],
-                    expect=self._version,
-                    phase=PHASES[task.state],
-                    head=head_of(task),
-                    token=self.token,
-                )
-            except Stale:
-                await self._catch_up()
-                continue
-            self.task = task
-            return
+                if await self._try(kind, data, doubtful):
+                    return
+                tries -= 1
+            except StoreUnavailable as error:
+                # The run stands still. The lease may still hold when the store is back, and it may have
+                # taken the entry before it went away.
+                doubtful = True
+                await patience.wait(error)
         raise LeaseLost(f"The task {self.task.id} is written by somebody else.")
+
+    async def _try(self, kind: EntryKind, data: dict[str, Any], doubtful: bool) -> bool:
+        """Append an entry, unless it is there already; false if somebody else was quicker."""
+        if self.task.has_ended:
+            raise LeaseLost(f"The task {self.task.id} has ended.")
+        task = self.task.after(kind, data, now())
+        try:
+            self._version = await self._store.append(
+                task.id,
+                [(kind, data)],
+                expect=self._version,
+                phase=PHASES[task.state],
+                head=head_of(task),
+                token=self.token,
+            )
+        except (Stale, LeaseLost) as refusal:
+            if doubtful and await self._has_landed(kind, data):
+                self._version += 1
+            elif isinstance(refusal, LeaseLost):
+                raise
+            else:
+                await self._catch_up()
+                return False
+        self.task = task
+        return True
+
+    async def _has_landed(self, kind: EntryKind, data: dict[str, Any]) -> bool:
+        """Whether the next entry is this one: the store took it, and was away before it could say so."""
+        entries = await self._store.read(self.task.id, after=self._version, limit=1)
+        written = msgspec.json.decode(msgspec.json.encode(data))
+        return any(entry.kind == kind and entry.data == written for entry in entries)
 
     async def release(self) -> None:
         """Let another worker have it at once."""

@@ -11,6 +11,7 @@ from antiphon.model.party import Implementation, Principal
 from antiphon.runtime.call import Call
 from antiphon.runtime.changes import Changes
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.relay import Relay
 from antiphon.runtime.seal import Seal
 
 __all__ = ["Host"]
@@ -36,6 +37,10 @@ class Host(Protocol):
         """What changes about what it offers."""
 
     @property
+    def relay(self) -> Relay:
+        """What its processes say to each other."""
+
+    @property
     def handle(self) -> Callable[[Call[Any]], Awaitable[Any]]:
         """Serves a call: gives what to await for its outcome; both may raise, see `error_of`."""
 
@@ -44,6 +49,12 @@ class Host(Protocol):
 
     async def overdue(self, call: Call[Any]) -> Any:
         """How a call ends that took too long; raises `RequestError` where that is an error."""
+
+    async def store_answers(self) -> bool | None:
+        """Whether the store does; `None` if there is none."""
+
+    async def metrics(self) -> str:
+        """What there is to say of calls, tasks and the store, for a monitor."""
 
     @property
     def authenticates(self) -> bool:

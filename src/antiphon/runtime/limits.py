@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from antiphon.errors import DefinitionError
 
 __all__ = ["Limits"]
 
@@ -43,9 +45,23 @@ class Limits:
     """Tasks that may wait for a worker; one more is refused with 503 and `Retry-After`."""
     lease: float = 15.0
     """How long a worker may be silent before its tasks are another's."""
+    artifact: int = 64 * 1024 * 1024
+    """The largest artifact."""
+    artifacts: int = 256 * 1024 * 1024
+    """All artifacts that are kept; whoever has most then loses its oldest."""
+    artifact_time: float = 24 * 3600.0
+    """How long an artifact is kept, unless it says otherwise."""
+    artifact_page: int = 1024 * 1024
+    """How much of an artifact is read at once."""
     replay_events: int = 1000
     """Events of one stream that are kept for a caller whose connection broke."""
     replay_bytes: int = 1024 * 1024
     """The same, in bytes."""
     replay_streams: int = 16
     """Streams of one session that are kept for that."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int | float) or value < 0:
+                raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number from 0 up.")

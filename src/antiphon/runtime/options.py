@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+from antiphon.errors import DefinitionError
 from antiphon.model.catalog import ToolAnnotations
 from antiphon.model.content import Annotations, Icon
 
-__all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions"]
+__all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions", "check_options"]
 
 TaskPolicy: TypeAlias = Literal["forbidden", "optional", "required"]
 
@@ -33,6 +35,8 @@ class ToolOptions(_Common, total=False):
     """Shown to callers instead of the schema made from the signature, which still reads the arguments."""
     structured: bool | None
     """`False` keeps a typed return value out of the structured content."""
+    artifact_over: int | None
+    """Keep results of more than so many bytes as artifacts, and answer with how they begin."""
     task: TaskPolicy
     """Whether a call may end with a promise: `forbidden` unless given."""
     ttl: float | None
@@ -64,3 +68,18 @@ class ResourceOptions(_Common, total=False):
     """How long callers may keep what they read, in seconds."""
     shared: bool
     """Whether what they read is the same for all of them."""
+
+
+def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -> None:
+    """Raise `DefinitionError` for an option that there is not, or that has none of its values."""
+    label = getattr(function, "__name__", repr(function))
+    names = [*known.__required_keys__, *known.__optional_keys__]
+    for name in options:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(sorted(names))}."
+            raise DefinitionError(f"{label}: there is no option {name!r}. {hint}")
+    if "task" in options and options["task"] not in get_args(TaskPolicy):
+        raise DefinitionError(
+            f"{label}: task={options['task']!r} is none of {', '.join(map(repr, get_args(TaskPolicy)))}."
+        )

@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import Busy, InvalidParams, NoTask, RequestError, Stale, TaskEnded, TaskNotFound
+from antiphon.errors import (
+    Busy,
+    InvalidParams,
+    NoTask,
+    RequestError,
+    Stale,
+    StoreUnavailable,
+    TaskEnded,
+    TaskNotFound,
+)
 from antiphon.model.ask import Elicit, Elicited, read_answer
 from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired, Result
@@ -22,8 +31,11 @@ from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
 from antiphon.runtime.call import Call
 from antiphon.runtime.held import PHASES, Held, head_of, now, task_of
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.patience import Patience
 from antiphon.runtime.reading import Reading
+from antiphon.runtime.relay import STOPPED, Relay
 from antiphon.runtime.stage import Stage
+from antiphon.runtime.telemetry import trace_of
 from antiphon.runtime.tool import Tool
 from antiphon.runtime.turning import Turning
 from antiphon.runtime.worker import Worker
@@ -35,6 +47,8 @@ _TRIES = 20
 _EVERYTHING = 2**62
 _BRIEFLY = 0.05
 """How long a stream waits for the first segments before it says that there is nothing yet."""
+_AWAY = 15.0
+"""How long somebody who follows a task does so in vain, while the store is away."""
 _GLANCE = 5.0
 """How long to trust a watch before looking without having been told."""
 
@@ -42,9 +56,10 @@ _GLANCE = 5.0
 class Promises:
     """The tasks of one server."""
 
-    def __init__(self, store: Store, worker: Worker, limits: Limits) -> None:
+    def __init__(self, store: Store, worker: Worker, limits: Limits, relay: Relay) -> None:
         self.store = store
         self.worker = worker
+        self._relay = relay
         self._limits = limits
         self._queued = 0
         self._counted = 0
@@ -89,6 +104,8 @@ class Promises:
             created["modes"] = call.terms.modes or ("streaming",)
         if call.terms.client is not None:
             created["client"] = msgspec.to_builtins(call.terms.client)
+        if trace := trace_of(call.terms.meta):
+            created["trace"] = trace
         if call.request.input_responses:  # asked before it became a task
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
@@ -160,14 +177,18 @@ class Promises:
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Stop a task; raises `TaskEnded` for one that has ended already."""
+        works = False
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
             if task.has_ended:
                 raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
+            nonlocal works
+            works = task.state == "working"
             return "cancelled", {"message": "The task was cancelled by request."}
 
         task = await self._write(id, principal, entry)
-        self.worker.stop_one(id)
+        if works and not self.worker.stop_one(id):
+            await self._relay.say(STOPPED, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
@@ -197,9 +218,14 @@ class Promises:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen = -1
+            seen, patience = -1, Patience(0)
             while True:
-                record = await self._record(id, principal)
+                try:
+                    record = await self._record(id, principal)
+                except StoreUnavailable as error:
+                    await patience.wait(error)
+                    continue
+                patience = Patience(_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
@@ -216,13 +242,20 @@ class Promises:
         """
         async with self.store.watch(id) as watch:
             reading, seen, silent = Reading(self.store, id, after), -1, True
+            patience = Patience(0)
             while True:
-                record = await self._record(id, principal)
+                try:
+                    record = await self._record(id, principal)
+                    if record.version != seen:
+                        async for first, blocks in reading.up_to(record.version):
+                            silent = False
+                            yield Segments(first, blocks, id)
+                except StoreUnavailable as error:
+                    await patience.wait(error)
+                    continue
+                patience = Patience(_AWAY)
                 if record.version != seen:
                     seen = record.version
-                    async for first, blocks in reading.up_to(seen):
-                        silent = False
-                        yield Segments(first, blocks, id)
                     task = task_of(record)
                     if silent and task.state == "working" and await watch.wait(_BRIEFLY):
                         seen, silent = -1, False  # there is more to say already than that it works

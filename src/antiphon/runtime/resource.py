@@ -110,12 +110,14 @@ def _check_variables(label: str, signature: Signature, template: Template | None
     unknown = names - set(signature.parameters)
     if unknown and not signature.open:
         raise DefinitionError(
-            f"{label}: the address has {sorted(unknown)}, and the function has no such parameter."
+            f"{label}: the address has {{{sorted(unknown)[0]}}}, and the function no parameter of that name. "
+            "Name them alike."
         )
     required = set(signature.schema.get("required", ()))
     always = names - (template.optional if template else frozenset())
     if missing := required - always:
         raise DefinitionError(
             f"{label}: the parameter {sorted(missing)[0]!r} has no default, "
-            "and the address has no variable of that name that is always there."
+            f"and the address has no variable {{{sorted(missing)[0]}}} that is always there. "
+            "Add one of the two."
         )

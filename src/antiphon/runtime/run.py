@@ -17,6 +17,7 @@ import msgspec
 from antiphon.errors import Failure, InvalidParams, MissingCapability
 from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample, key_of, read_answer
 from antiphon.model.outcome import InputRequired, Result
+from antiphon.runtime.artifact import Artifact
 from antiphon.runtime.call import Call
 from antiphon.runtime.journal import MISSING, Journal
 from antiphon.runtime.limits import Limits
@@ -57,6 +58,7 @@ class Run:
         "call",
         "journal",
         "last",
+        "over",
         "responses",
         "suspending",
         "threaded",
@@ -78,6 +80,8 @@ class Run:
         self._limits = limits
         self.responses: Mapping[str, Any] = call.request.input_responses if responses is None else responses
         self.suspending = False
+        self.over = False
+        """Whether nobody waits for the function any more; one in a thread does not notice by itself."""
         self.threaded = False
         self._asks: dict[str, Ask] = {}
         self._futures: set[asyncio.Future[None]] = set()
@@ -160,7 +164,11 @@ class Run:
         self._go_on()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot emit: return it, and emit what the step gave.")
+        if isinstance(value, Artifact):
+            value = Result(artifact=value)
         if type(value) is Result:
+            if self.last is not None and self.last.artifact is not None and value.artifact is not None:
+                raise RuntimeError("A call gives one artifact: put what belongs together into it.")
             self.last = value
             emitted = value.content
         else:
@@ -236,7 +244,7 @@ class Run:
 
     def _go_on(self) -> None:
         """Raise, if the run was stopped and the function did not notice."""
-        if self.suspending:
+        if self.suspending or self.over:
             raise asyncio.CancelledError
 
     def _settle(self, turns: int) -> None:

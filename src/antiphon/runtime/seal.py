@@ -31,7 +31,8 @@ class Seal:
         for secret in raw:
             if len(secret) < _MIN_SECRET:
                 raise ValueError(
-                    f"A secret has at least {_MIN_SECRET} bytes; make one with `openssl rand -hex 32`."
+                    f"A secret has at least {_MIN_SECRET} bytes, and one of these has {len(secret)}. "
+                    "They come from Server(secrets=…) or ANTIPHON_SECRETS; make one: `openssl rand -hex 32`."
                 )
         self.shared = bool(raw)
         """Whether other processes may have the same keys."""
@@ -60,7 +61,8 @@ class Seal:
                 raise SealError("The token has expired.")
             return data
         raise SealError(
-            "The token was altered, bound to something else, or sealed with a key not in the ring."
+            "The token was altered, bound to something else, or sealed with a key not in the ring. "
+            "Do all processes have the same ANTIPHON_SECRETS?"
         )
 
     @property

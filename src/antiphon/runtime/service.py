@@ -50,6 +50,7 @@ from antiphon.model.request import (
     Unsubscribe,
 )
 from antiphon.model.segment import Streamed
+from antiphon.runtime.artifacts import Artifacts
 from antiphon.runtime.call import Call, Peer
 from antiphon.runtime.catalog import Catalog
 from antiphon.runtime.changes import Changes, wants
@@ -75,6 +76,7 @@ class Service:
         changes: Changes,
         limits: Limits,
         stage: Stage,
+        artifacts: Artifacts,
         *,
         instructions: str | None,
         ttl_ms: int,
@@ -86,6 +88,7 @@ class Service:
         self._limits = limits
         self._instructions = instructions
         self._ttl_ms = ttl_ms
+        self._artifacts = artifacts
         self.stage = stage
         self.desk: Desk | None = None
         """Where callers come with their tasks; `None` while the server does not run."""
@@ -158,6 +161,7 @@ class Service:
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._catalog.tools.get(call.request.name)
         if tool is None:
+            self.stage.telemetry.unknown(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.deadline = call.started + tool.timeout
@@ -180,7 +184,12 @@ class Service:
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
         _offered("resources", self._catalog.resources or self._catalog.templates)
-        return self._catalog.page("resources", call.request.cursor, self._ttl_ms)
+        catalog = self._catalog
+        if not self._artifacts.enabled:
+            return catalog.page("resources", call.request.cursor, self._ttl_ms)
+        return await self._artifacts.page(
+            lambda cursor: catalog.page("resources", cursor, self._ttl_ms), call, catalog.page_size
+        )
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
         _offered("resources", self._catalog.resources or self._catalog.templates)

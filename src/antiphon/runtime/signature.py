@@ -22,7 +22,7 @@ from antiphon.errors import DefinitionError
 from antiphon.runtime import docstring
 from antiphon.runtime.typed_dicts import adapted
 
-__all__ = ["Signature", "explain", "name_of", "schema_of"]
+__all__ = ["Signature", "explain", "name_of", "plainly", "schema_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class Signature:
                 )
             hint = hints.get(parameter.name, Any)
             if _is_context(hint, context):
+                if wants_context is not None:
+                    raise DefinitionError(
+                        f"{label}: {wants_context!r} and {parameter.name!r} are both a Context. "
+                        "There is one for each call: remove the other."
+                    )
                 wants_context = parameter.name
                 continue
             parameters[parameter.name] = hint
@@ -222,6 +227,8 @@ def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
             f"{label}: the annotation {error.name!r} cannot be found. "
             "Define it at the top of the module, where the function can see it."
         ) from None
+    except (SyntaxError, TypeError) as error:
+        raise DefinitionError(f"{label}: an annotation is no type: {plainly(error)}.") from None
     return {name: adapted(hint) for name, hint in hints.items()}
 
 
@@ -261,17 +268,35 @@ def _model(label: str, fields: dict[str, Any], takes_more: bool) -> type[pydanti
     try:
         return pydantic.create_model(f"{label}Arguments", __config__=config, **fields)
     except (pydantic.errors.PydanticUserError, TypeError) as error:
+        culprits = [name for name, (hint, _) in fields.items() if not _is_readable(hint)]
+        which = f"the type of the parameter {culprits[0]!r}" if culprits else "a parameter's type"
         raise DefinitionError(
-            f"{label}: {str(error).splitlines()[0]}. "
-            "A parameter's type must be one that pydantic can read from JSON."
+            f"{label}: {which} is none that can be read from JSON: {plainly(error)}. "
+            "Take plain data, a dataclass, a TypedDict or a pydantic model."
         ) from None
+
+
+def _is_readable(hint: Any) -> bool:
+    try:
+        pydantic.TypeAdapter(hint)
+    except (pydantic.errors.PydanticUserError, TypeError):
+        return False
+    return True
+
+
+def plainly(error: Exception) -> str:
+    """The first sentence of another library's error, which is all that is about the author's code."""
+    return str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0].removesuffix(".")
 
 
 def _input_schema(label: str, model: type[pydantic.BaseModel]) -> dict[str, Any]:
     try:
         schema = model.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
     except pydantic.errors.PydanticInvalidForJsonSchema as error:
-        raise DefinitionError(f"{label}: {str(error).splitlines()[0]}.") from None
+        raise DefinitionError(
+            f"{label}: a parameter's type has no JSON schema: {plainly(error)}. "
+            "Take plain data, a dataclass, a TypedDict or a pydantic model."
+        ) from None
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema

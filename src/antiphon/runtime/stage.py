@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET
 
 from antiphon.errors import DefinitionError
 from antiphon.model.ask import Ask
 from antiphon.model.outcome import InputRequired, Result
+from antiphon.runtime.artifact import takes_artifacts
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
 from antiphon.runtime.functions import Threads, awaitable, generating, is_async
@@ -23,6 +24,10 @@ from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.run import Run, Shed, Suspended, require
 from antiphon.runtime.signature import Signature
+from antiphon.runtime.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from antiphon.runtime.artifacts import Artifacts
 
 __all__ = ["Carrier", "Function", "Stage"]
 
@@ -46,17 +51,29 @@ class Stage:
     limits: Limits = Limits()  # noqa: RUF009 - it is frozen
     shed: Shed | None = None
     lifespan: Any = None
+    artifacts: Artifacts | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 class Function:
     """An author's function, ready to be put on."""
 
-    __slots__ = ("_context", "_generate", "_threaded", "bind", "invoke", "names", "signature")
+    __slots__ = (
+        "_context",
+        "_generate",
+        "_threaded",
+        "bind",
+        "invoke",
+        "names",
+        "signature",
+        "takes_artifacts",
+    )
 
     def __init__(self, function: Callable[..., Any], threads: Threads, *, may_emit: bool = False) -> None:
         self.signature = Signature.of(function, Context)
         self.bind = self.signature.binder()
         self.names = self.signature.names
+        self.takes_artifacts = any(takes_artifacts(hint) for hint in self.signature.parameters.values())
         self._generate = generating(function, threads) if may_emit else None
         self.invoke = awaitable(function, threads) if self._generate is None else function
         self._context = self.signature.context
@@ -69,6 +86,8 @@ class Function:
 
     async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Stage) -> Any:
         """What the function returned, or the `InputRequired` that it stopped with."""
+        if self.takes_artifacts and stage.artifacts is not None:
+            arguments = await stage.artifacts.resolve(arguments, call)
         if self._context is None and self._generate is None:
             if call.request.request_state is not None:
                 await stage.carrier.open(call)
@@ -100,6 +119,7 @@ class Function:
                 value = await self._generate(run.emit, arguments)
         except asyncio.CancelledError:
             if not run.suspending or call.stopped is not None:
+                run.over = True
                 raise
             call.absolve()
             return run.outcome()
@@ -116,7 +136,9 @@ class Function:
         if type(value) is InputRequired:
             _check(run, value)
         elif value is None and run.last is not None:
-            return Result(data=run.last.data if run.last.structured else UNSET, meta=run.last.meta)
+            last = run.last
+            data = last.data if last.structured else UNSET
+            return Result(data=data, meta=last.meta, artifact=last.artifact, is_error=last.is_error)
         return value
 
 
@@ -141,5 +163,7 @@ async def _pause(call: Call[Any], journal: Journal) -> None:
 
 async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
     """Put questions of the explicit style to a caller that answers on the connection."""
+    if call.emissions is not None:
+        await call.emissions.flush()
     answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in asks.items()))
     return dict(zip(asks, answers, strict=True))

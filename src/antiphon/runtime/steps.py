@@ -24,6 +24,12 @@ class Step:
     __slots__ = ("_adapter", "_function", "_is_async", "name")
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            _close(function)
+            raise DefinitionError(
+                f"ctx.step takes a function and what to call it with, and not a {type(function).__name__}: "
+                "write await ctx.step(work, 1), and not await ctx.step(work(1))."
+            )
         self.name = name_of(function)
         self._function = function
         self._is_async = inspect.iscoroutinefunction(_target(function))
@@ -62,6 +68,11 @@ def of(function: Callable[..., Any]) -> Step:
     if inspect.isfunction(function) and "<lambda>" not in function.__qualname__ and not function.__closure__:
         return _cached(function)
     return Step(function)
+
+
+def _close(value: Any) -> None:
+    if inspect.iscoroutine(value):
+        value.close()  # or Python complains that nobody awaited it, which is not what is wrong
 
 
 def _target(function: Callable[..., Any]) -> Any:

@@ -42,7 +42,7 @@ class Streaming:
                 if rest.blocks:
                     await call.notify(rest)
                 return TaskShown(await self._promises.whole(news))
-            if shown is not None and news.shown != shown:
+            if news.shown != shown and (shown is not None or news.state == "waiting"):
                 await call.notify(TaskChanged(news))
             shown = news.shown
         raise AssertionError("a stream ends with its task")
@@ -65,9 +65,7 @@ class Streaming:
                 elif news.state == "waiting" and call.rounds:
                     stopped = InputRequired(load_asks(news.asks))
                     return Portion(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
-                elif (
-                    task is not None
-                ):  # nothing yet but what to come back for
+                elif task is not None:  # nothing yet but what to come back for
                     await call.notify(Segments(last + 1, (), id, task))
                     task = None
                 if isinstance(news, Task) and news.state == "waiting" and call.asks:
@@ -110,5 +108,5 @@ def _end(task: Task, last: int, made: Task | None) -> Portion:
         is_complete=True,
         is_error=task.failed or task.fault is not None,
         end=end,
-        task=made,
+        task=None if made is None else task,
     )

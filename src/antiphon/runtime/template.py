@@ -31,7 +31,9 @@ class Template:
             position = match.end()
         pattern += re.escape(text[position:])
         if "{" in re.sub(_EXPRESSION, "", text):
-            raise DefinitionError(f"The URI template {text!r} has a brace that is not closed.")
+            raise DefinitionError(
+                f"The URI template {text!r} has a brace that is not closed: write {{name}}."
+            )
         self._pattern = re.compile(pattern + r"\Z")
 
     @staticmethod

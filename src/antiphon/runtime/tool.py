@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, RequestError, StoreError
+from antiphon.errors import Failure, InternalError, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result
@@ -16,13 +16,16 @@ from antiphon.model.request import CallTool
 from antiphon.runtime.call import Call
 from antiphon.runtime.functions import Threads
 from antiphon.runtime.options import TaskPolicy
-from antiphon.runtime.output import Output, yielding
+from antiphon.runtime.output import Output, Unfit, Unwritable, blocks, is_block, jsonable, yielding
 from antiphon.runtime.signature import explain, name_of
 from antiphon.runtime.stage import Function, Stage
+from antiphon.runtime.telemetry import Tally, calls, ending
 
 __all__ = ["Tool", "failed", "merged"]
 
 logger = logging.getLogger("antiphon")
+_of_text = Result.of_text
+_is_logged, _INFO = calls.isEnabledFor, logging.INFO
 
 
 class Tool:
@@ -33,13 +36,17 @@ class Tool:
         "_convert",
         "_invoke",
         "_is_plain",
+        "_over",
+        "_says_text",
         "answer_within",
         "definition",
         "function",
+        "has_artifacts",
         "name",
         "poll_interval",
         "resume",
         "streams",
+        "tally",
         "task",
         "timeout",
         "ttl",
@@ -58,6 +65,7 @@ class Tool:
         meta: Mapping[str, Any] | None = None,
         input_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
+        artifact_over: int | None = None,
         timeout: float | None = None,
         task: TaskPolicy = "forbidden",
         ttl: float | None = 3600.0,
@@ -68,7 +76,14 @@ class Tool:
     ) -> None:
         self.function = Function(function, threads, may_emit=True)
         signature = self.function.signature
-        self._is_plain = signature.context is None and not self.function.emits
+        self._is_plain = (
+            signature.context is None
+            and artifact_over is None
+            and not self.function.emits
+            and not self.function.takes_artifacts
+        )
+        self._over = artifact_over
+        self.tally = Tally()
         self.streams = self.function.emits if streams is None else streams
         self._invoke = self.function.invoke
         self._bind = self.function.bind
@@ -80,8 +95,10 @@ class Tool:
         self.answer_within = answer_within
         self.resume = resume
         returns = yielding(signature.returns) if self.function.emits else signature.returns
-        output = Output(self.name, returns, structured=structured)
+        output = Output(self.name, returns, structured=structured, over=artifact_over is not None)
         self._convert = output.convert
+        self._says_text = output.says_text
+        self.has_artifacts = output.keeps or self.function.takes_artifacts or artifact_over is not None
         self.definition = ToolDefinition(
             name=self.name,
             title=title,
@@ -96,42 +113,96 @@ class Tool:
 
     async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
+        if (
+            not self._is_plain
+            or stage.telemetry.listens
+            or call.request.request_state is not None
+            or _is_logged(_INFO)
+        ):
+            observed: Result | InputRequired = await stage.telemetry.observe(
+                call, self.tally, lambda: self._perform(call, stage)
+            )
+            return observed
+        # What most calls are, without the detours that the others need.
+        try:
+            try:
+                arguments = self._bind(call.request.arguments)
+            except pydantic.ValidationError as error:
+                result = self._misfit(error)
+            else:
+                try:
+                    value = await self._invoke(**arguments)
+                    if type(value) is str and self._says_text:
+                        self.tally.answers += 1
+                        return _of_text(value)
+                    result = self._convert(value)
+                    if result.artifact is None and not result.is_error:
+                        self.tally.answers += 1
+                        return result
+                    result = await self._settled(result, call, stage)
+                except Exception as error:
+                    result = await self._failed(call, error)
+        except BaseException as error:
+            self.tally.add(*ending(call, error), None)
+            raise
+        self.tally.add(*ending(call, result), None)
+        return result
+
+    async def _perform(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         try:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
-            problems = explain(error, self.function.names)
-            return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
+            return self._misfit(error)
         try:
-            if self._is_plain and call.request.request_state is None:
-                return self._convert(await self._invoke(**arguments))
             value = await self.function.run(call, arguments, stage)
             if type(value) is InputRequired:
                 return value
             if call.emissions is None or not call.emissions.begun:
-                return self._convert(value)
-            return await merged(call, self._after_segments(value))
-        except Failure as failure:
-            return await merged(call, failed(failure))
-        except (RequestError, StoreError):
+                return await self._settled(self._convert(value), call, stage)
+            return await merged(call, await self._settled(self._after_segments(value), call, stage))
+        except Exception as error:
+            return await self._failed(call, error)
+
+    def _misfit(self, error: pydantic.ValidationError) -> Result:
+        problems = explain(error, self.function.names)
+        return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
+
+    async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
+        """The result of a call in which something was raised; raises what is no result."""
+        if isinstance(error, Failure):
+            return await merged(call, failed(error))
+        if isinstance(error, RequestError | StoreError):
+            if isinstance(error, RequestError) and error.data is not None:
+                error.data = jsonable(error.data, anything=True)
             if call.emissions is not None:
                 await call.emissions.flush()
-            raise
-        except Exception:
-            logger.exception("The tool %r failed in request %r.", self.name, call.id)
-            result = Result(
-                f"The tool {self.name!r} failed with an internal error. "
-                f"The server's log has the details, under request {call.id!r}.",
-                is_error=True,
-            )
-            return await merged(call, result)
+            raise error
+        if isinstance(error, Unfit):
+            fault = "gave a result that is not what it has declared, which is a mistake of the server's"
+        else:
+            fault = "failed with an internal error"
+        logger.error("The tool %r %s, in request %r.", self.name, fault, call.id, exc_info=error)
+        message = (
+            f"The tool {self.name!r} {fault}. The server's log has the details, under request {call.id!r}."
+        )
+        if isinstance(error, Unwritable):
+            raise InternalError(message) from None
+        return await merged(call, Result(message, is_error=True))
+
+    async def _settled(self, result: Result, call: Call[CallTool], stage: Stage) -> Result:
+        """The result with what is to be kept of it kept."""
+        if (result.artifact is None and self._over is None) or stage.artifacts is None:
+            return result
+        return await stage.artifacts.settle(result, call, self.name, self._over)
 
     def _after_segments(self, value: Any) -> Result:
         """What is returned after segments: data is not written out a second time, as text."""
         if value is None:
             return Result()
+        said = value.content if isinstance(value, Result) else ()
         result = self._convert(value)
-        if result.structured and not isinstance(value, Result):
-            result.content = ()
+        if result.structured:
+            result.content = said
         return result
 
 
@@ -145,8 +216,19 @@ async def merged(call: Call[CallTool], result: Result) -> Result:
 
 
 def failed(failure: Failure) -> Result:
-    """The result of a call that failed in a way its author foresaw."""
+    """The result of a call that failed in a way its author foresaw, with what there is of it all the same.
+
+    What of that is to be read comes after the message; the rest is data.
+    """
     content = failure.content or (Text(failure.message),)
-    if failure.data is None:
+    data, partial = failure.data, failure.partial
+    if isinstance(partial, str) or is_block(partial):
+        content, partial = (*content, *blocks(partial)), None
+    if data is None and (failure.details is not None or partial is not None):
+        data = {"status": "error", "error": failure.message, **(failure.details or {})}
+    if data is None:
         return Result(content, is_error=True)
-    return Result(content, data=failure.data, is_error=True)
+    if partial is not None and isinstance(data, Mapping):
+        data = {**data, "partial_results": partial}
+    data = jsonable(data, anything=True)
+    return Result(content, data=data, is_error=True, boxed=not isinstance(data, dict))

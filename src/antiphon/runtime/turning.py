@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
 from antiphon.model.ask import Ask
+from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Said
@@ -94,14 +95,10 @@ class Turning:
             if held is not None:
                 await held.write("recorded", {"journal": new})
 
-        async def emit(first: int, blocks: Sequence[Any]) -> None:
-            held = await asyncio.shield(created)
-            await (before.emit(blocks) if held is None else held.emit(first, blocks))
-
         snapshot = journal.hand_over(write)
         before = call.emissions or call.begin_to_emit(journal, self._limits)
         emitted = before.so_far()
-        call.emissions = after = Logged(emit, already=len(emitted), emitted=len(emitted))
+        call.emissions = after = _Turned(before, created)
         try:
             held = await self._promises.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
@@ -115,6 +112,7 @@ class Turning:
         held.journal = journal
         call.carrier = StoreCarrier()
         call.let_go()
+        call.task_id = held.task.id
         created.set_result(held)
         self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
         return Promise(held.task)
@@ -139,6 +137,27 @@ class Turning:
     def _settle(self) -> None:
         if not self._settled.done():
             self._settled.set_result(None)
+
+
+class _Turned(Logged):
+    """Segments from the turn on: the task's, or the answer's after all, if there comes to be no task."""
+
+    def __init__(self, before: Emissions, created: asyncio.Future[Held | None]) -> None:
+        already = len(before.so_far())
+        super().__init__(self._emit, already=already, emitted=already)
+        self._before = before
+        self._created = created
+
+    async def rest(self) -> list[Block]:
+        """What is not in the log yet; without a task, all there is."""
+        rest = await super().rest()
+        if await asyncio.shield(self._created) is not None:
+            return rest
+        return [*await self._before.rest(), *rest]
+
+    async def _emit(self, first: int, blocks: Sequence[Any]) -> None:
+        held = await asyncio.shield(self._created)
+        await (self._before.emit(blocks) if held is None else held.emit(first, blocks))
 
 
 class _Turnable(Call[CallTool]):

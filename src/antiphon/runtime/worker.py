@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +20,7 @@ from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestE
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.party import Implementation, Principal
 from antiphon.model.request import CallTool, Terms
-from antiphon.model.task import Fault, Task, dump_asks, dump_result, fold
+from antiphon.model.task import EntryKind, Fault, Folding, Task, dump_asks, dump_result
 from antiphon.runtime.call import Call
 from antiphon.runtime.emissions import Emissions, Logged
 from antiphon.runtime.held import Held
@@ -27,13 +28,17 @@ from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.recent import Recent
 from antiphon.runtime.stage import Stage
-from antiphon.runtime.tool import Tool
-from antiphon.store.log import Claim, Entry, Store
+from antiphon.runtime.tool import Tool, merged
+from antiphon.store.log import Claim, Store
 
 __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
+_SWEPT = 1000
+"""Tasks that are forgotten in one go."""
+_PAGE = 16
+"""How many entries of a log are read at once; each may hold a whole batch of segments."""
 _RETRY = 1.0
 """How long to wait after a store did not answer."""
 
@@ -49,6 +54,7 @@ class Worker:
         stage: Callable[[], Stage],
         *,
         tools: Collection[str] | None = None,
+        claims: bool = True,
     ) -> None:
         self.name = f"worker-{secrets.token_hex(6)}"
         self._store = store
@@ -57,6 +63,11 @@ class Worker:
         self._stage = stage
         self._staged: tuple[Stage, Stage] | None = None
         self._tools = tools
+        self._claims = claims
+        self.lost = 0
+        """Tasks that were another's, or gone, before they had ended here."""
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """Runs that were written down here, by tool and by the state that the task has since."""
         self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._recent = Recent()
         self._loops: list[asyncio.Task[None]] = []
@@ -65,19 +76,23 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether it can take one more."""
-        return not self._draining and len(self._running) < self._limits.tasks
+        return self._claims and not self._draining and len(self._running) < self._limits.tasks
+
+    @property
+    def running(self) -> int:
+        """How many tasks run here."""
+        return len(self._running)
 
     def start(self) -> None:
-        """Begin to claim tasks, and to forget those whose time is over."""
+        """Begin to claim tasks, if it is to, and to forget those whose time is over.
+
+        One that claims none still looks after those that calls here have turned into.
+        """
         self._draining = False
-        self._loops = [
-            asyncio.create_task(self._loop(work, every))
-            for work, every in (
-                (self._claim_forever, _RETRY),
-                (self._renew, self._limits.lease / 3),
-                (self._expire, 0.5),
-            )
-        ]
+        work = [(self._renew, self._limits.lease / 3), (self._expire, 0.5)]
+        if self._claims:
+            work.append((self._claim_forever, _RETRY))
+        self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
 
     async def stop(self, *, within: float) -> None:
         """Claim nothing more, let what runs end, and hand over what does not."""
@@ -105,11 +120,12 @@ class Worker:
         self._running[held.task.id] = (held, task)
         task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
 
-    def stop_one(self, id: str) -> None:
-        """Stop a task that runs here, because it was cancelled or has expired."""
+    def stop_one(self, id: str) -> bool:
+        """Stop a task that runs here, because it was cancelled or has expired; false if it runs elsewhere."""
         found = self._running.get(id)
         if found is not None:
             found[1].cancel()
+        return found is not None
 
     async def look(self, id: str, principal: str) -> Task | None:
         """A task that ended here lately, or is just about to; `None` if only the store knows."""
@@ -156,25 +172,27 @@ class Worker:
             logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
 
     async def _take_up(self, claim: Claim) -> None:
-        entries: list[Entry] = []
-        while len(entries) < claim.record.version:
-            more = await self._store.read(claim.record.id, after=len(entries))
-            if not more:
+        folding, number, version = Folding(), 0, claim.record.version
+        while number < version:
+            entries = await self._store.read(claim.record.id, after=number, limit=_PAGE)
+            if not entries:
                 return
-            entries += more
-        task, journal, created = fold((entry.kind, entry.at, entry.data) for entry in entries)
+            for entry in entries[: version - number]:
+                folding.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+            number = entries[-1].number
+        assert folding.task is not None
         held = Held(
             self._store,
-            task,
-            dict(created),
-            version=claim.record.version,
+            folding.task,
+            dict(folding.created),
+            version=version,
             token=claim.token,
-            journal=journal,
-            responses=_last_round(entries),
+            journal=folding.journal,
+            responses=folding.responses,
         )
         # Whoever held it before has parked it, and been answered; or else was lost.
-        was_lost = claim.token > 1 and entries[-1].kind != "answered"
-        if created.get("resume", True) or not was_lost:
+        was_lost = claim.token > 1 and folding.last != "answered"
+        if folding.created.get("resume", True) or not was_lost:
             self.begin(held)
         else:
             await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
@@ -185,13 +203,16 @@ class Worker:
             return
         kept = await self._store.renew(claims, lease=self._limits.lease)
         for id, _ in claims:
-            if id not in kept:
-                self.stop_one(id)
+            if id not in kept and self.stop_one(id):
+                self.lost += 1
 
     async def _expire(self) -> None:
-        for record in await self._store.expire():
-            self.stop_one(record.id)
-            self._recent.forget(record.id)
+        gone = await self._store.expire(limit=_SWEPT)
+        while gone:
+            for record in gone:
+                self.stop_one(record.id)
+                self._recent.forget(record.id)
+            gone = await self._store.expire(limit=_SWEPT) if len(gone) == _SWEPT else ()
 
     # Running
 
@@ -199,6 +220,7 @@ class Worker:
         try:
             await self.finish(held, await self._perform(held))
         except (LeaseLost, NoTask) as error:
+            self.lost += 1
             logger.info("A task was let go: %s", error)
         except StoreError as error:
             logger.warning("A task is left to another worker: %s", error)
@@ -218,6 +240,7 @@ class Worker:
             await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
         else:
             await held.write("ended", {**data, "result": dump_result(outcome)})
+        self.ended[held.task.tool, "failed" if held.task.failed else held.task.state] += 1
         if held.task.has_ended:
             self._recent.add(held.task, held.principal)
 
@@ -230,20 +253,33 @@ class Worker:
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=created.get("capabilities", {}),
                 modes=tuple(created.get("modes", ())),
+                meta=created.get("trace", {}),
             )
             call = _Worked(held)
             call.request = CallTool(
                 name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
             )
             call.id, call.terms, call.rounds = held.task.id, terms, True
+            call.task_id = held.task.id
             call.principal = msgspec.convert(created["principal"], Principal)
             call.journal = held.journal
             call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
-            return await tool.run(call, self._stage_of_tasks())
+            return await self._in_time(tool, call)
         except NotFound:
             return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
         except RequestError as error:
             return error
+
+    async def _in_time(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
+        """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
+        if tool.timeout is None:
+            return await tool.run(call, self._stage_of_tasks())
+        try:
+            async with asyncio.timeout(tool.timeout):
+                return await tool.run(call, self._stage_of_tasks())
+        except TimeoutError:
+            message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
+            return await merged(call, Result(message, is_error=True))
 
     def _stage_of_tasks(self) -> Stage:
         """The server's stage, but for who carries the journal."""
@@ -275,17 +311,6 @@ class StoreCarrier:
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """The log has it already."""
         return stopped
-
-
-def _last_round(entries: Iterable[Entry]) -> dict[str, Any]:
-    """What was answered since the task last asked, or was brought along when it was made."""
-    found: dict[str, Any] = {}
-    for entry in entries:
-        if entry.kind == "asked":
-            found = {}
-        elif entry.kind in ("created", "answered"):
-            found |= entry.data.get("responses", {})
-    return found
 
 
 async def _quietly(work: Any) -> None:

@@ -7,7 +7,8 @@ from antiphon.store.log import Store
 __all__ = ["open_store"]
 
 _KNOWN = (
-    "`memory:` keeps tasks in this process, `sqlite:///file.db` and `sqlite:////absolute/file.db` in a file"
+    "`memory:` keeps tasks in this process, `sqlite:///file.db` and `sqlite:////absolute/file.db` in a file, "
+    "`postgresql://user@host/database` in a PostgreSQL database"
 )
 
 
@@ -27,4 +28,12 @@ def open_store(url: str) -> Store:
         from antiphon.store.sqlite import SQLiteStore
 
         return SQLiteStore(path)
+    if scheme in ("postgresql", "postgres"):
+        if not rest.startswith("//"):
+            raise ValueError(f"{url!r} names no database. {_KNOWN}.")
+        try:
+            from antiphon.store.postgres import PostgresStore
+        except ImportError:
+            raise ValueError("A PostgreSQL store needs asyncpg: pip install 'antiphon[postgres]'.") from None
+        return PostgresStore(url)
     raise ValueError(f"There is no store for {url!r}. {_KNOWN}.")

@@ -13,12 +13,13 @@ Every backend keeps the same promises, and one suite tests them all:
 - A claim is held by one worker at a time. Its token is larger than every token given out before for the
   task. A worker that dies loses its claims when their leases end.
 - What one process wrote is seen by the watchers of every other process on the same store within 50 ms.
+- What one process publishes on a topic is heard by all who hear it then, in every process, once.
 - No operation gets dearer because there are many tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -143,6 +144,9 @@ class Store(Protocol):
     async def count(self, phase: Phase) -> int:
         """How many tasks are in a phase."""
 
+    async def oldest(self) -> int | None:
+        """Since when the task waits that a worker would get next; `None` if none waits."""
+
     async def use_once(self, key: str, *, until: int) -> bool:
         """Note a key until that time; false if it was noted before and is not yet over."""
 
@@ -151,3 +155,12 @@ class Store(Protocol):
 
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
         """Be told when a task becomes ready."""
+
+    async def publish(self, topic: str, data: Any) -> None:
+        """Tell everyone who hears a topic now, in whatever process; it is kept for nobody else."""
+
+    def hear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Hear what is published on a topic, from entering on and until the store is closed.
+
+        Whoever falls far behind misses what is oldest.
+        """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -108,7 +108,7 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._is_open = False
-        self._hub.wake_all()
+        self._hub.end()
 
     async def create(
         self,
@@ -241,6 +241,11 @@ class MemoryStore:
         self._now()
         return self._counts[rules.known_phase(phase)]
 
+    async def oldest(self) -> int | None:
+        self._lapse(self._now())
+        tops = [top for queue in self._queues.values() if (top := queue.first(self._kept))]
+        return self._kept[min(tops)[1]].row.updated if tops else None
+
     async def use_once(self, key: str, *, until: int) -> bool:
         now, until = self._now(), rules.moment(until)
         while self._noted_until and self._noted_until[0][0] <= now:
@@ -260,6 +265,14 @@ class MemoryStore:
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
         self._now()
         return self._hub.watch_ready()
+
+    async def publish(self, topic: str, data: Any) -> None:
+        self._now()
+        self._hub.tell(topic, msgspec.json.decode(rules.encode(data)))
+
+    def hear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        self._now()
+        return self._hub.hear(topic)
 
     def _now(self) -> int:
         """The time in milliseconds, of a store that is open."""

@@ -107,7 +107,9 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
         )
     if status >= 500:
         return Unreachable(f"{said}: the server, or something in front of it, is in trouble.")
-    return BadAnswer(f"{said}: there seems to be no MCP server at this address.")
+    return BadAnswer(
+        f"{said}: there seems to be no MCP server at this address. Most are at a path such as /mcp."
+    )
 
 
 async def _stated(response: httpx2.Response) -> RequestError | None:

@@ -22,12 +22,14 @@ from antiphon.errors import (
     MethodNotAllowed,
     NotAcceptable,
     RequestError,
+    StoreError,
 )
 from antiphon.model.party import ANONYMOUS, Principal
-from antiphon.model.request import CallTool, Initialize, Listen
+from antiphon.model.request import CallTool, Initialize, Listen, SetLogLevel, Subscribe, Unsubscribe
 from antiphon.runtime.host import Host
 from antiphon.runtime.warden import Warden
 from antiphon.transport import streams, writing
+from antiphon.transport.elsewhere import Elsewhere
 from antiphon.transport.exchange import Exchange, send_json
 from antiphon.transport.guard import Guard, accepts
 from antiphon.transport.outlet import Receive, Send
@@ -43,6 +45,8 @@ __all__ = ["App"]
 logger = logging.getLogger("antiphon")
 _USUAL_ACCEPT = b"application/json, text/event-stream"
 """What clients of MCP accept, as they all write it."""
+_WISHES = (SetLogLevel, Subscribe, Unsubscribe)
+"""What a session tells us to keep in mind."""
 _AT_ONCE = 32 * 1024
 """How much is written to a connection without waiting for the other end."""
 
@@ -74,6 +78,7 @@ class App:
             **{version.encode(): version for version in SUPPORTED_VERSIONS},
         }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
+        self._elsewhere = Elsewhere(host.relay, self._sessions)
         self._warden = Warden()
         self._mirrored = host.mirrored
         self._authenticates = host.authenticates
@@ -81,6 +86,9 @@ class App:
         self._calls = 0
         self._streams = 0
         self._owner = Owner(host)
+        self.failure: Exception | None = None
+        """Why it did not start, if it did not."""
+        self._leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,6 +120,8 @@ class App:
             if not self._understand(exchange, body, headers, principal):
                 if exchange.is_understood:
                     await self._take_answer(exchange)
+                elif exchange.elsewhere is not None:
+                    await exchange.elsewhere
                 await send_json(send, 202, b"")
                 return
             if type(exchange.request) is Listen:
@@ -119,6 +129,8 @@ class App:
                     outcome = await self._handle(exchange)
             else:
                 outcome = await self._handle(exchange)
+                if type(exchange.request) in _WISHES and exchange.session is not None:
+                    await self._elsewhere.wants(exchange.session, exchange.request)
             answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
             exchange.answering = True
             if len(answer) > _AT_ONCE:  # a caller that does not read it may not keep us for ever
@@ -248,10 +260,12 @@ class App:
                 raise InvalidRequest(
                     "This version has no requests of the server's, so there is nothing to answer."
                 )
-            if session is not None:
-                session.questions.answer(frame)
+            if session is not None and not session.questions.answer(frame) and self._elsewhere.exists:
+                exchange.elsewhere = self._elsewhere.answer(session, frame)
         elif session is not None:
-            session.calls.told(frame)
+            unknown = session.calls.told(frame)
+            if unknown is not None and self._elsewhere.exists:
+                exchange.elsewhere = self._elsewhere.cancel(session, unknown)
 
     async def _take_answer(self, exchange: Exchange) -> None:
         """Take a response that answers a question which is not on any connection: a task's."""
@@ -335,7 +349,7 @@ class App:
             raise MethodNotAllowed("Send requests with POST.")
         name = token.decode("latin-1").strip()
         if scope["method"] == "DELETE":
-            self._sessions.end(name, principal)
+            await self._elsewhere.ended(self._sessions.end(name, principal))
             await send_json(exchange.send, 204, b"")
             return
         session = self._sessions.open(name, principal)
@@ -351,6 +365,7 @@ class App:
             else:
                 exchange.dialect = self._dialects.negotiate(session.negotiated.version)
                 exchange.request = None
+                await self._elsewhere.ask(session)
                 await streams.listen(self._host.changes, session, exchange)
 
     @contextmanager
@@ -370,8 +385,14 @@ class App:
 
     # Starting and stopping
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether to send it requests: it has started, and is not shutting down."""
+        return self._owner.started and not self._leaving
+
     def begin_shutdown(self) -> None:
         """End what never ends by itself; calls under way go on."""
+        self._leaving = True
         self._host.changes.close()
 
     async def shutdown(self) -> None:
@@ -386,8 +407,8 @@ class App:
         """Open the lifespan with the first request, where no lifespan event came before it."""
         try:
             await self._owner.start()
-        except Exception:
-            logger.exception("The server's lifespan failed to start.")
+        except Exception as error:
+            _report(error)
             raise InternalError("The server could not start. Its log has the details.") from None
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,7 +420,8 @@ class App:
                 try:
                     await self._owner.start()
                 except Exception as error:
-                    logger.exception("The server's lifespan failed to start.")
+                    self.failure = error
+                    _report(error)
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
@@ -407,6 +429,14 @@ class App:
                 await self.shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _report(error: Exception) -> None:
+    """Say why the server does not start; where its store is away, a traceback helps nobody."""
+    if isinstance(error, StoreError):
+        logger.error("The server cannot start. %s", error)
+    else:
+        logger.error("The server's lifespan failed to start.", exc_info=error)
 
 
 class _CallerGone(Exception):

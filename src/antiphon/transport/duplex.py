@@ -7,6 +7,7 @@ other end, and how it is started and stopped, is for those who use it.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -184,4 +185,4 @@ class Duplex:
 
 def _copy(failure: ClientError) -> ClientError:
     """One for each that is told, because each adds its own traceback."""
-    return type(failure)(*failure.args)
+    return copy.copy(failure)

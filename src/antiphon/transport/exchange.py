@@ -6,7 +6,7 @@ An exchange is the call that it carries. Owns its response, and notices when the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from antiphon.model.ask import Ask
@@ -44,6 +44,8 @@ class Exchange(Call[Any]):
     """Whether the answer is being sent, so that nothing more is to be said."""
     tasks: set[asyncio.Task[None]] | None = None
     """What is done on the side: watching for a caller that goes away, keeping the connection alive."""
+    elsewhere: Awaitable[None] | None = None
+    """What is to be told to other processes, of a message that is none of ours."""
     _watching: bool = False
 
     def __init__(self, send: Send, receive: Receive, keep_alive: float) -> None:
@@ -97,7 +99,12 @@ class Exchange(Call[Any]):
         if not self._watching and (self.dialect.closing_cancels or self.request is None):
             self._watching = True
             self._spawn(self._watch())
-        written = self.started if self.outlet is None else self.outlet.written
+        outlet = self.outlet
+        if outlet is not None and outlet.waiting_since is not None:
+            if now - outlet.waiting_since >= 2 * self._keep_alive:
+                self.stop("disconnected")  # it is there and takes nothing: it may not keep its place for ever
+            return
+        written = self.started if outlet is None else outlet.written
         if self.takes_streams and now - written >= self._keep_alive:
             stream = self.stream()
             stream.written = now

@@ -250,4 +250,9 @@ class HttpChannel:
 
 def _lost(peer: str, error: Exception) -> Unreachable:
     reason = str(error) or type(error).__name__
+    if "SSL" in reason and peer.startswith("https:"):
+        return Unreachable(
+            f"No secure connection to {peer}: {reason}. If the server has no certificate, its address begins "
+            "with http://; if it has one of its own, pass http=httpx2.AsyncClient(verify=…)."
+        )
     return Unreachable(f"No connection to {peer}: {reason}. Is the server running, and is the address right?")

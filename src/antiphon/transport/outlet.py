@@ -36,6 +36,8 @@ class Outlet:
         self.replay: Replay | None = None
         self.detached = False
         self.written = self._loop.time()
+        self.waiting_since: float | None = None
+        """Since when the other end has not taken what was written."""
 
     async def open(self) -> None:
         """Begin the stream, with nothing on it yet."""
@@ -98,5 +100,6 @@ class Outlet:
     async def _put(self, event: bytes, *, last: bool = False) -> None:
         if self.detached or (self.replay is not None and self.replay.taken_up):
             return
-        self.written = self._loop.time()
+        self.written = self.waiting_since = self._loop.time()
         await self._send({"type": "http.response.body", "body": event, "more_body": not last})
+        self.waiting_since = None

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from antiphon.errors import Unreachable
+from antiphon.errors import ProcessEnded, Unreachable
 from antiphon.transport.channel import Receiver
 from antiphon.transport.duplex import Duplex
 from antiphon.wire.jsonrpc import Frame
@@ -122,7 +122,7 @@ class ProcessChannel:
             await child.stdin.drain()
         except (ConnectionError, RuntimeError):
             await child.exits_within(_LAST_WORDS)
-            raise Unreachable(_epitaph(self.peer, child)) from None
+            raise _ended(self.peer, child) from None
 
     async def _watch(self, child: _Child, duplex: Duplex) -> None:
         """Fail what waits when the process dies or closes its output."""
@@ -132,7 +132,7 @@ class ProcessChannel:
             await asyncio.wait({exiting, duplex.listening}, timeout=_LAST_WORDS)
         finally:
             exiting.cancel()
-        duplex.fail(Unreachable(_epitaph(self.peer, child)))
+        duplex.fail(_ended(self.peer, child))
 
 
 class _Child(asyncio.subprocess.SubprocessStreamProtocol):
@@ -163,12 +163,12 @@ class _Child(asyncio.subprocess.SubprocessStreamProtocol):
         return True
 
 
-def _epitaph(peer: str, child: _Child) -> str:
+def _ended(peer: str, child: _Child) -> Unreachable:
     code = child.transport.get_returncode()
     if code is None:
-        return f"{peer} has closed its output."
+        return Unreachable(f"{peer} has closed its output.")
     how = f"was ended by signal {-code}" if code < 0 else f"has exited with code {code}"
-    return f"{peer} {how}: its standard error says why."
+    return ProcessEnded(f"{peer} {how}: its standard error says why.", code)
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:

@@ -49,11 +49,11 @@ class Questions:
         finally:
             del self._open[request_id]
 
-    def answer(self, frame: Frame) -> None:
-        """Take a response; one that answers nothing is ignored."""
+    def answer(self, frame: Frame) -> bool:
+        """Take a response; false for one that answers nothing here."""
         future = self._open.get(str(frame.request_id))
         if future is None or future.done():
-            return
+            return False
         if frame.error is UNSET:
             future.set_result(frame.result)
         else:
@@ -61,3 +61,4 @@ class Questions:
             future.set_exception(
                 Failure(f"The client did not answer: {error.get('message', 'it gave no reason')}")
             )
+        return True

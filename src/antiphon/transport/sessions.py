@@ -7,6 +7,7 @@ process, for the sessions used last.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import OrderedDict
 
@@ -34,7 +35,9 @@ class _Token(msgspec.Struct, array_like=True):
 class Session:
     """One session, as far as this process knows it."""
 
-    def __init__(self, negotiated: Negotiated, principal: Principal, limits: Limits) -> None:
+    def __init__(self, name: str, negotiated: Negotiated, principal: Principal, limits: Limits) -> None:
+        self.name = name
+        """By which processes speak of it: nobody can use the session who knows it."""
         self.negotiated = negotiated
         self.principal = principal
         self.peer = Peer()
@@ -73,52 +76,72 @@ class Sessions:
         self._bound_to = b"session\0" + server.encode() + b"\0"
         self._limits = limits
         self._kept: OrderedDict[str, Session] = OrderedDict()
+        self._names: dict[str, str] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
         """The id of a new session."""
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated))
         token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_time)
-        self._keep(token, Session(negotiated, principal, self._limits))
+        self._keep(token, Session(_name(token), negotiated, principal, self._limits))
         return token
 
     def open(self, token: str, principal: Principal) -> Session:
         """The session with that id; raises `SessionLost` if it has ended, or is not the caller's."""
-        if token in self._ended:
-            raise _lost()
         session = self._kept.get(token)
         if session is not None:
             if session.principal.id != principal.id:
                 raise _lost()
             self._kept.move_to_end(token)
             return session
+        name = _name(token)
+        if name in self._ended:
+            raise _lost()
         try:
             data = self._seal.open(token, bound_to=self._bind(principal))
             negotiated = msgspec.msgpack.decode(data, type=_Token).negotiated
         except (SealError, msgspec.DecodeError):
             raise _lost() from None
-        session = Session(negotiated, principal, self._limits)
+        session = Session(name, negotiated, principal, self._limits)
         self._keep(token, session)
         return session
 
-    def end(self, token: str, principal: Principal) -> None:
+    def named(self, name: str) -> Session | None:
+        """The session of that name, if this process has it in mind."""
+        token = self._names.get(name)
+        return None if token is None else self._kept.get(token)
+
+    def end(self, token: str, principal: Principal) -> Session:
         """End a session: its calls are stopped, and its id is good for nothing here from now on."""
         session = self.open(token, principal)
-        del self._kept[token]
-        self._ended[token] = None
+        self.forget(session.name)
+        return session
+
+    def forget(self, name: str) -> None:
+        """End a session, by its name."""
+        self._ended[name] = None
         while len(self._ended) > self._limits.sessions:
             self._ended.popitem(last=False)
+        session = self._kept.pop(self._names.pop(name, ""), None)
+        if session is None:
+            return
         for watched in (*session.calls.values(), session.listening):
             if watched is not None:
                 watched.stop("cancelled")
 
     def _keep(self, token: str, session: Session) -> None:
         self._kept[token] = session
+        self._names[session.name] = token
         while len(self._kept) > self._limits.sessions:
-            self._kept.popitem(last=False)
+            _, oldest = self._kept.popitem(last=False)
+            del self._names[oldest.name]
 
     def _bind(self, principal: Principal) -> bytes:
         return self._bound_to + principal.id.encode()
+
+
+def _name(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()[:32]
 
 
 def _lost() -> SessionLost:

@@ -198,6 +198,8 @@ class Dialect:
 
         Clients read the code in the body; a status other than 200 is for what came before it.
         """
+        if understood and type(error) is InvalidRequest:  # a tool says so
+            return 200
         return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
 
     def notification(self, notification: Said, request_id: RequestId | None) -> bytes:

@@ -9,7 +9,7 @@ from antiphon.model.party import Implementation
 from antiphon.wire.dialect import Dialect, Negotiated
 from antiphon.wire.draft import DRAFT_VERSION, Draft
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025
+from antiphon.wire.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025, BeforeStructure
 from antiphon.wire.v2026_07_28 import MODERN_VERSION, PROTOCOL_VERSION, V2026
 
 __all__ = ["SUPPORTED_VERSIONS", "Dialects"]
@@ -28,7 +28,8 @@ class Dialects:
         self.draft = Draft(DRAFT_VERSION, server)
         self._legacy: Mapping[str, Dialect] = {
             LEGACY_VERSIONS[0]: V2025(LEGACY_VERSIONS[0], server),
-            **{version: Before2025(version, server) for version in LEGACY_VERSIONS[1:]},
+            LEGACY_VERSIONS[1]: Before2025(LEGACY_VERSIONS[1], server),
+            **{version: BeforeStructure(version, server) for version in LEGACY_VERSIONS[2:]},
             DRAFT_VERSION: self.draft,
         }
 

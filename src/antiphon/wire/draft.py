@@ -5,7 +5,7 @@ It is what a bare request gets, one that names no version and belongs to no sess
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, Terms
-from antiphon.model.segment import Portion, Segments
+from antiphon.model.segment import MODES, Portion, Segments
 from antiphon.model.task import Redeemed
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Negotiated, TaskOutcome
@@ -42,13 +42,15 @@ class Draft(V2025):
         It is taken to be able to answer every question, and to want no log messages.
         """
         terms = super().terms(frame, negotiated)
+        if isinstance(frame.stream, dict) and not terms.modes and "streaming" in self._takes(negotiated):
+            terms = msgspec.structs.replace(terms, streams=True)
         if negotiated is not None:
             return terms
         return msgspec.structs.replace(terms, log_level=None, capabilities=_EVERYTHING)
 
-    def _streams_to(self, negotiated: Negotiated | None) -> bool:
+    def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """A bare request that wants segments knows what it asks for."""
-        return negotiated is None or super()._streams_to(negotiated)
+        return MODES if negotiated is None else super()._takes(negotiated)
 
     def parse(self, frame: Frame) -> Any:
         """A task that is answered may be named in the metadata, and a stream be wished for beside it all."""

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
 from antiphon.model.ask import Ask, OpenUrl
 from antiphon.model.catalog import ToolDefinition
+from antiphon.model.content import Block, ResourceLink, Text
 from antiphon.model.outcome import Discovery, Page, Result
 from antiphon.model.request import (
     CallTool,
@@ -36,7 +37,7 @@ from antiphon.wire import jsonrpc, streaming
 from antiphon.wire.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["LEGACY_VERSIONS", "V2025", "Before2025"]
+__all__ = ["LEGACY_VERSIONS", "V2025", "Before2025", "BeforeStructure"]
 
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
@@ -66,24 +67,33 @@ class V2025(Dialect):
         token = meta.get("progressToken")
         wish = _wish(frame) if b'"task"' in raw else None
         capabilities = negotiated.capabilities if negotiated else {}
-        modes = streams = None
-        if (wish is not None or b'"stream"' in raw) and self._streams_to(negotiated):
-            modes = wish.get("responseModes") if isinstance(wish, dict) else None
-            streams = frame.params.get("stream") if isinstance(frame.params, dict) else None
+        modes, streams = None, False
+        if wish is not None or b'"stream"' in raw:
+            modes = self._offered(wish, negotiated)
+            streams = isinstance(frame.params, dict) and frame.params.get("stream") is not None
         return Terms(
             client=negotiated.client if negotiated else None,
             capabilities=capabilities,
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
             promises=wish is not None,
-            modes=tuple(modes) if isinstance(modes, list) else None,
-            streams=streams is not None,
+            modes=modes,
+            # Where a request says more closely how it takes its answer, that is what counts.
+            streams=streams and not modes and "streaming" in self._takes(negotiated),
             meta=meta,
         )
 
-    def _streams_to(self, negotiated: Negotiated | None) -> bool:
-        """Whether a client may get several responses to one request: it has said that it knows them."""
-        return negotiated is not None and "streaming" in streaming.declared_modes(negotiated.capabilities)
+    def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
+        """The modes that a client has said it knows: it may get several responses to one request, say."""
+        return () if negotiated is None else streaming.declared_modes(negotiated.capabilities)
+
+    def _offered(self, wish: Any, negotiated: Negotiated | None) -> tuple[Any, ...] | None:
+        """The modes that a request offers, and its client knows; `None` where one of them says nothing."""
+        modes = wish.get("responseModes") if isinstance(wish, dict) else None
+        known = self._takes(negotiated)
+        if not isinstance(modes, list) or not known:
+            return None
+        return tuple(mode for mode in modes if mode in known or mode not in MODES)
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
         """There was no error for a capability that is missing: a tool that needs it fails."""
@@ -94,7 +104,8 @@ class V2025(Dialect):
     def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
         """Segments are not notifications here, but responses that are not the last."""
         if isinstance(notification, Segments):
-            return jsonrpc.response(request_id or 0, self._partial(notification))
+            assert request_id is not None
+            return jsonrpc.response(request_id, self._partial(notification))
         return super().notification(notification, request_id)
 
     def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -174,6 +185,35 @@ class Before2025(V2025):
 
     def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
         return dict(discovery.capabilities)
+
+
+class BeforeStructure(Before2025):
+    """The versions before 2025-06-18, which had neither structured content nor links to resources.
+
+    What a tool gives to programs is given to the reader, who is the only one here.
+    """
+
+    def tool_result(self, result: Result) -> dict[str, Any]:
+        """What a tool gave, with its data as text, unless it is there already."""
+        value = super().tool_result(result)
+        content = [_readable(block) for block in result.content]
+        if result.structured:
+            text = jsonrpc.encode(value.pop("structuredContent")).decode()
+            plain = jsonrpc.encode(result.data).decode()
+            if not any(isinstance(block, Text) and block.text in (text, plain) for block in content):
+                content.append(Text(text))
+        value["content"] = content
+        return value
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value = super()._page(page)
+        if page.kind == "tools":
+            value["tools"] = [msgspec.structs.replace(tool, output_schema=None) for tool in value["tools"]]
+        return value
+
+
+def _readable(block: Block) -> Block:
+    return Text(f"{block.title or block.name}: {block.uri}") if isinstance(block, ResourceLink) else block
 
 
 def _wish(frame: Frame) -> Any:

@@ -163,7 +163,7 @@ class V2026(Dialect):
         if known is not None:
             return known
         terms = self._read_terms(frame.meta)
-        if terms.progress_token is None and len(raw) <= _KEPT_BYTES:
+        if terms.progress_token is None and len(raw) <= _KEPT_BYTES and b'"traceparent"' not in raw:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             self._known[raw] = terms

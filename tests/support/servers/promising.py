@@ -67,14 +67,24 @@ def happen(what: str) -> str:
 
 @server.tool(task="optional", poll_interval=0.05)
 async def journey(ctx: Context) -> str:
-    """Does a step, asks, does another, asks twice at once, and does a last one."""
+    """Does a step, asks, does another, asks twice at once, and does a last one; and tells of each."""
+
+    async def tell(what: str) -> None:
+        # Who tells it differs from run to run, so that no number can have two contents unnoticed.
+        await ctx.emit(f"{what} @{os.getpid()}")
+
+    await tell("off")
     one = await ctx.step(happen, "one")
+    await tell(one)
     first = await ctx.elicit("First?", Name, key="first")
+    await tell(f"first {first.name}")
     two = await ctx.step(happen, f"two {first.name}")
     second, third = await asyncio.gather(
         ctx.elicit("Second?", Name, key="second"), ctx.elicit("Third?", Name, key="third")
     )
+    await tell(two)
     three = await ctx.step(happen, f"three {second.name} {third.name}")
+    await tell(three)
     return f"{one} / {two} / {three}"
 
 
@@ -84,6 +94,19 @@ async def slow(seconds: float, ctx: Context) -> str:
     await ctx.step(happen, "began")
     await asyncio.sleep(seconds)
     await ctx.step(happen, "ended")
+    return "slow"
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def drip(seconds: float, ctx: Context) -> str:
+    """The same, and tells of it."""
+    await ctx.emit("1")
+    await ctx.step(happen, "began")
+    await ctx.emit("2")
+    await asyncio.sleep(seconds)
+    await ctx.emit(f"3 @{os.getpid()}")
+    await ctx.step(happen, "ended")
+    await ctx.emit(f"4 @{os.getpid()}")
     return "slow"
 
 

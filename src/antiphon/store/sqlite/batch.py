@@ -31,7 +31,7 @@ _SWEPT = 4
 _FORGOTTEN = 5000
 """Entries that one `expire` deletes in one transaction, about: a long log goes at once, but alone."""
 _KEPT = 512
-"""Commits that other processes can look back on; those who are further behind take all as changed."""
+"""Commits and messages that others can look back on; who is further behind takes all as changed."""
 _TRIMMED = 64
 
 _rows = msgspec.json.Decoder(list[Row])
@@ -59,6 +59,7 @@ class Batch:
         self._changed: dict[int, Row] = {}
         self._entries: list[Sequence[Any]] = []
         self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
+        self._said: list[tuple[str, str]] = []
         self.touched: set[str] = set()
         self.ready = False
 
@@ -161,11 +162,19 @@ class Batch:
         cursor = self._connection.execute(sql.NOTE_KEY, {"key": key, "until": until, "now": self._now})
         return cursor.rowcount == 1
 
+    def publish(self, topic: str, data: str) -> None:
+        """Say something to other processes."""
+        self._said.append((topic, data))
+
     def finish(self, origin: str) -> None:
         """Write all that is not written yet, and what other processes should know of it."""
         self._flush()
         if any(self._counts.values()):
             self._connection.execute(sql.RECOUNT, self._counts)
+        for topic, data in self._said:
+            number = self._connection.execute(sql.SAY, (origin, topic, data)).lastrowid or 0
+            if number % _TRIMMED == 0:
+                self._connection.execute(sql.TRIM_MESSAGES, (number - _KEPT,))
         if self.touched or self.ready:
             touched = rules.encode(sorted(self.touched))
             number = self._connection.execute(sql.NOTE_COMMIT, (origin, touched, self.ready)).lastrowid or 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -23,11 +23,15 @@ _FAR = 128
 _PAUSE = 1.0
 """Seconds between looks at a file that cannot be read."""
 
+_messages = msgspec.json.Decoder(list[tuple[str, str]])
 _commits = msgspec.json.Decoder(list[tuple[list[str], int] | None])
 
 
 class Feed:
-    """Looks every `interval` seconds. Reports the tasks touched, or `None` for any, and if one is ready."""
+    """Looks every `interval` seconds. Reports the tasks touched, or `None` for any, and if one is ready.
+
+    Tells what others said, by topic, as JSON.
+    """
 
     def __init__(
         self,
@@ -35,14 +39,17 @@ class Feed:
         origin: str,
         interval: float,
         report: Callable[[Collection[str] | None, bool], None],
+        tell: Callable[[Sequence[tuple[str, str]]], None],
     ) -> None:
         self._database = database
         self._origin = origin
         self._interval = interval
         self._report = report
+        self._tell = tell
         self._connection: sqlite3.Connection | None = None
         self._seen = -1
         self._last = -1
+        self._heard = 0
         self._wanted = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="antiphon-store-feed", daemon=True)
@@ -84,12 +91,14 @@ class Feed:
         seen = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if seen == self._seen:
             return
-        values = {"origin": self._origin, "last": self._last, "limit": _FAR}
-        latest, text = self._connection.execute(sql.RECENT, values).fetchone()
+        values = {"origin": self._origin, "last": self._last, "limit": _FAR, "heard": self._heard}
+        latest, text, self._heard, said = self._connection.execute(sql.RECENT, values).fetchone()
         began, last = self._last >= 0, self._last
         self._seen, self._last = seen, latest
         if not began:
             return
+        if messages := _messages.decode(said):
+            self._tell(messages)
         commits = _commits.decode(text)
         others = [commit for commit in commits if commit is not None]
         if latest - last > len(commits):

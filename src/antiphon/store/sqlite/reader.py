@@ -86,6 +86,11 @@ class Reader:
         """How many tasks are in a phase."""
         return int(self._one(sql.COUNT, (phase,))[0])
 
+    def oldest(self) -> int | None:
+        """Since when the task waits that is next."""
+        found = self._one(sql.OLDEST, {"now": self._now()})
+        return None if found is None else int(found[0])
+
     def _get(self, ids: list[str]) -> dict[str, Record]:
         found: dict[str, Record] = {}
         for size, values in sql.padded([(id,) for id in dict.fromkeys(ids)]):

@@ -21,11 +21,14 @@ __all__ = [
     "LAPSE",
     "NOTE_COMMIT",
     "NOTE_KEY",
+    "OLDEST",
     "READ",
     "RECENT",
     "RECOUNT",
+    "SAY",
     "SWEEP_KEYS",
     "TRIM_COMMITS",
+    "TRIM_MESSAGES",
     "delete_entries",
     "delete_tasks",
     "get",
@@ -79,6 +82,21 @@ ALL_TOOLS = """
 """
 """The tools that have something to do, by one look into the index for each."""
 
+OLDEST = f"""
+    WITH RECURSIVE names (tool) AS (
+        SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
+        UNION ALL
+        SELECT (SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool > names.tool)
+        FROM names WHERE tool IS NOT NULL
+    )
+    SELECT updated FROM tasks WHERE key IN (
+        SELECT (
+            SELECT key FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = names.tool
+            AND {_ALIVE.format(now=":now")} ORDER BY created, key LIMIT 1
+        ) FROM names
+    ) ORDER BY created, key LIMIT 1
+"""
+
 FREE = f"""
     SELECT json_group_array({_ROW.format(head=", head")}) FROM (
         SELECT * FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = :tool
@@ -109,9 +127,16 @@ TRIM_COMMITS = "DELETE FROM commits WHERE number <= ?"
 
 RECENT = """
     SELECT (SELECT coalesce(max(number), 0) FROM commits), json_group_array(
-        CASE WHEN origin = :origin THEN NULL ELSE json_array(json(touched), ready) END)
+        CASE WHEN origin = :origin THEN NULL ELSE json_array(json(touched), ready) END),
+        (SELECT coalesce(max(number), 0) FROM messages),
+        (SELECT json_group_array(json_array(topic, data)) FROM (
+            SELECT * FROM messages WHERE number > :heard AND origin <> :origin ORDER BY number))
     FROM (SELECT * FROM commits WHERE number > :last ORDER BY number LIMIT :limit)
 """
+
+SAY = "INSERT INTO messages (origin, topic, data) VALUES (?, ?, ?)"
+
+TRIM_MESSAGES = "DELETE FROM messages WHERE number <= ?"
 
 NOTE_KEY = """
     INSERT INTO used VALUES (:key, :until)

@@ -10,16 +10,19 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.hub import Hub
 from antiphon.store.log import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.meter import Meter
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.feed import Feed
@@ -71,18 +74,19 @@ class SQLiteStore:
         self._max_waiting = max_waiting
         self._hub = Hub(self._idle)
         self._threads: _Threads | None = None
-        self._commits = 0
+        self.meter = Meter()
+        """What this store has committed since it was made."""
 
     @property
     def commits(self) -> int:
         """How many transactions this store has committed since it was made."""
-        return self._commits + (self._threads.writer.commits if self._threads else 0)
+        return self.meter.commits
 
     async def open(self) -> None:
         if self._threads is not None:
             return
-        writer, reader = Writer(self._database, self._clock), Reader(self._database, self._clock)
-        feed = Feed(self._database, writer.origin, self._poll_interval, self._reporter())
+        writer, reader = Writer(self._database, self._clock, self.meter), Reader(self._database, self._clock)
+        feed = Feed(self._database, writer.origin, self._poll_interval, *self._reporters())
         try:
             await asyncio.to_thread(self._prepare, feed)
         except (sqlite3.Error, OSError) as error:
@@ -100,9 +104,8 @@ class SQLiteStore:
             return
         await threads.writing.close()
         await threads.reading.close()
-        self._commits += threads.writer.commits
         await asyncio.to_thread(_let_go, threads)
-        self._hub.wake_all()
+        self._hub.end()
 
     async def create(
         self,
@@ -189,6 +192,10 @@ class SQLiteStore:
         count: int = await self._read(lambda reader: reader.count(phase))
         return count
 
+    async def oldest(self) -> int | None:
+        since: int | None = await self._read(lambda reader: reader.oldest())
+        return since
+
     async def use_once(self, key: str, *, until: int) -> bool:
         rules.moment(until)
         first: bool = await self._write(lambda batch: batch.use_once(key, until))
@@ -201,6 +208,15 @@ class SQLiteStore:
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
         self._lanes()
         return self._hub.watch_ready()
+
+    async def publish(self, topic: str, data: Any) -> None:
+        text = rules.encode(data)
+        await self._write(lambda batch: batch.publish(topic, text))
+        self._hub.tell(topic, msgspec.json.decode(text))
+
+    def hear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        self._lanes()
+        return self._hub.hear(topic)
 
     def _lanes(self) -> _Threads:
         if self._threads is None:
@@ -237,7 +253,7 @@ class SQLiteStore:
         if self._threads is not None:
             self._threads.feed.idle(idle)
 
-    def _reporter(self) -> Callable[[Collection[str] | None, bool], None]:
+    def _reporters(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """What the feed calls from its thread."""
         loop = asyncio.get_running_loop()
 
@@ -247,13 +263,17 @@ class SQLiteStore:
             else:
                 self._hub.wake(touched, ready)
 
-        def report(touched: Collection[str] | None, ready: bool) -> None:
+        def tell(messages: Sequence[tuple[str, str]]) -> None:
+            for topic, data in messages:
+                self._hub.tell(topic, msgspec.json.decode(data))
+
+        def later(function: Callable[..., None], *arguments: Any) -> None:
             try:
-                loop.call_soon_threadsafe(wake, touched, ready)
+                loop.call_soon_threadsafe(function, *arguments)
             except RuntimeError:  # the loop is closed: nobody is left to be told
                 pass
 
-        return report
+        return partial(later, wake), partial(later, tell)
 
 
 def _let_go(threads: _Threads) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from antiphon.errors import StoreError
+from antiphon.store.meter import Meter
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.lane import Done, Outcome
@@ -25,14 +26,13 @@ _NOTHING: Outcome = (None, None)
 class Writer:
     """Writes to one file for one process."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], meter: Meter) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self.origin = secrets.token_hex(8)
         """Tells this writer's commits from those of others."""
-        self.commits = 0
-        """How many transactions were committed."""
+        self.meter = meter
 
     def run(self, operations: list[Operation]) -> Done:
         """Do the operations in one transaction; each gets its own outcome."""
@@ -77,7 +77,8 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self.commits += connection.total_changes != before
+        if connection.total_changes != before:
+            self.meter.add(len(operations))
         return Done(outcomes, batch.touched, batch.ready)
 
 

@@ -1,0 +1,63 @@
+"""What `--help` of each command ends with: how people use it, and what its exit code says.
+
+The help leaves out single line breaks, so every line here is a paragraph.
+"""
+
+from __future__ import annotations
+
+from antiphon.cli.exits import EXIT_CODES
+
+__all__ = ["epilog"]
+
+_EXAMPLES = {
+    "antiphon": (
+        "antiphon run server.py",
+        "antiphon call server.py greet name=Ada",
+        "antiphon doctor https://mcp.example.com/mcp",
+        "antiphon --install-completion",
+    ),
+    "run": (
+        "antiphon run server.py",
+        "antiphon run server.py:admin --port 9000 --workers 4 --store sqlite:///tasks.db",
+        "antiphon run server.py --stdio",
+        "antiphon run server.py --host 0.0.0.0 --hosts mcp.example.com",
+    ),
+    "worker": (
+        "antiphon worker server.py --store sqlite:///tasks.db",
+        "antiphon worker server.py --store postgresql://mcp@db/tasks",
+    ),
+    "call": (
+        "antiphon call http://localhost:8000/mcp greet name=Ada",
+        "antiphon call server.py draw 'at={\"x\": 3}' tags:='[\"red\"]' note=@note.txt",
+        "antiphon call server.py resolve bug=7 --answer how=Fixed --no-input",
+        "antiphon call $URL report --task; antiphon call $URL report --stream --json",
+    ),
+    "tools": ("antiphon tools server.py", "antiphon tools $URL --json"),
+    "doctor": (
+        "antiphon doctor http://localhost:8000/mcp",
+        "antiphon doctor https://mcp.example.com/mcp --token $TOKEN --json",
+    ),
+    "tasks": (
+        "antiphon tasks ls sqlite:///tasks.db",
+        "antiphon tasks watch http://localhost:8000/mcp ID",
+        "antiphon tasks answer http://localhost:8000/mcp ID how=Fixed",
+    ),
+    "tasks ls": (
+        "antiphon tasks ls sqlite:///tasks.db --limit 20",
+        "antiphon tasks ls $URL --protocol 2025-11-25",
+    ),
+    "tasks show": ("antiphon tasks show sqlite:///tasks.db ID --json",),
+    "tasks watch": ("antiphon tasks watch $URL ID && echo done",),
+    "tasks answer": (
+        "antiphon tasks answer $URL ID how=Fixed",
+        "antiphon tasks answer $URL ID --otherwise decline",
+    ),
+    "tasks cancel": ("antiphon tasks cancel $URL ID",),
+    "tasks rm": ("antiphon tasks rm --expired sqlite:///tasks.db",),
+}
+
+
+def epilog(command: str) -> str:
+    """The end of a command's help."""
+    lines = [f"$ {line}" for line in _EXAMPLES[command]]
+    return "\n\n".join(["Examples:", *lines, EXIT_CODES])

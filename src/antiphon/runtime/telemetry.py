@@ -1,0 +1,258 @@
+"""What happened to calls: counted always, timed, logged and traced where somebody listens.
+
+Owns the counters of one server. A call that nobody listens to costs one addition. Knows no arguments of
+calls unless it is told to, and no metrics library: whoever serves metrics reads the counters.
+
+The names of spans and attributes are those of OpenTelemetry's conventions for MCP; trace context comes
+in the `_meta` of a request, under the names that W3C gives to its headers.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from antiphon.errors import RequestError
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.segment import Portion
+from antiphon.model.task import Promise
+
+__all__ = ["Counted", "Response", "Tally", "Telemetry", "Timing", "calls", "ending", "trace_of"]
+
+calls = logging.getLogger("antiphon.calls")
+"""One line for each call, at the level `INFO`."""
+
+Response: TypeAlias = Literal["answer", "promise", "input_required", "stream"]
+Ending: TypeAlias = Literal["complete", "failed", "error", "cancelled", "open"]
+"""`failed` is a result with `isError`, `error` a JSON-RPC error; `open` is a call that goes on later."""
+
+_BUCKETS = 40
+_TRACE = ("traceparent", "tracestate", "baggage")
+
+
+class Counted(NamedTuple):
+    """What calls are counted by."""
+
+    tool: str
+    response: Response
+    outcome: Ending
+
+
+class Timing(NamedTuple):
+    """How long the calls of a tool took: how many up to each bound in seconds, and the sum of all."""
+
+    buckets: tuple[tuple[float, int], ...]
+    calls: int
+    total: float
+
+
+class Tally:
+    """What happened to the calls of one tool."""
+
+    __slots__ = ("answers", "counts", "times", "total")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        """Those that were answered at once, and completely: most of them."""
+        self.counts: dict[tuple[Response, Ending], int] = {}
+        self.times = [0] * _BUCKETS
+        self.total = 0.0
+
+    def add(self, response: Response, outcome: Ending, seconds: float | None) -> None:
+        """Count one more."""
+        key = (response, outcome)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        if seconds is not None and outcome != "open":
+            self.times[min(int(seconds * 1e6).bit_length(), _BUCKETS - 1)] += 1
+            self.total += seconds
+
+
+class Telemetry:
+    """Who listens to the calls of one server, and what there is to say of them."""
+
+    def __init__(self, *, log_arguments: bool = False) -> None:
+        self._tallies: dict[str, Tally] = {}
+        self._log_arguments = log_arguments
+        self._timed = False
+        self._tracer: Any = None
+        self.listens = False
+        """Whether calls are timed or traced."""
+
+    def start(self) -> None:
+        """See whether there is somebody to trace for: a program that does so has set it up by now."""
+        trace = sys.modules.get("opentelemetry.trace")
+        provider = None if trace is None else trace.get_tracer_provider()
+        if trace is not None and type(provider).__name__ not in ("ProxyTracerProvider", "NoOpTracerProvider"):
+            self._tracer = trace.get_tracer("antiphon")
+        self.listens = self._timed or self._tracer is not None
+
+    def tally(self, tool: str) -> Tally:
+        """The tally of a tool."""
+        return self._tallies.setdefault(tool, Tally())
+
+    @property
+    def counters(self) -> Mapping[Counted, int]:
+        """How many calls there were, by tool, kind of response and outcome."""
+        found: dict[Counted, int] = {}
+        for tool, tally in self._tallies.items():
+            for (response, outcome), count in tally.counts.items():
+                found[Counted(tool, response, outcome)] = count
+            if tally.answers:
+                key = Counted(tool, "answer", "complete")
+                found[key] = found.get(key, 0) + tally.answers
+        return found
+
+    @property
+    def timings(self) -> Mapping[str, Timing]:
+        """How long calls took, by tool; they are timed from the first look at this on."""
+        self._timed = self.listens = True
+        return {tool: _timing(tally) for tool, tally in self._tallies.items() if any(tally.times)}
+
+    # Calls
+
+    async def observe(self, call: Any, tally: Tally, perform: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a call, and say what became of it."""
+        if self._tracer is None:
+            return await self._watch(call, tally, perform, None)
+        from opentelemetry import trace
+        from opentelemetry.propagate import extract
+
+        name = call.request.name
+        carrier = trace_of(call.terms.meta)
+        attributes = {
+            "mcp.method.name": "tools/call",
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "jsonrpc.request.id": str(call.id),
+        }
+        with self._tracer.start_as_current_span(
+            f"tools/call {name}",
+            context=extract(carrier) if carrier else None,
+            kind=trace.SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            return await self._watch(call, tally, perform, span)
+
+    async def _watch(self, call: Any, tally: Tally, perform: Callable[[], Awaitable[Any]], span: Any) -> Any:
+        begun = perf_counter()
+        try:
+            outcome = await perform()
+        except BaseException as error:
+            self._note(call, tally, *ending(call, error), perf_counter() - begun, span, error)
+            raise
+        self._note(call, tally, *ending(call, outcome), perf_counter() - begun, span, outcome)
+        return outcome
+
+    def note(self, call: Any, tally: Tally, outcome: Any) -> None:
+        """Say that a call goes on as a task."""
+        response, ended = ending(call, outcome)
+        task = outcome.task.id if isinstance(outcome, Promise) else outcome.task_id
+        self._note(call, tally, response, ended, None, None, outcome, task)
+
+    def unknown(self, call: Any) -> None:
+        """Say that a call names no tool; names that callers make up are not counted."""
+        if calls.isEnabledFor(logging.INFO):
+            self._log(call, "answer", "error", None, {"error": "NotFound"}, None)
+
+    def _note(
+        self,
+        call: Any,
+        tally: Tally,
+        response: Response,
+        ended: Ending,
+        seconds: float | None,
+        span: Any,
+        outcome: Any,
+        task: str | None = None,
+    ) -> None:
+        tally.add(response, ended, seconds if self._timed else None)
+        more: dict[str, Any] = {}
+        if ended == "error":
+            more["error"] = type(outcome).__name__
+        if isinstance(outcome, Result) and outcome.meta and "artifact_id" in outcome.meta:
+            more["artifact"] = outcome.meta["artifact_id"]
+        if calls.isEnabledFor(logging.INFO):
+            self._log(call, response, ended, seconds, more, task or call.task_id)
+        if span is not None:
+            _describe(span, call, response, ended, outcome)
+
+    def _log(
+        self,
+        call: Any,
+        response: Response,
+        ended: Ending,
+        seconds: float | None,
+        more: dict[str, Any],
+        task: str | None,
+    ) -> None:
+        fields: dict[str, Any] = {
+            "tool": call.request.name,
+            "response": response,
+            "outcome": ended,
+            "seconds": None if seconds is None else round(seconds, 6),
+            "request": call.id if task != call.id else None,
+            "task": task,
+            "principal": call.principal.id or None,
+            **more,
+        }
+        if self._log_arguments:
+            fields["arguments"] = call.request.arguments
+        said = {key: value for key, value in fields.items() if value is not None}
+        line = " ".join(f"{key}={_quoted(value)}" for key, value in said.items())
+        calls.info("%s", line, extra={"call": said})
+
+
+def trace_of(meta: Mapping[str, Any]) -> dict[str, str]:
+    """The trace that a request belongs to, as its `_meta` says."""
+    return {key: meta[key] for key in _TRACE if isinstance(meta.get(key), str)}
+
+
+def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
+    """The kind of a response, and how the call ended with it."""
+    response: Response = "promise" if call.task_id is not None else "stream" if call.streams else "answer"
+    if isinstance(outcome, Result):
+        return response, "failed" if outcome.is_error else "complete"
+    if isinstance(outcome, InputRequired):
+        return "input_required", "open"
+    if isinstance(outcome, Promise):
+        return "promise", "open"
+    if isinstance(outcome, Portion):
+        return "stream", "open" if not outcome.is_complete else "failed" if outcome.is_error else "complete"
+    if isinstance(outcome, RequestError | Exception):
+        return response, "error"
+    # Whoever took too long is answered with a failure; everybody else is gone.
+    return response, "failed" if call.stopped == "deadline" else "cancelled"
+
+
+def _describe(span: Any, call: Any, response: Response, ended: Ending, outcome: Any) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute("antiphon.response", response)
+    span.set_attribute("antiphon.outcome", ended)
+    if call.task_id is not None:
+        span.set_attribute("antiphon.task.id", call.task_id)
+    if ended in ("failed", "error"):
+        code = outcome.code if isinstance(outcome, RequestError) else None
+        span.set_attribute("error.type", "tool_error" if code is None else str(code))
+        span.set_status(Status(StatusCode.ERROR))
+        if code is not None:
+            span.set_attribute("rpc.response.status_code", str(code))
+
+
+def _timing(tally: Tally) -> Timing:
+    reached, buckets = 0, []
+    for number, count in enumerate(tally.times):
+        reached += count
+        if count:
+            buckets.append((2**number / 1e6, reached))
+    return Timing(tuple(buckets), reached, tally.total)
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return repr(text) if not text or any(mark in text for mark in " \"'\n=") else text

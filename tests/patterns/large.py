@@ -1,0 +1,106 @@
+"""Makes a large artifact and reads it back, in a process whose memory is watched; prints how much it grew."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from antiphon import Artifact, Client, Server
+from antiphon.model.content import TextContents
+
+LINE = "0123456789abcdef" * 64 + "\n"
+SIZE = 50 * 1024 * 1024
+
+
+def make(url: str) -> Server:
+    """A server with a tool that says very much."""
+    server = Server("large", artifacts=url)
+
+    @server.tool
+    async def much(size: int = SIZE) -> Artifact[Any]:
+        return Artifact(lines(size), type="log", mime_type="text/plain")
+
+    return server
+
+
+async def lines(size: int) -> AsyncIterator[str]:
+    """So many bytes, line by line."""
+    block = LINE * 64
+    for _ in range(0, size, len(block)):
+        yield block[: min(size, len(block))]
+        size -= len(block)
+        await asyncio.sleep(0)
+
+
+def resident() -> int:
+    """The bytes that this process has in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Peak:
+    """Looks, again and again, at how much memory there is."""
+
+    def __init__(self) -> None:
+        self.most = resident()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def stop(self) -> int:
+        self._over.set()
+        self._thread.join()
+        return max(self.most, resident())
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            self.most = max(self.most, resident())
+            time.sleep(0.002)
+
+
+async def main(url: str) -> None:
+    async with Client(make(url), timeout=60) as client:
+        await _whole(client, await client.call("much", size=3_000_000))  # what is loaded once does not count
+        before, peak = resident(), Peak()
+        result = await client.call("much")
+        size, digest, pages = await _whole(client, result)
+        grown = peak.stop() - before
+    expected = hashlib.sha256()
+    async for piece in lines(SIZE):
+        expected.update(piece.encode())
+    print(
+        json.dumps(
+            {
+                "grown": grown,
+                "size": size,
+                "pages": pages,
+                "same": digest == expected.hexdigest(),
+                "kept": result.data["size"],
+                "text": len(result.text),
+            }
+        )
+    )
+
+
+async def _whole(client: Client, result: Any) -> tuple[int, str, int]:
+    """Read all of an artifact, page by page."""
+    uri, size, pages, digest = result.content[-1].uri, 0, 0, hashlib.sha256()
+    while uri is not None:
+        (contents,) = (await client.read(uri)).contents
+        assert isinstance(contents, TextContents)
+        raw = contents.text.encode()
+        size, pages = size + len(raw), pages + 1
+        digest.update(raw)
+        uri = (contents.meta or {}).get("next")
+    return size, digest.hexdigest(), pages
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

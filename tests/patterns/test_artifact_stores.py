@@ -1,0 +1,163 @@
+"""The contract of every store of artifacts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import StoreUnavailable, TooLarge
+from antiphon.model.artifact import ArtifactRecord
+from antiphon.store.artifacts import ArtifactStore, open_artifacts
+from antiphon.store.artifacts.contract import CHUNK, Held, evicted
+from tests.patterns.test_artifacts import STORES, place
+
+MOST = 10 * CHUNK
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ArtifactStore]:
+    """A store of each kind."""
+    found = open_artifacts(place(request.param, tmp_path))
+    await found.open()
+    yield found
+    await found.close()
+
+
+def record(id: str, principal: str = "me", *, created: int = 1, expires: int = 1000) -> ArtifactRecord:
+    return ArtifactRecord(
+        id=id,
+        principal=principal,
+        type="note",
+        encoding="text",
+        mime_type="text/plain",
+        created=created,
+        expires=expires,
+        title="A note",
+    )
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def put(store: ArtifactStore, *ids: str, data: bytes = b"x", principal: str = "me") -> None:
+    for number, id in enumerate(ids, 1):
+        await store.put(record(id, principal, created=number), pieces(data), most=MOST)
+
+
+async def ids(store: ArtifactStore, principal: str = "me", now: int = 0) -> list[str]:
+    page = await store.list(principal, now=now, cursor=None, limit=100)
+    return [each.id for each in page.records]
+
+
+async def test_what_is_kept_is_found(store: ArtifactStore) -> None:
+    kept = await store.put(record("a"), pieces(b"ab", b"", b"c"), most=MOST)
+    assert kept.size == 3
+    assert await store.get("me", "a", now=0) == kept
+    assert await store.read(kept, 0, 100) == b"abc"
+    assert await store.read(kept, 1, 1) == b"b"
+    assert await store.read(kept, 3, 5) == b""
+    assert await store.read(kept, 0, 0) == b""
+
+
+async def test_ranges_over_the_edges_of_pieces(store: ArtifactStore) -> None:
+    data = os.urandom(3 * CHUNK + 17)
+    parts: Iterable[bytes] = (data[at : at + 100_001] for at in range(0, len(data), 100_001))
+    kept = await store.put(record("a"), pieces(*parts), most=MOST)
+    assert kept.size == len(data)
+    for offset, length in ((0, len(data)), (CHUNK - 3, 6), (CHUNK, CHUNK), (2 * CHUNK - 1, CHUNK + 9)):
+        assert await store.read(kept, offset, length) == data[offset : offset + length]
+
+
+async def test_nobody_finds_what_is_another_s(store: ArtifactStore) -> None:
+    await put(store, "a", principal="them")
+    for id in ("a", "b", "../../a", "", "a/../a"):
+        assert await store.get("me", id, now=0) is None
+    assert await ids(store) == []
+    assert await ids(store, "them") == ["a"]
+
+
+async def test_one_that_is_kept_again_takes_the_place_of_the_first(store: ArtifactStore) -> None:
+    await put(store, "a", data=b"x" * (CHUNK + 5))
+    await put(store, "a", data=b"theirs", principal="them")
+    kept = await store.put(record("a", created=7), pieces(b"again"), most=MOST)
+    assert await store.read(kept, 0, 2 * CHUNK) == b"again"
+    theirs = await store.get("them", "a", now=0)
+    assert theirs is not None
+    assert await store.read(theirs, 0, 100) == b"theirs"
+
+
+async def test_what_has_expired_is_gone(store: ArtifactStore) -> None:
+    await put(store, "a")
+    assert await store.get("me", "a", now=999) is not None
+    assert await store.get("me", "a", now=1000) is None
+    assert await ids(store, now=1000) == []
+    found = await store.get("me", "a", now=0)
+    assert found is not None
+    await store.sweep(now=1000, most=MOST)
+    assert await store.get("me", "a", now=0) is None
+    assert await store.read(found, 0, 1) == b""
+
+
+async def test_lists_are_in_pages_newest_first(store: ArtifactStore) -> None:
+    await put(store, "a", "b", "c", "d", "e")
+    first = await store.list("me", now=0, cursor=None, limit=2)
+    assert [each.id for each in first.records] == ["e", "d"]
+    second = await store.list("me", now=0, cursor=first.cursor, limit=2)
+    third = await store.list("me", now=0, cursor=second.cursor, limit=2)
+    assert [each.id for each in (*second.records, *third.records)] == ["c", "b", "a"]
+    assert third.cursor is None
+    with pytest.raises(ValueError):
+        await store.list("me", now=0, cursor="nonsense", limit=2)
+
+
+async def test_nothing_is_kept_of_what_is_too_large(store: ArtifactStore) -> None:
+    with pytest.raises(TooLarge):
+        await store.put(record("a"), pieces(b"x" * CHUNK, b"x" * CHUNK), most=CHUNK + 1)
+    assert await store.get("me", "a", now=0) is None
+    assert await store.read(record("a"), 0, 10) == b""
+    await put(store, "a")
+
+
+async def test_whoever_has_most_loses_its_oldest(store: ArtifactStore) -> None:
+    await put(store, "a", "b", "c", data=b"x" * 100)
+    await put(store, "theirs", data=b"x" * 50, principal="them")
+    await store.sweep(now=0, most=260)
+    assert await ids(store) == ["c", "b"]
+    assert await ids(store, "them") == ["theirs"]
+
+
+async def test_a_writer_that_breaks_off_leaves_nothing(store: ArtifactStore) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"x" * CHUNK
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        await store.put(record("a"), broken(), most=MOST)
+    assert await ids(store) == []
+    assert await store.read(record("a"), 0, 1) == b""
+
+
+@pytest.mark.parametrize("url", ["", "memory:x", "sqlite:x.db", "file://x", "redis:///x", "file:///"])
+def test_a_url_that_names_no_store_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="memory:"):
+        open_artifacts(url)
+
+
+async def test_a_store_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailable):
+        await open_artifacts(f"file:///{tmp_path}/file/folder").open()
+    with pytest.raises(StoreUnavailable):
+        await open_artifacts(f"sqlite:///{tmp_path}/none/x.db").open()
+
+
+def test_eviction_is_fair() -> None:
+    held = [Held("a", str(number), number, 10) for number in range(5)] + [Held("b", "x", 0, 10)]
+    assert [(gone.principal, gone.id) for gone in evicted(held, 30)] == [("a", "0"), ("a", "1"), ("a", "2")]
+    assert len(evicted(held, 0)) == 6
+    assert evicted(held, 60) == []

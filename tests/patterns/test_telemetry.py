@@ -1,0 +1,272 @@
+"""What can be known of calls afterwards: log lines, counters, times and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from antiphon import Client, Context, Failure, InvalidParams, Server
+from tests.patterns.conftest import in_a_thread
+from tests.patterns.tooling import DIALECTS, make, plainly, redeemed
+from tests.promises.tooling import speaker
+from tests.support.memory import in_memory
+from tests.support.polling import until
+from tests.support.speakers import Modern
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.call for record in caplog.records if record.name == "antiphon.calls"]  # type: ignore[attr-defined]
+
+
+# Lines
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_each_call_has_a_line(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "antiphon.calls")
+    with in_a_thread(make(store="memory:")) as where:
+        client = await plainly(dialect, where.port, headers={"x-who": "ada"})
+        kept = (await client.call("create", topic="private")).result["_meta"]["artifact_id"]
+        await client.call("partial")
+        await client.call("refuse", error="params")
+        await client.call("nobody")
+        await until(lambda: len(lines(caplog)) == 4)
+        created, partial, refused, unknown = lines(caplog)
+        seconds = created.pop("seconds")
+        assert 0 < seconds < 5
+        assert created == {
+            "tool": "create",
+            "response": "answer",
+            "outcome": "complete",
+            "request": 1,
+            "principal": "ada",
+            "artifact": kept,
+        }
+        assert (partial["outcome"], refused["outcome"], refused["error"]) == (
+            "failed",
+            "error",
+            "InvalidParams",
+        )
+        assert (unknown["tool"], unknown["outcome"]) == ("nobody", "error")
+        assert "private" not in caplog.text, "arguments are nobody's business"
+        assert "tool=create response=answer outcome=complete" in caplog.text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_promise_has_a_line_when_it_is_made_and_one_when_it_is_kept(
+    dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "antiphon.calls")
+    server = make(store="memory:")
+    with in_a_thread(server) as where:
+        client = await speaker(dialect, where.port)
+        await redeemed(client, "text")
+        await until(lambda: len(lines(caplog)) == 2)
+    made, kept = lines(caplog)
+    if made["outcome"] != "open":
+        made, kept = kept, made
+    assert (made["response"], made["outcome"]) == ("promise", "open")
+    assert (kept["response"], kept["outcome"]) == ("promise", "complete")
+    assert made["task"] == kept["task"]
+    assert server.counters == {("text", "promise", "open"): 1, ("text", "promise", "complete"): 1}
+
+
+async def test_arguments_are_logged_where_that_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "antiphon.calls")
+    async with in_memory(make(log_arguments=True)) as client:
+        await client.call("create", topic="told")
+    assert lines(caplog)[0]["arguments"] == {"topic": "told"}
+
+
+# Counters
+
+
+async def test_calls_are_counted_by_response_and_outcome() -> None:
+    server = Server("counted")
+    gate = asyncio.Event()
+
+    @server.tool
+    async def plain(fail: bool = False) -> str:
+        if fail:
+            raise Failure("no")
+        return "yes"
+
+    @server.tool
+    async def refuse() -> str:
+        raise InvalidParams("no")
+
+    @server.tool
+    async def wait(ctx: Context | None = None) -> str:
+        await gate.wait()
+        return "late"
+
+    @server.tool(timeout=0.2)
+    async def slow() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return await ctx.elicit("Which?", str)
+
+    @server.tool
+    async def emit() -> AsyncIterator[str]:
+        yield "a"
+
+    async with in_memory(server) as client:
+        for _ in range(3):
+            await client.call("plain")
+        await client.call("plain", fail=True)
+        await client.call("plain", unknown=1)
+        await client.error("tools/call", {"name": "refuse"})
+        await client.call("slow")
+        await client.call("ask")
+        await client.call("emit")
+        waiting = asyncio.create_task(client.call("wait"))
+        await asyncio.sleep(0.05)
+        client.tell("notifications/cancelled", {"requestId": 10})
+        await until(lambda: ("wait", "answer", "cancelled") in server.counters)
+        waiting.cancel()
+        assert server.counters == {
+            ("plain", "answer", "complete"): 3,
+            ("plain", "answer", "failed"): 2,
+            ("refuse", "answer", "error"): 1,
+            ("slow", "answer", "failed"): 1,
+            ("ask", "input_required", "open"): 1,
+            ("emit", "answer", "complete"): 1,
+            ("wait", "answer", "cancelled"): 1,
+        }
+
+
+async def test_streams_are_counted_as_such() -> None:
+    class Streaming(Modern):
+        capabilities = {"extensions": {"dev.antiphon/streaming": {}}}
+
+    server = make()
+    with in_a_thread(server) as where:
+        await Streaming(where.port).call("breaks_off")
+        await Streaming(where.port).call("streamed")
+    assert server.counters == {("breaks_off", "stream", "failed"): 1, ("streamed", "stream", "complete"): 1}
+
+
+async def test_calls_are_timed_once_somebody_wants_to_know() -> None:
+    server = Server("timed")
+
+    @server.tool
+    async def nap(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "slept"
+
+    async with in_memory(server) as client:
+        await client.call("nap", seconds=0.0)
+        assert server.timings == {}
+        await client.call("nap", seconds=0.0)
+        await client.call("nap", seconds=0.05)
+        timing = server.timings["nap"]
+        assert timing.calls == 2
+        assert 0.05 <= timing.total < 5
+        bounds = [bound for bound, _ in timing.buckets]
+        assert bounds == sorted(bounds)
+        assert timing.buckets[-1][1] == 2
+        assert bounds[-1] >= 0.05
+        assert server.counters == {("nap", "answer", "complete"): 3}
+
+
+# Traces
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[InMemorySpanExporter]:
+    """Where spans go. A process can be given a provider only once, unless one knows where it is kept."""
+    found = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(found))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "_TRACER_PROVIDER", provider)
+        yield found
+    provider.shutdown()
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
+    """The same, empty."""
+    exporter.clear()
+    return exporter
+
+
+def finished(spans: InMemorySpanExporter, count: int = 1) -> tuple[ReadableSpan, ...]:
+    found: tuple[ReadableSpan, ...] = spans.get_finished_spans()
+    assert len(found) == count
+    return found
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_call_is_a_span_of_its_caller_s_trace(dialect: str, spans: InMemorySpanExporter) -> None:
+    with in_a_thread(make(store="memory:")) as where:
+        client = await plainly(dialect, where.port)
+        await client.call("text", {"traceparent": PARENT})
+        await until(lambda: spans.get_finished_spans())
+        (span,) = finished(spans)
+        assert (span.name, span.kind) == ("tools/call text", trace.SpanKind.SERVER)
+        assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"  # type: ignore[union-attr]
+        assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"  # type: ignore[union-attr]
+        assert span.attributes is not None
+        assert span.attributes["gen_ai.tool.name"] == "text"
+        assert span.attributes["antiphon.outcome"] == "complete"
+        assert span.status.is_ok or span.status.status_code is trace.StatusCode.UNSET
+
+
+async def test_failures_and_errors_are_marked(spans: InMemorySpanExporter) -> None:
+    async with in_memory(make()) as client:
+        await client.call("crash")
+        await client.error("tools/call", {"name": "refuse", "arguments": {"error": "params"}})
+    crashed, refused = finished(spans, 2)
+    assert (crashed.attributes or {})["error.type"] == "tool_error"
+    assert (refused.attributes or {})["error.type"] == "-32602"
+    assert crashed.status.status_code is refused.status.status_code is trace.StatusCode.ERROR
+    assert "s3cret" not in crashed.to_json()
+
+
+async def test_what_a_tool_does_is_inside_its_span(spans: InMemorySpanExporter) -> None:
+    server = Server("inner")
+
+    @server.tool
+    async def work() -> str:
+        with trace.get_tracer("tests").start_as_current_span("inside"):
+            return "done"
+
+    async with Client(server) as client:
+        with trace.get_tracer("tests").start_as_current_span("outside") as outside:
+            await client.call("work")
+    inside, call, outer = finished(spans, 3)
+    assert inside.parent is not None
+    assert call.parent is not None
+    assert inside.parent.span_id == call.context.span_id  # type: ignore[union-attr]
+    assert call.parent.span_id == outer.context.span_id, "the client has sent it along"  # type: ignore[union-attr]
+    assert outside is not None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_task_belongs_to_the_trace_that_it_was_made_in(
+    dialect: str, spans: InMemorySpanExporter
+) -> None:
+    with in_a_thread(make(store="memory:")) as where:
+        client = await speaker(dialect, where.port)
+        params: dict[str, Any] = {"name": "text", "arguments": {}, "_meta": {"traceparent": PARENT}}
+        if dialect != "2026-07-28":
+            params["task"] = {}
+        await client.ask("tools/call", params)
+        await until(lambda: spans.get_finished_spans())
+    (span,) = finished(spans)
+    assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"  # type: ignore[union-attr]
+    assert (span.attributes or {})["antiphon.response"] == "promise"

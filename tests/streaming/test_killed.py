@@ -1,0 +1,124 @@
+"""A server that is killed in mid-stream and started again: a reader who goes on by number has the whole."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.store import open_store
+from tests.promises.speaking import reach
+from tests.streaming.planting import planted
+from tests.streaming.speaking import (
+    CORE,
+    Follower,
+    Reading,
+    merged,
+    numbered,
+    reading,
+    speaker,
+    task_id,
+    wish,
+)
+from tests.support.process import ServerProcess, free_port, started
+
+N = 40
+
+
+class Place:
+    """Where a server is started again and again: one port, one store, and how far its tool may go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._pace = folder / "pace"
+        self.allow(0)
+
+    def allow(self, segments: int) -> None:
+        """Let the tool emit up to this number."""
+        self._pace.write_text(str(segments))
+
+    @contextmanager
+    def serving(self) -> Iterator[ServerProcess]:
+        """The server, until the block ends."""
+        store = f"sqlite:///{self.folder}/tasks.db"
+        env = {"ANTIPHON_STORE": store, "PACE": str(self._pace), "LEASE": "0.3"}
+        with started("emitting.py", self.folder, env=env, port=self.port) as server:
+            yield server
+
+
+async def read_until_killed(stream: Reading, server: ServerProcess, up_to: int) -> list[tuple[int, Any]]:
+    """What a reader has seen when its server died: all up to a number at least."""
+    await stream.up_to(up_to)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    try:
+        while await stream.next() is not None:
+            pass
+    except (OSError, asyncio.IncompleteReadError):
+        pass
+    return numbered(stream.frames)
+
+
+@pytest.mark.parametrize("dialect", [*CORE, "2026-07-28"])
+async def test_a_reader_goes_on_by_number(tmp_path: Path, dialect: str) -> None:
+    place = Place(tmp_path)
+    place.allow(10)
+    with place.serving() as server:
+        client = await speaker(dialect, place.port, promises=True)
+        if isinstance(client, Follower):
+            id = (await client.call("paced", n=N)).result["taskId"]
+            async with reading(client, "tasks/stream", {"taskId": id}) as stream:
+                seen = await read_until_killed(stream, server, 10)
+        else:
+            async with reading(client, "tools/call", wish("paced", "streaming", n=N)) as stream:
+                seen = await read_until_killed(stream, server, 10)
+                id = task_id(stream.frames[0]["result"])
+    assert seen == [(n, str(n)) for n in range(1, 11)]
+    place.allow(25)
+    with place.serving() as server:
+        async with _going_on(client, id, after=10) as stream:
+            seen += await read_until_killed(stream, server, 25)
+    assert seen == [(n, str(n)) for n in range(1, 26)]
+    place.allow(N)
+    with place.serving():
+        async with _going_on(client, id, after=25) as stream:
+            last = await stream.rest()
+            seen += numbered(stream.frames)
+        assert seen == [(n, str(n)) for n in range(1, N + 1)]
+        if isinstance(client, Follower):
+            assert last["result"]["status"] == "completed"
+        else:
+            assert last["result"]["isComplete"] is True
+            polled = await client.ask("tasks/result", {"taskId": id, "lastSeqNr": 38})
+            assert numbered(polled.frames) == [(39, "39"), (40, "40")]
+        await reach(client, id, "completed")
+        whole = await merged(client, id)
+        assert [block["text"] for block in whole["content"]] == [str(n) for n in range(1, N + 1)]
+
+
+async def test_taking_up_a_task_that_has_said_much_costs_little_memory(tmp_path: Path) -> None:
+    peaks = []
+    for name, batches in (("little", [1]), ("much", [1] * 300)):
+        place = Place(tmp_path)
+        store = open_store(f"sqlite:///{tmp_path}/tasks.db")
+        await store.open()
+        await planted(store, batches, ended=False, width=200_000, name=name)
+        with place.serving() as server:
+            async with asyncio.timeout(10):
+                while await store.count("ready"):  # noqa: ASYNC110 - nobody tells that nothing is left
+                    await asyncio.sleep(0.02)
+            peaks.append(server.peak)
+        await store.close()
+    assert peaks[1] - peaks[0] < 30_000_000, "it has kept what was said"
+
+
+def _going_on(client: Any, id: str, after: int) -> Any:
+    if isinstance(client, Follower):
+        return reading(client, "tasks/stream", {"taskId": id, "after": after})
+    return reading(client, "tasks/result", {"taskId": id, "stream": {}, "lastSeqNr": after})

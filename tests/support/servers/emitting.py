@@ -1,0 +1,74 @@
+"""A server of tools that emit: `python emitting.py PORT`, or `--stdio`; its store from the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import uvicorn
+from pydantic import BaseModel
+
+from antiphon import Context, Failure, Limits, Server
+
+server = Server(
+    "emitting",
+    store=os.environ.get("ANTIPHON_STORE"),
+    limits=Limits(lease=float(os.environ.get("LEASE", "1.0")), drain=0.5),
+    secrets=["a secret of the emitting"],
+)
+PACE = Path(os.environ.get("PACE", os.devnull))
+
+
+class Name(BaseModel):
+    name: str
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def count(n: int, pause: float = 0.0) -> AsyncIterator[str]:
+    """Emits its numbers."""
+    for number in range(1, n + 1):
+        yield str(number)
+        if pause:
+            await asyncio.sleep(pause)
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def paced(n: int) -> AsyncIterator[str]:
+    """Emits as many numbers as the file says, and waits for it to say more."""
+    for number in range(1, n + 1):
+        while number > int(PACE.read_text() or 0):  # noqa: ASYNC110 - a file makes no sound
+            await asyncio.sleep(0.01)
+        yield str(number)
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def bulk(size: int, n: int) -> AsyncIterator[str]:
+    """Emits much."""
+    for number in range(1, n + 1):
+        yield f"{number} ".ljust(size, "x")
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def fail(n: int) -> AsyncIterator[str]:
+    """Emits, and fails."""
+    for number in range(1, n + 1):
+        yield str(number)
+    raise Failure("It cannot be done.")
+
+
+@server.tool(task="optional", poll_interval=0.05)
+async def ask(ctx: Context) -> AsyncIterator[str]:
+    """Emits, asks and emits."""
+    yield "1"
+    name = await ctx.elicit("Who?", Name, key="who")
+    yield f"2 {name.name}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--stdio":
+        asyncio.run(server.stdio())
+    else:
+        uvicorn.run(server.asgi(), port=int(sys.argv[1]), log_level="warning", timeout_graceful_shutdown=2)

@@ -222,23 +222,35 @@ class Wire:
             await asyncio.wait(self._passing)
 
 
+@asynccontextmanager
+async def wired(port: int) -> AsyncIterator[tuple[Wire, str]]:
+    """A wire to a server, and the address of its near end."""
+    wire = Wire(port)
+    listening = await asyncio.start_server(wire.accept, "127.0.0.1", 0)
+    try:
+        yield wire, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        listening.close()
+        await wire.close()
+
+
+CUTS = [{number} for number in range(1, 7)] + [set(range(1, 7))]
+
+
 @versions
 async def test_a_task_is_taken_up_after_each_cut(version: str) -> None:
-    async with serving(make()) as address, asyncio.timeout(20):
-        wire = Wire(address.port)
-        listening = await asyncio.start_server(wire.accept, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
-        try:
-            async with Client(url, protocol=version) as client:
-                async with client.stream("required", to=9, pause=0.04) as stream:
-                    numbers = []
+    async with serving(make()) as address, asyncio.timeout(60):
+        for cuts in CUTS:
+            async with wired(address.port) as (wire, url), Client(url, protocol=version) as client:
+                async with client.stream("required", to=6, pause=0.02) as stream:
+                    found = []
                     async for segment in stream:
-                        assert segment.text == f"text {segment.number}"
-                        numbers.append(segment.number)
-                        if segment.number % 3 == 0 and segment.number < 9:
+                        found.append((segment.number, segment.text))
+                        if segment.number in cuts:
                             wire.cut()
-                assert numbers == list(range(1, 10))
-        finally:
-            listening.close()
-            await wire.close()
+                    id = stream.task_id
+                assert found == [(number, f"text {number}") for number in range(1, 7)], cuts
+                final = await client.task(id or "").result()
+                assert stream.result.content == final.content
+                assert (stream.result.data, stream.result.is_error) == (final.data, final.is_error)
         await until(lambda: address.under_way == 0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antiphon import Client
 from antiphon.store import open_store
 from tests.promises.speaking import reach
 from tests.streaming.planting import planted
@@ -100,6 +101,29 @@ async def test_a_reader_goes_on_by_number(tmp_path: Path, dialect: str) -> None:
         await reach(client, id, "completed")
         whole = await merged(client, id)
         assert [block["text"] for block in whole["content"]] == [str(n) for n in range(1, N + 1)]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_our_client_goes_on_by_itself(tmp_path: Path, version: str) -> None:
+    place, found = Place(tmp_path), []
+    place.allow(5)
+    with ExitStack() as servers:
+        server = servers.enter_context(place.serving())
+        async with (
+            asyncio.timeout(60),
+            Client(f"http://127.0.0.1:{place.port}/mcp", protocol=version) as client,
+            client.stream("paced", n=15) as stream,
+        ):
+            async for segment in stream:
+                found.append((segment.number, segment.text))
+                if segment.number in (5, 10):
+                    server.process.send_signal(signal.SIGKILL)
+                    server.process.wait()
+                    place.allow(segment.number + 5)
+                    server = servers.enter_context(place.serving())
+            assert found == [(number, str(number)) for number in range(1, 16)]
+            final = await client.task(stream.task_id or "").result()
+            assert stream.result.content == final.content
 
 
 async def test_taking_up_a_task_that_has_said_much_costs_little_memory(tmp_path: Path) -> None:

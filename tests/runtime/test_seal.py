@@ -49,7 +49,9 @@ def test_no_byte_can_be_changed(position: int, change: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "a", "=", "é", TOKEN + "=", TOKEN + "A", TOKEN[:-1], TOKEN[1:], TOKEN * 2, f" {TOKEN}"]
+    "token",
+    ["", "a", "=", "é", TOKEN + "=", TOKEN + "A", TOKEN[:-1], TOKEN[1:], TOKEN * 2, f" {TOKEN}"],
+    ids=range(10),
 )
 def test_what_is_no_token_does_not_open(token: str) -> None:
     with pytest.raises(SealError):

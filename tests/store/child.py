@@ -1,4 +1,4 @@
-"""A process of its own, for the tests that need several: `python child.py COMMAND PATH …`.
+"""A process of its own, for the tests that need several: `python child.py COMMAND PLACE`, a path or a URL.
 
 It says what it did in lines of JSON. What it has said was acknowledged by the store before.
 """
@@ -15,7 +15,8 @@ import time
 from typing import Any
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.log import Record
+from antiphon.store import open_store
+from antiphon.store.log import Record, Store
 from antiphon.store.sqlite import SQLiteStore
 
 
@@ -28,7 +29,7 @@ def record(id: str) -> Record:
     return Record(id, "ann", "echo", "ready", 0, now, now, None, None)
 
 
-async def work(store: SQLiteStore) -> None:
+async def work(store: Store) -> None:
     """Claim and end tasks until there is none left."""
     while await store.count("ready"):
         for claim in await store.claim(str(os.getpid()), lease=60, limit=5):
@@ -44,7 +45,7 @@ async def work(store: SQLiteStore) -> None:
             say(task.id, claim.token)
 
 
-async def write(store: SQLiteStore) -> None:
+async def write(store: Store) -> None:
     """Append to eight logs, until killed."""
 
     async def one(id: str) -> None:
@@ -59,7 +60,7 @@ async def write(store: SQLiteStore) -> None:
     await asyncio.gather(*(one(f"t{n}") for n in range(8)))
 
 
-async def echo(store: SQLiteStore) -> None:
+async def echo(store: Store) -> None:
     """Append when told to, and say when that was acknowledged."""
     loop = asyncio.get_running_loop()
     say("ready")
@@ -101,7 +102,7 @@ async def powerless(path: str) -> None:
 async def main(command: str, path: str) -> None:
     if command == "powerless":
         return await powerless(path)
-    store = SQLiteStore(path)
+    store: Any = open_store(path) if "://" in path else SQLiteStore(path)
     await store.open()
     await {"work": work, "write": write, "echo": echo, "fill": fill}[command](store)
     await store.close()

@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.store.log import Store
 from antiphon.store.memory import MemoryStore
+from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
 
 from .support import Clock
@@ -24,10 +25,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, clock: Clock, path: Path) -> AsyncIterator[Store]:
     """Each store in turn, open."""
-    kept: Store = MemoryStore(clock=clock) if request.param == "memory" else SQLiteStore(path, clock=clock)
+    kept: Store
+    if request.param == "memory":
+        kept = MemoryStore(clock=clock)
+    elif request.param == "sqlite":
+        kept = SQLiteStore(path, clock=clock)
+    else:
+        kept = PostgresStore(request.getfixturevalue("database").url(), clock=clock)
     await kept.open()
     yield kept
     await kept.close()

@@ -16,7 +16,7 @@ LONGEST = 60.0
 
 
 @asynccontextmanager
-async def child(command: str, path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def child(command: str, path: Path | str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process, killed if it is still there in the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

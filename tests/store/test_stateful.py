@@ -1,20 +1,23 @@
-"""Whatever is done in whatever order, both stores say the same."""
+"""Whatever is done in whatever order, all stores say the same."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from antiphon.errors import StoreError
 from antiphon.store.log import Claim, Page, Store
 from antiphon.store.memory import MemoryStore
+from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
+from tests.support.postgres import Postgres
 
 from .support import START, Clock, task
 
@@ -26,7 +29,9 @@ TOKENS = st.integers(0, 4)
 
 
 class Stores(RuleBasedStateMachine):
-    """Two stores, and everything done to both."""
+    """Some stores, and everything done to all of them."""
+
+    url = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,6 +42,9 @@ class Stores(RuleBasedStateMachine):
             MemoryStore(clock=self.clock),
             SQLiteStore(Path(self.folder.name) / "store.db", clock=self.clock),
         ]
+        if self.url:
+            # Less often: it is slower, and lives in another process.
+            self.stores[1] = PostgresStore(f"{self.url}{secrets.token_hex(6)}", clock=self.clock)
         self.cursors: list[str | None] = [None, None]
         for store in self.stores:
             self.runner.run(store.open())
@@ -169,3 +177,10 @@ def _plain(value: Any) -> Any:
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_postgresql_says_what_memory_says(database: Postgres) -> None:
+    class Both(Stores):
+        url = f"{database.dsn}?schema=s"
+
+    run_state_machine_as_test(Both, settings=settings(max_examples=10, stateful_step_count=40, deadline=None))

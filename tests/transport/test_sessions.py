@@ -119,7 +119,7 @@ async def test_a_session_of_another_server_with_the_same_secret() -> None:
 
 
 async def test_a_session_expires() -> None:
-    async with serving(build(limits=Limits(session_time=-1, sessions=1))) as where:
+    async with serving(build(limits=Limits(session_time=0, sessions=1))) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
         await other.open()

@@ -1,0 +1,109 @@
+"""A fleet: `antiphon run` and `antiphon worker` as processes on one store, behind a plain load balancer."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.cli.command import COMMAND, plain_environment
+from tests.instances.pair import SECRET
+from tests.support import http
+from tests.support.process import ROOT, SERVERS, free_port
+from tests.support.proxy import RoundRobin, round_robin
+
+FILE = SERVERS / "fleet.py"
+
+
+class Member:
+    """One process, which can be killed and started again at the same port."""
+
+    def __init__(
+        self, name: str, arguments: list[str], directory: Path, port: int, env: dict[str, str]
+    ) -> None:
+        self.name = name
+        self.port = port
+        self._arguments = [*COMMAND, *arguments, "--port", str(port)]
+        self._log = directory / f"{name}.log"
+        self._env = plain_environment(env)
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    @property
+    def log(self) -> str:
+        """What it has said."""
+        return self._log.read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it; it is not ready yet."""
+        with self._log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                self._arguments,
+                cwd=ROOT,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self) -> None:
+        """Kill it, without a goodbye."""
+        self.process.kill()
+        self.process.wait()
+
+    async def ready(self, within: float = 30.0) -> None:
+        """Wait until it says so."""
+        deadline = time.monotonic() + within
+        while True:
+            assert self.process.poll() is None, self.log
+            try:
+                if (await http.request(self.port, "GET", {}, path="/readyz")).status == 200:
+                    return
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            assert time.monotonic() < deadline, self.log
+            await asyncio.sleep(0.05)
+
+
+class Fleet:
+    """Those who serve, those who work, and where they are reached."""
+
+    def __init__(self, servers: list[Member], workers: list[Member], balancer: RoundRobin) -> None:
+        self.servers = servers
+        self.workers = workers
+        self.port = balancer.port
+        self.balancer = balancer
+
+    @property
+    def all(self) -> list[Member]:
+        """All of them."""
+        return [*self.servers, *self.workers]
+
+
+@asynccontextmanager
+async def fleet(
+    store: str, directory: Path, *, servers: int = 3, workers: int = 2, **env: str
+) -> AsyncIterator[Fleet]:
+    """So many processes, ready, behind a load balancer."""
+    env = {"ANTIPHON_SECRETS": SECRET, "EFFECTS": str(directory / "effects"), **env}
+    (directory / "effects").touch()
+    serving = ["run", str(FILE), "--store", store, "--no-worker"]
+    working = ["worker", str(FILE), "--store", store, "--concurrency", "20"]
+    members = [Member(f"server-{n}", serving, directory, free_port(), env) for n in range(servers)]
+    members += [Member(f"worker-{n}", working, directory, free_port(), env) for n in range(workers)]
+    try:
+        await asyncio.gather(*(member.ready() for member in members))
+        async with round_robin([member.port for member in members[:servers]]) as balancer:
+            yield Fleet(members[:servers], members[servers:], balancer)
+    finally:
+        for member in members:
+            if member.process.poll() is None:
+                member.process.terminate()
+        for member in members:
+            try:
+                member.process.wait(10)
+            except subprocess.TimeoutExpired:
+                member.kill()

@@ -1,0 +1,228 @@
+"""The seeds' flows, in every dialect, by clients that try again when a process dies under them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from tests.asking.driving import EVERYTHING, accept
+from tests.promises.speaking import Patient
+from tests.streaming.speaking import Follower, numbered, reading
+from tests.support import http
+from tests.support.http import Response
+from tests.support.speakers import JSON, Bare, Modern, Session, Speaker
+
+T = TypeVar("T")
+PATIENCE = 60.0
+DIALECTS = ("draft", "2025-11-25", "2026-07-28")
+GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
+
+
+class Unavailable(Exception):
+    """A clear error, with a hint to try again."""
+
+
+async def stubbornly(work: Callable[[], Awaitable[T]]) -> T:
+    """Do something until it is done, whoever dies meanwhile."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await work()
+        except (*GONE, Unavailable):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+
+
+def result_of(response: Response) -> dict[str, Any]:
+    """The result; an error is one that says when to try again, or fails the test."""
+    if response.status == 503:
+        assert int(response.headers["retry-after"]) > 0
+        raise Unavailable(response.frame["error"]["message"])
+    return response.result
+
+
+def _away(frame: dict[str, Any]) -> str:
+    """What an error says that is on a stream already: only that the store is away, or the test fails."""
+    message = str(frame["error"]["message"])
+    assert "try again" in message, frame
+    return message
+
+
+async def speaker(dialect: str, port: int) -> Speaker:
+    """A speaker of a dialect who takes promises and can answer everything."""
+    if dialect == "draft":
+        return Bare(port)
+    if dialect == "2026-07-28":
+        return Patient(port)
+    session = Session(port)
+
+    async def open_session() -> None:
+        await session.open(capabilities=EVERYTHING)
+
+    await stubbornly(open_session)
+    return session
+
+
+async def begin(speaker: Speaker, tool: str, **arguments: Any) -> str:
+    """The id of a new task, acknowledged."""
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if not isinstance(speaker, Modern):
+        params["task"] = {}
+
+    async def ask() -> str:
+        result = result_of(await speaker.ask("tools/call", params))
+        return str(result["task"]["taskId"] if "task" in result else result["taskId"])
+
+    return await stubbornly(ask)
+
+
+async def reach(speaker: Speaker, id: str, *statuses: str) -> dict[str, Any]:
+    """The task, once it has one of these statuses."""
+    deadline = time.monotonic() + PATIENCE
+
+    async def look() -> dict[str, Any]:
+        return result_of(await speaker.ask("tasks/get", {"taskId": id}))
+
+    while (task := await stubbornly(look))["status"] not in statuses:
+        assert time.monotonic() < deadline, f"still {task}"
+        await asyncio.sleep(0.05)
+    return task
+
+
+async def redeem(speaker: Speaker, id: str) -> list[str]:
+    """The texts of a task's result."""
+    task = await reach(speaker, id, "completed", "failed", "cancelled")
+    assert task["status"] == "completed", task
+    if isinstance(speaker, Modern):
+        return [block.get("text", block.get("uri")) for block in task["result"]["content"]]
+
+    async def ask() -> list[str]:
+        result = result_of(await speaker.ask("tasks/result", {"taskId": id}))
+        return [block.get("text", block.get("uri")) for block in result["content"]]
+
+    return await stubbornly(ask)
+
+
+# The flows: each gives the task's id, and what it told
+
+
+async def weather(speaker: Speaker) -> tuple[str, list[str]]:
+    """Seed 000: a promise, redeemed."""
+    id = await begin(speaker, "get_weather", city="London")
+    told = await redeem(speaker, id)
+    assert told[0].startswith("Current weather in London:")
+    return id, told
+
+
+async def echo(speaker: Speaker) -> tuple[str, list[str]]:
+    """Seeds 001 and 002: a task that asks, is answered, and goes on."""
+    id = await begin(speaker, "echo")
+    await reach(speaker, id, "input_required", "completed")
+    if isinstance(speaker, Session):
+        result = await stubbornly(lambda: _on_the_stream(speaker, "tasks/result", {"taskId": id}))
+        assert result["content"][0]["text"] == "Echo: Hello World!"
+        return id, await redeem(speaker, id)
+    method = "tasks/update" if isinstance(speaker, Modern) else "tasks/input_response"
+    params = {"taskId": id, "inputResponses": {"echo_input": accept(input="Hello World!")}}
+
+    async def answer() -> None:
+        result_of(await speaker.ask(method, params))
+
+    await stubbornly(answer)
+    told = await redeem(speaker, id)
+    assert told == ["Echo: Hello World!"]
+    return id, told
+
+
+async def research(speaker: Speaker) -> tuple[str, list[str]]:
+    """Seed 004: a task whose segments are read as they come, by number, across everything that dies."""
+    id = await begin(speaker, "research", topic="sheep")
+    if isinstance(speaker, Modern):
+        seen = await _streamed(Follower(speaker.port), id)
+        assert list(seen) == list(range(1, len(seen) + 1))
+    told = await redeem(speaker, id)
+    assert [line.partition(":")[0] for line in told[:5]] == [
+        f"In {place}"
+        for place in ("an encyclopedia", "a library", "an archive", "the newspapers", "a museum")
+    ]
+    if isinstance(speaker, Modern):
+        assert list(seen.values()) == told, "the stream is not whole"
+    return id, told
+
+
+async def _streamed(client: Follower, id: str) -> dict[int, str]:
+    seen: dict[int, str] = {}
+
+    async def read() -> bool:
+        params = {"taskId": id, "after": max(seen, default=0)}
+        async with reading(client, "tasks/stream", params) as stream:
+            while (frame := await stream.next()) is not None:
+                for number, words in numbered([frame]):
+                    assert seen.setdefault(number, words) == words, "a number has two contents"
+                if "error" in frame:
+                    raise Unavailable(_away(frame))
+                if "result" in frame:
+                    return True
+        raise Unavailable("the stream broke")
+
+    await stubbornly(read)
+    return dict(sorted(seen.items()))
+
+
+ANSWERS = {
+    "How was this bug resolved?": ("resolution", accept(resolution="Duplicate")),
+    "which work item is the original?": ("duplicate_of", accept(duplicateOfId=4301)),
+    "Please provide the input string": ("echo_input", accept(input="Hello World!")),
+}
+CALL = {
+    "name": "update_work_item",
+    "arguments": {"workItemId": 4522, "fields": {"System.State": "Resolved"}},
+}
+
+
+async def rounds(speaker: Speaker) -> tuple[str, list[str]]:
+    """Seed 002: an answer that asks twice; no store is needed where the client carries the journal."""
+    if isinstance(speaker, Session):
+        result = await stubbornly(lambda: _on_the_stream(speaker, "tools/call", CALL))
+    else:
+        result = await _asked_in_rounds(speaker)
+    told = [block["text"] for block in result["content"]]
+    assert told[0].startswith("Bug #4522 resolved as Duplicate of Bug #4301.")
+    return "", told
+
+
+async def _asked_in_rounds(speaker: Speaker) -> dict[str, Any]:
+    params: dict[str, Any] = dict(CALL)
+    answers = dict(ANSWERS.values())
+
+    async def ask() -> dict[str, Any]:
+        return result_of(await speaker.ask("tools/call", params))
+
+    while "content" not in (result := await stubbornly(ask)):
+        params["inputResponses"] = {key: answers[key] for key in result["inputRequests"]}
+        params |= {"requestState": result["requestState"]} if "requestState" in result else {}
+    return result
+
+
+async def _on_the_stream(session: Session, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The questions come on the call's stream, and the answers go wherever the balancer sends them."""
+    async with reading(session, method, params) as stream:
+        while (frame := await stream.next()) is not None:
+            if frame.get("method") == "elicitation/create":
+                message = frame["params"]["message"]
+                result = next(answer for words, (_, answer) in ANSWERS.items() if words in message)
+                body = json.dumps({"jsonrpc": "2.0", "id": frame["id"], "result": result}).encode()
+                taken = await http.request(session.port, "POST", {**JSON, **session.headers}, body)
+                if taken.status != 202:
+                    raise Unavailable("the answer was not taken")
+            elif "result" in frame:
+                return dict(frame["result"])
+            elif "error" in frame:
+                raise Unavailable(_away(frame))
+    raise Unavailable("the stream broke")
+
+
+FLOWS = (weather, echo, research, rounds)

@@ -1,0 +1,192 @@
+"""Everything that crosses instances: what one is told, the other does, at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from typing import Any
+
+from tests.asking.driving import EVERYTHING, accept
+from tests.cli.command import antiphon
+from tests.instances.pair import Instance
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.streaming.speaking import Follower, numbered, reading
+from tests.support import http
+from tests.support.http import Connection
+from tests.support.proxy import round_robin
+from tests.support.speakers import JSON, Modern, Session
+
+ROUNDS = 9
+SOON = 0.25
+"""Seconds within which, as a rule, news are through; whoever only polls takes longer."""
+Both = tuple[Instance, Instance]
+
+
+async def test_an_answer_given_here_goes_on_there_at_once(both: Both) -> None:
+    works, serves = both
+    delays = []
+    for number in range(ROUNDS):
+        id = (await begin(Patient(serves.port), "ask", word=str(number)))["taskId"]
+        await reach(Patient(serves.port), id, "input_required")
+        sent = time.monotonic()
+        await answer(Patient(serves.port), id, who="Ann")
+        delays.append(await works.noted(f"answered {number}") - sent)
+        task = await reach(Patient(serves.port), id, "completed")
+        assert task["result"]["content"][0]["text"] == f"{number} Ann"
+    assert statistics.median(delays) < SOON
+
+
+async def test_a_cancel_given_here_stops_the_run_there_at_once(both: Both) -> None:
+    works, serves = both
+    delays = []
+    for number in range(ROUNDS):
+        id = (await begin(Patient(serves.port), "endless", word=str(number)))["taskId"]
+        await works.noted(f"began {number}")
+        sent = time.monotonic()
+        await Patient(serves.port).ask("tasks/cancel", {"taskId": id})
+        delays.append(await works.noted(f"stopped {number}") - sent)
+        assert (await look(Patient(works.port), id))["status"] == "cancelled"
+    assert statistics.median(delays) < SOON
+
+
+async def test_a_segment_emitted_there_is_seen_here_at_once(both: Both) -> None:
+    works, serves = both
+    id = (await begin(Patient(serves.port), "drip", count=ROUNDS))["taskId"]
+    delays = []
+    async with reading(Follower(serves.port), "tasks/stream", {"taskId": id}) as stream:
+        seen: list[Any] = []
+        while (frame := await stream.next()) is not None:
+            for _, words in numbered([frame]):
+                delays.append(time.monotonic() - works.moments[words])
+                seen.append(words)
+    assert seen == [f"drop {number}" for number in range(ROUNDS)]
+    assert statistics.median(delays) < SOON
+
+
+async def test_a_listener_here_hears_of_a_task_there(both: Both) -> None:
+    works, serves = both
+    id = (await begin(Patient(works.port), "ask", word="w"))["taskId"]
+    params = {"notifications": {"taskIds": [id]}}
+    async with Patient(serves.port).asking("subscriptions/listen", params) as connection:
+        events = await _events(connection)
+        await _until(events, lambda frame: "acknowledged" in frame.get("method", ""))
+        await reach(Patient(works.port), id, "input_required")
+        await answer(Patient(works.port), id, who="Ann")
+        await _until(events, lambda frame: frame.get("params", {}).get("status") == "completed")
+
+
+async def test_changes_here_are_heard_by_those_who_listen_there(both: Both) -> None:
+    works, serves = both
+    params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]}}
+    async with Modern(serves.port).asking("subscriptions/listen", params) as connection:
+        events = await _events(connection)
+        await _until(events, lambda frame: "acknowledged" in frame.get("method", ""))
+        works.server.remove_tool("plain")
+        await _until(events, lambda frame: frame.get("method") == "notifications/tools/list_changed")
+        await asyncio.to_thread(works.server.updated, "note://one")
+        told = await _until(events, lambda frame: frame.get("method") == "notifications/resources/updated")
+        assert told["params"]["uri"] == "note://one"
+
+
+# Sessions of 2025-11-25, behind a load balancer
+
+
+async def test_the_answer_to_a_held_question_may_come_to_another_instance(both: Both) -> None:
+    ports = [instance.port for instance in both]
+    async with round_robin(ports) as balancer:
+        session = Session(balancer.port)
+        await session.open(capabilities=EVERYTHING)
+        for _ in range(6):  # whichever instance gets which request
+            async with session.asking("tools/call", {"name": "held", "arguments": {}}) as connection:
+                events = await _events(connection)
+                question = await _until(events, lambda frame: frame.get("method") == "elicitation/create")
+                taken = await _respond(session, question["id"], accept(name="Ann"))
+                assert taken.status == 202
+                end = await _until(events, lambda frame: "result" in frame)
+                assert end["result"]["content"][0]["text"] == "held Ann"
+
+
+async def test_a_call_there_can_be_cancelled_here(both: Both) -> None:
+    works, serves = both
+    session = Session(works.port)
+    await session.open()
+    async with session.asking("tools/call", {"name": "endless", "arguments": {"word": "x"}}, id=7):
+        await works.noted("began x")
+        elsewhere = _moved(session, serves.port)
+        await elsewhere.tell("notifications/cancelled", {"requestId": 7})
+        await works.noted("stopped x")
+
+
+async def test_a_subscription_made_here_is_heard_on_a_stream_there(both: Both) -> None:
+    works, serves = both
+    session = Session(works.port)
+    await session.open()
+    await session.ask("resources/subscribe", {"uri": "note://one"})
+    async with _moved(session, serves.port).listening() as connection:
+        events = await _events(connection)
+        deadline = time.monotonic() + 10
+        while True:  # what it wants is asked of the others when it begins to listen
+            works.server.updated("note://one")
+            try:
+                async with asyncio.timeout(0.5):
+                    await _until(
+                        events, lambda frame: frame.get("method") == "notifications/resources/updated"
+                    )
+                break
+            except TimeoutError:
+                assert time.monotonic() < deadline
+        await session.ask("resources/unsubscribe", {"uri": "note://one"})
+        serves.server.updated("note://one")
+        serves.server.remove_tool("plain")
+        frame = await _until(events, lambda frame: "list_changed" in frame.get("method", ""))
+        assert frame["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
+    works, serves = both
+    session = Session(works.port)
+    await session.open()
+    elsewhere = _moved(session, serves.port)
+    assert (await elsewhere.ask("ping")).status == 200
+    assert (await session.end()).status == 204
+    deadline = time.monotonic() + 10
+    while (await elsewhere.ask("ping")).status != 404:
+        assert time.monotonic() < deadline
+
+
+def _moved(session: Session, port: int) -> Session:
+    """The same session, spoken to at another instance."""
+    other = Session(port, headers=session.headers)
+    other.headers = dict(session.headers)
+    return other
+
+
+async def _respond(session: Session, id: str, result: Any) -> http.Response:
+    body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+    return await http.request(session.port, "POST", {**JSON, **session.headers}, body)
+
+
+async def _events(connection: Connection) -> Any:
+    head = await connection.receive_head()
+    assert head.is_stream
+    return connection.events()
+
+
+async def _until(events: Any, wanted: Any) -> dict[str, Any]:
+    """The first message that is wanted."""
+    async for event in events:
+        if event.data and wanted(event.frame):
+            return dict(event.frame)
+    raise AssertionError("the stream ended")
+
+
+async def test_an_operator_of_the_store_stops_a_run_wherever_it_is(both: Both, place: str) -> None:
+    works, serves = both
+    id = (await begin(Patient(serves.port), "endless", word="x"))["taskId"]
+    await works.noted("began x")
+    done = await asyncio.to_thread(antiphon, "tasks", "cancel", place, id)
+    assert done.returncode == 0, done.stderr
+    await works.noted("stopped x")
+    assert (await look(Patient(works.port), id))["status"] == "cancelled"

@@ -1,0 +1,6 @@
+-- Records by id.
+SELECT id, principal, tool, phase, version, created, updated, expires, format, head
+FROM tasks WHERE id = ANY ($1::text[]) AND (
+    expires IS NULL
+    OR expires > coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+)

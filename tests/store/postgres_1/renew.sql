@@ -1,0 +1,9 @@
+-- Holds tasks for longer, where the token is still good.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+)
+UPDATE tasks SET lease = moment.now + held.length
+FROM moment, unnest($2::text[], $3::bigint[], $4::bigint[]) AS held (id, token, length)
+WHERE tasks.id = held.id AND tasks.worker IS NOT NULL AND tasks.token = held.token
+    AND (tasks.expires IS NULL OR tasks.expires > moment.now)
+RETURNING tasks.id

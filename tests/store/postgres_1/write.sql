@@ -1,0 +1,75 @@
+-- Begins logs and adds to logs, all that came together, in one statement and so in one commit.
+-- What is refused changes nothing and gives no row; why it was refused is asked afterwards, with rows.sql.
+-- No two of the tasks are the same. $1 is the time, NULL for that of this database.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+made AS (
+    INSERT INTO tasks (
+        id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head
+    )
+    SELECT
+        c.id, c.principal, c.tool, c.phase, c.version, c.created, c.updated, c.expires,
+        CASE WHEN c.worker IS NULL THEN 0 ELSE 1 END, c.worker,
+        CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head
+    FROM moment, unnest(
+        $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
+        $10::bigint[], $11::text[], $12::bigint[], $13::text[]
+    ) WITH ORDINALITY AS c (
+        id, principal, tool, phase, version, created, updated, expires, worker, lease, head, place
+    )
+    ORDER BY c.place
+    ON CONFLICT (id) DO NOTHING
+    RETURNING key, id, version, token, phase, lease
+),
+grown AS (
+    UPDATE tasks SET
+        version = tasks.version + a.added,
+        was = tasks.phase,
+        phase = a.phase,
+        updated = moment.now,
+        worker = CASE WHEN a.phase = 'ready' THEN tasks.worker END,
+        lease = CASE WHEN a.phase = 'ready' THEN tasks.lease ELSE 0 END,
+        format = $2::smallint,
+        head = a.head
+    FROM moment, unnest(
+        $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[]
+    ) AS a (id, expect, added, phase, head, token)
+    WHERE tasks.id = a.id
+        AND (tasks.expires IS NULL OR tasks.expires > moment.now)
+        AND (a.token IS NULL OR (tasks.worker IS NOT NULL AND tasks.token = a.token))
+        AND tasks.version = a.expect
+    RETURNING tasks.key, tasks.id, tasks.version, tasks.token, tasks.phase, tasks.lease, tasks.was
+),
+done AS (
+    SELECT key, id, version, token, phase, lease FROM made
+    UNION ALL
+    SELECT key, id, version, token, phase, lease FROM grown
+),
+written AS (
+    INSERT INTO entries (task, number, kind, at, format, data)
+    SELECT done.key, e.number, e.kind, moment.now, $2::smallint, e.data
+    FROM moment, unnest($20::text[], $21::bigint[], $22::text[], $23::text[]) AS e (id, number, kind, data)
+    JOIN done ON done.id = e.id
+),
+counted AS (
+    INSERT INTO counts AS kept (slot, phase, tasks)
+    SELECT $24::integer, phase, sum(change) FROM (
+        SELECT phase, 1 AS change FROM done UNION ALL SELECT was, -1 FROM grown
+    ) AS changes GROUP BY phase HAVING sum(change) <> 0
+    ON CONFLICT (slot, phase) DO UPDATE SET tasks = kept.tasks + excluded.tasks
+),
+touched AS (
+    SELECT
+        left(encode(sha256(convert_to(id, 'UTF8')), 'hex'), 16) AS mark,
+        phase = 'ready' AND lease = 0 AS free,
+        (row_number() OVER () - 1) / 400 AS portion
+    FROM done
+),
+told AS (
+    SELECT pg_notify($25::text, $26::text || bool_or(free)::int || string_agg(mark, ',')) AS notified
+    FROM touched GROUP BY portion
+)
+SELECT done.id, done.version, done.token, done.phase = 'ready' AND done.lease = 0 AS free,
+    (SELECT count(notified::text) FROM told) AS notices
+FROM done

@@ -1,0 +1,386 @@
+"""What PostgreSQL does beneath the contract: commits are shared, clocks do not matter, schemas change."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from antiphon.errors import Stale, StoreUnavailable
+from antiphon.store import open_store
+from antiphon.store.log import Store
+from antiphon.store.postgres import PostgresStore, migrations, statements, writer
+from antiphon.store.postgres.link import Database
+from tests.support.postgres import Postgres
+
+from .support import START, Clock, task
+
+PREVIOUS = Path(__file__).with_name("postgres_1")
+
+
+@pytest.fixture
+def url(database: Postgres) -> str:
+    """A schema of the test's own."""
+    return database.url()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    """A store on the database's own clock."""
+    kept = PostgresStore(url)
+    await kept.open()
+    yield kept
+    await kept.close()
+
+
+@asynccontextmanager
+async def asking(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of somebody else's."""
+    place = Database.of(url, 10.0)
+    connection = await asyncpg.connect(place.dsn, server_settings={"search_path": place.schema})
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def number(url: str, query: str, *values: Any) -> int:
+    """One number, straight from the database."""
+    async with asking(url) as connection:
+        return int(await connection.fetchval(query, *values))
+
+
+async def test_operations_that_come_together_share_a_statement_and_a_commit(store: PostgresStore) -> None:
+    await asyncio.gather(*(store.create(task(f"t{n}"), [("begun", n)]) for n in range(200)))
+    commits, sent = store.commits, store.statements
+    for version in range(1, 6):
+        await asyncio.gather(
+            *(store.append(f"t{n}", [("x", n)], expect=version, phase="ready", head=n) for n in range(200))
+        )
+    assert store.commits - commits <= 10
+    assert store.statements - sent <= 20
+    before = store.statements
+    await asyncio.gather(*(read(f"t{n}") for read in (store.get, store.read) for n in range(200)))
+    assert store.statements - before <= 6
+
+
+async def test_many_tasks_are_claimed_by_one_statement(store: PostgresStore) -> None:
+    await asyncio.gather(*(store.create(task(f"t{n}"), []) for n in range(100)))
+    before = store.statements
+    assert len(await store.claim("w", lease=10, limit=100)) == 100
+    assert store.statements - before <= 2
+
+
+async def test_what_changes_nothing_writes_nothing(store: PostgresStore, url: str) -> None:
+    await store.create(task(phase="waiting"), [])
+    query = "SELECT pg_current_xact_id()::text::bigint"
+    before = await number(url, query)
+    assert await store.claim("w", lease=1, limit=10) == []
+    assert list(await store.expire()) == []
+    assert await store.renew([("a", 1), ("b", 2**70)], lease=1) == set()
+    with pytest.raises(Stale):
+        await store.append("a", [("x", 1)], expect=2**70, phase="ready", head=None)
+    assert await number(url, query) - before == 1
+
+
+async def test_leases_go_by_the_clock_of_the_database(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.create(task(), [])
+    assert len(await store.claim("one", lease=60, limit=1)) == 1
+    fast = PostgresStore(url)
+    await fast.open()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 86_400)
+    assert await fast.claim("two", lease=60, limit=1) == []
+    monkeypatch.setattr(time, "time", lambda: real() - 86_400)
+    await fast.create(task("b"), [], worker="two", lease=60)
+    monkeypatch.undo()
+    assert await store.claim("one", lease=60, limit=1) == []
+    await fast.close()
+
+
+async def test_a_notice_that_was_lost_costs_a_second_and_no_task(store: PostgresStore, url: str) -> None:
+    other = PostgresStore(url)
+    await other.open()
+    await other.create(task(), [])
+    async with store.watch("a") as watch, store.watch_ready() as ready, store.hear("news") as messages:
+        assert store._parts is not None
+        listening = store._parts.feed._listening
+        assert listening is not None
+        await listening.execute("UNLISTEN *")
+        while await watch.wait(1.2) or await ready.wait(0):
+            if claims := await other.claim("w", lease=60, limit=1):
+                assert claims[0].record.id == "a"
+        await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
+        assert await watch.wait(3)
+        await other.create(task("b"), [])
+        assert await ready.wait(3)
+        await other.publish("news", "late")
+        async with asyncio.timeout(3):
+            assert await anext(messages) == "late"
+    await other.close()
+
+
+async def test_messages_are_heard_once_even_by_those_who_look_for_lost_ones(url: str) -> None:
+    store, other = PostgresStore(url, poll_interval=0.05), PostgresStore(url)
+    await store.open()
+    await other.open()
+    got: list[Any] = []
+
+    async def hear() -> None:
+        async with store.hear("news") as messages:
+            async for message in messages:
+                got.append(message)
+
+    hearing = asyncio.create_task(hear())
+    await asyncio.sleep(0)
+    for n in range(30):
+        await other.publish("news", n)
+        await asyncio.sleep(0.01)
+    await store.publish("news", "own")
+    await asyncio.sleep(0.2)
+    await store.close()
+    await hearing
+    assert sorted(got, key=str) == sorted([*range(30), "own"], key=str)
+    await other.close()
+
+
+async def test_a_connection_that_died_is_replaced_without_a_failed_request(
+    store: PostgresStore, url: str
+) -> None:
+    await store.create(task(), [])
+    await store.get("a")
+    async with asking(url) as connection, store.watch("a") as watch:
+        for version in range(3):
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'antiphon' AND pid <> pg_backend_pid()"
+            )
+            await asyncio.sleep(0.05)
+            assert await store.append("a", [("x", 1)], expect=version, phase="ready", head=1) == version + 1
+            assert (await store.get("a")) is not None
+        while await watch.wait(0):
+            pass
+        other = open_store(url)
+        await other.open()
+        deadline = time.monotonic() + 10
+        version = 3
+        while not await watch.wait(0.5):  # it listens again by itself
+            version = await other.append("a", [("x", 1)], expect=version, phase="ready", head=1)
+            assert time.monotonic() < deadline
+        await other.close()
+
+
+async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
+    store = PostgresStore(url, patience=0.5)
+    await store.open()
+    await store.create(task(), [])
+    async with asking(url) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM tasks WHERE id = 'a' FOR UPDATE")
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="try again"):
+                await store.append("a", [("x", 1)], expect=0, phase="ready", head=None)
+            assert time.monotonic() - began < 5
+            assert await store.get("a") is not None  # reading goes on meanwhile
+        assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None) == 1
+    await store.close()
+
+
+async def test_a_batch_that_met_another_in_the_opposite_order_is_done_all_the_same(
+    store: PostgresStore, url: str
+) -> None:
+    ids = [f"t{n}" for n in range(40)]
+    await asyncio.gather(*(store.create(task(id), []) for id in ids))
+    other = PostgresStore(url)
+    await other.open()
+
+    async def write(through: Store, order: list[str]) -> int:
+        async def one(id: str) -> bool:
+            try:
+                await through.append(id, [("x", 1)], expect=0, phase="ready", head=None)
+            except Stale:
+                return False
+            return True
+
+        return sum(await asyncio.gather(*map(one, order)))
+
+    won = await asyncio.gather(write(store, ids), write(other, ids[::-1]))
+    assert sum(won) == len(ids)
+    await other.close()
+
+
+# Schemas
+
+
+async def test_many_that_open_an_empty_database_at_once_make_one_schema(url: str) -> None:
+    stores = [PostgresStore(url) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    assert await number(url, "SELECT count(*) FROM schema_versions") == len(migrations.scripts())
+    for store in stores:
+        await store.close()
+
+
+async def flow(store: Store, id: str) -> None:
+    """What every version must be able to do, whatever schema there is."""
+    await store.create(task(id, expires=START * 2), [("begun", 1)])
+    (claim,) = [claim for claim in await store.claim("w", lease=60, limit=10) if claim.record.id == id]
+    await store.append(id, [("x", 2)], expect=1, phase="waiting", head={"n": 2}, token=claim.token)
+    await store.append(id, [("y", 3)], expect=2, phase="ready", head={"n": 3})
+    (claim,) = [claim for claim in await store.claim("w", lease=60, limit=10) if claim.record.id == id]
+    assert await store.renew([(id, claim.token)], lease=60) == {id}
+    await store.append(id, [("z", 4)], expect=3, phase="ended", head=None, token=claim.token)
+    assert [entry.data for entry in await store.read(id)] == [1, 2, 3, 4]
+    assert id in [record.id for record in (await store.list("ann")).records]
+    assert await store.use_once(f"key of {id}", until=START * 2)
+    assert list(await store.expire()) == []
+
+
+@pytest.fixture
+def previous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statements of the version before, as they were released with the first schema."""
+
+    def old(name: str) -> str:
+        path = PREVIOUS / f"{name}.sql"
+        return path.read_text(encoding="utf-8") if path.exists() else statements.sql(name)
+
+    for module in ("writer", "reader", "feed"):
+        monkeypatch.setattr(f"antiphon.store.postgres.{module}.sql", old)
+
+
+@pytest.mark.usefixtures("previous")
+async def test_the_version_before_works_on_the_schema_of_this_one(url: str) -> None:
+    await migrations.prepare(Database.of(url, 10.0), migrations.scripts()[:1])
+    assert await number(url, "SELECT max(version) FROM schema_versions") == 1
+    await migrations.prepare(Database.of(url, 10.0))  # while it is at work
+    old = PostgresStore(url)
+    await old.open()
+    assert writer.sql("write") == (PREVIOUS / "write.sql").read_text(encoding="utf-8")
+    await flow(old, "old")
+    await old.close()
+
+
+async def test_this_version_works_beside_the_next_one(store: PostgresStore, url: str) -> None:
+    await flow(store, "before")
+    steps = [
+        *migrations.scripts(),
+        "ALTER TABLE tasks ADD COLUMN note text; ALTER TABLE entries ADD COLUMN size bigint DEFAULT 0;"
+        "CREATE INDEX tasks_noted ON tasks (note); CREATE TABLE extra (x integer);",
+    ]
+    await migrations.prepare(Database.of(url, 10.0), steps)
+    await flow(store, "beside")
+    late = PostgresStore(url)
+    await late.open()
+    await flow(late, "after")
+    await late.close()
+    assert await number(url, "SELECT max(version) FROM schema_versions") == len(steps)
+
+
+async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_alone(url: str) -> None:
+    newer = len(migrations.scripts()) + 1
+    steps = [*migrations.scripts(), "ALTER TABLE tasks RENAME TO works"]
+    await migrations.prepare(Database.of(url, 10.0), steps, oldest=newer)
+    with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer"):
+        await PostgresStore(url).open()
+
+
+async def test_a_migration_that_fails_changes_nothing(store: PostgresStore, url: str) -> None:
+    steps = [*migrations.scripts(), "CREATE TABLE extra (x integer); SELECT nonsense"]
+    with pytest.raises(StoreUnavailable, match="nonsense"):
+        await migrations.prepare(Database.of(url, 10.0), steps)
+    assert await number(url, "SELECT max(version) FROM schema_versions") == len(migrations.scripts())
+    assert await number(url, "SELECT count(*) FROM pg_class WHERE oid = to_regclass('extra')") == 0
+
+
+async def test_the_schema_of_another_program_is_refused_and_left_alone(url: str) -> None:
+    schema = Database.of(url, 10.0).schema
+    async with asking(url) as connection:
+        await connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.tasks (theirs integer)")
+    with pytest.raises(StoreUnavailable, match="another program"):
+        await PostgresStore(url).open()
+
+
+async def test_what_a_newer_version_wrote_is_not_misread(store: PostgresStore, url: str) -> None:
+    await store.create(task("a"), [("x", 1)])
+    await store.create(task("b"), [("x", 1)])
+    async with asking(url) as connection:
+        await connection.execute(
+            "UPDATE entries SET format = 2 WHERE task = (SELECT key FROM tasks WHERE id = 'a')"
+        )
+    results = await asyncio.gather(store.read("a"), store.read("b"), return_exceptions=True)
+    assert isinstance(results[0], StoreUnavailable)
+    assert "newer" in str(results[0])
+    assert [entry.data for entry in results[1]] == [1]  # type: ignore[union-attr]
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", "cannot be reached"),
+        ("postgresql://{place}/there_is_none", "createdb"),
+    ],
+)
+async def test_a_database_that_is_not_there_is_an_error_in_words(
+    database: Postgres, url: str, words: str
+) -> None:
+    place = f"postgres:secret@127.0.0.1:{database.port}"
+    with pytest.raises(StoreUnavailable, match=words) as raised:
+        await PostgresStore(url.format(place=place)).open()
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql:db", "postgresql://h/db?schema=a-b", "postgresql://h/db?schema=A"]
+)
+def test_a_url_that_names_no_database_is_refused(url: str) -> None:
+    with pytest.raises(ValueError):
+        open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "dsn", "schema", "place"),
+    [
+        ("postgresql://a:b@h:5/d", "postgresql://a:b@h:5/d", "antiphon", "postgresql://a@h:5/d"),
+        ("postgresql:///d?host=/run/pg", "postgresql:///d?host=/run/pg", "antiphon", "postgresql:///d"),
+        (
+            "postgresql://a:@/d?schema=x&sslmode=require",
+            "postgresql://a:@/d?sslmode=require",
+            "x",
+            "postgresql://a@/d",
+        ),
+    ],
+)
+def test_a_url_is_what_libpq_takes_and_a_schema(url: str, dsn: str, schema: str, place: str) -> None:
+    found = Database.of(url, 1.0)
+    assert (found.dsn, found.schema, found.place) == (dsn, schema, place)
+
+
+async def test_keys_whose_time_is_over_do_not_pile_up(url: str, clock: Clock) -> None:
+    store = PostgresStore(url, clock=clock)
+    await store.open()
+    for n in range(60):
+        await store.use_once(f"k{n}", until=START + 10 * n)
+        clock.forward(0.01)
+    await store.close()
+    assert await number(url, "SELECT count(*) FROM used") <= 2
+
+
+async def test_a_long_log_is_forgotten_whole(url: str, clock: Clock) -> None:
+    store = PostgresStore(url, clock=clock)
+    await store.open()
+    for id in "ab":
+        await store.create(task(id, expires=START + 1), [("x", n) for n in range(6000)])
+    clock.forward(1)
+    assert len(await store.expire()) == 2
+    await store.close()
+    assert await number(url, "SELECT count(*) FROM entries") == 0

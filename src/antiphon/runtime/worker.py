@@ -156,9 +156,8 @@ class Worker:
                     claims = await self._store.claim(
                         self.name, lease=self._limits.lease, limit=min(room, 50), tools=self._tools
                     )
-                    for claim in claims:
-                        await self._try_to_take_up(claim)
-                    if claims:
+                    if claims:  # together: their logs are read together
+                        await asyncio.gather(*map(self._try_to_take_up, claims))
                         continue
                 await ready.wait(1.0)
 

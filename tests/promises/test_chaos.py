@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,7 +196,7 @@ async def test_a_worker_that_stalls_loses_its_task_and_its_late_writes_are_refus
     with serving(tmp_path) as staller:
         id = (await begin(Patient(staller.port), "drip", seconds=1.5))["taskId"]
         await patiently(lambda: _has(tmp_path / "effects", "began"))
-        staller.process.send_signal(signal.SIGSTOP)
+        _stop_between_writes(staller.process, tmp_path)
         try:
             with serving(tmp_path) as other:
                 task = await reach(Patient(other.port), id, "completed", within=30)
@@ -208,6 +211,22 @@ async def test_a_worker_that_stalls_loses_its_task_and_its_late_writes_are_refus
                 assert (await look(Patient(staller.port), id))["result"] == task["result"]
         finally:
             staller.process.send_signal(signal.SIGCONT)
+
+
+def _stop_between_writes(process: subprocess.Popen[Any], folder: Path) -> None:
+    """Stop a process, though not while it holds the lock of a SQLite file, which nobody could then write."""
+    for _ in range(100):
+        process.send_signal(signal.SIGSTOP)
+        try:
+            for path in folder.glob("*.db"):
+                with closing(sqlite3.connect(path, timeout=0.2, isolation_level=None)) as probe:
+                    probe.execute("BEGIN IMMEDIATE")
+                    probe.execute("ROLLBACK")
+            return
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.02)
+    raise AssertionError("it is always writing")
 
 
 async def _has(path: Path, text: str) -> None:

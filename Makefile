@@ -3,13 +3,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench format clean
+# Tests wait for processes more than they compute, so there are more of them at once than cores.
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo test check bench format reference site tour clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
 test: .venv/tested .venv/mcp-1/installed .node/installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 check: .venv/checked
 	$(BIN)/ruff format --check .
@@ -26,8 +29,19 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks $(ARGS)
 	$(BIN)/python scripts/quote_results.py
 
+# What is made and kept in the repository: the API reference, and the picture of the tour in the README.
+reference: .venv/installed
+	$(BIN)/python scripts/write_reference.py
+
+tour: .venv/installed
+	$(BIN)/python scripts/draw_tour.py
+
+site: .venv/sited
+	$(BIN)/python -m mkdocs build --strict
+	@echo "Open .site/index.html"
+
 clean:
-	rm -rf .venv .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .site .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml
@@ -39,7 +53,11 @@ clean:
 	$(PIP) install --requirement requirements/check.txt
 	touch $@
 
-.venv/tested: .venv/installed requirements/test.txt
+.venv/sited: .venv/installed requirements/site.txt
+	$(PIP) install --requirement requirements/site.txt
+	touch $@
+
+.venv/tested: .venv/installed requirements/test.txt requirements/site.txt
 	$(PIP) install --requirement requirements/test.txt
 	touch $@
 

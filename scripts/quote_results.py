@@ -19,7 +19,23 @@ RATIOS = {
         "antiphon / mcp, first round": ("a question, first round", "the official SDK (mcp)"),
         "antiphon / mcp, second round": ("a question, second round", "the official SDK (mcp)"),
     },
+    "streaming": {
+        "antiphon, an answer / mcp, progress notifications": (
+            "segments of a stream",
+            "the official SDK's progress notifications",
+        ),
+        "antiphon, a task on SQLite / mcp, progress notifications": (
+            "segments of a task, on disk",
+            "the official SDK's progress notifications",
+        ),
+    },
 }
+"""Results that have a list of ratios: which of them are quoted, and in which words."""
+SINGLE = {
+    "promises": ("promises, made to redeemed, on disk", "fastmcp-tasks, in memory"),
+    "scale": ("promises, made to redeemed, on PostgreSQL", "fastmcp-tasks, on Redis"),
+}
+"""Results that have one."""
 
 
 def main() -> int:
@@ -39,26 +55,32 @@ def main() -> int:
 
 
 def table() -> str:
-    """What was measured, as a table, with its date."""
+    """What was measured, as a table, with its date; what was not measured is left out."""
     rows = ["| work | beside | ours is |", "|---|---|--:|"]
     dates = set()
     for name, wanted in RATIOS.items():
-        result = _result(name)
-        dates.add(result["facts"]["date"][:10])
-        found = {ratio["name"]: ratio["rate"] for ratio in result["ratios"]}
-        rows += [f"| {work} | {peer} | {found[key]:.2g} × as fast |" for key, (work, peer) in wanted.items()]
-    promises = _result("promises")
-    ratio = promises["ratio"]
-    rows.append(f"| promises, made to redeemed, on disk | fastmcp-tasks, in memory | {ratio:.2g} × as fast |")
-    imported = _result("import")["ratios"]["mcp"]["import"]
-    rows.append(f"| import of the server | the official SDK (mcp) | {imported:.0%} of its time |")
-    date = max(dates | {promises["facts"]["date"][:10]})
-    return "\n".join([*rows, "", f"Taken on {date}; [how, and all the figures](benchmarks/README.md)."])
+        if (result := _result(name)) is not None:
+            dates.add(result["facts"]["date"][:10])
+            found = {ratio["name"]: ratio["rate"] for ratio in result["ratios"]}
+            rows += [_row(*words, found[key]) for key, words in wanted.items()]
+    for name, words in SINGLE.items():
+        if (result := _result(name)) is not None:
+            dates.add(result["facts"]["date"][:10])
+            rows.append(_row(*words, result["ratio"]))
+    if (result := _result("import")) is not None:
+        share = result["ratios"]["mcp"]["import"]
+        rows.append(f"| import of the server | the official SDK (mcp) | {share:.0%} of its time |")
+    how = "`make bench` repeats it; [how, and all the figures](benchmarks/README.md)."
+    return "\n".join([*rows, "", f"Taken on {max(dates)}, side by side, in one run on one core. {how}"])
 
 
-def _result(name: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
-    return result
+def _row(work: str, peer: str, ratio: float) -> str:
+    return f"| {work} | {peer} | {f'{ratio:.0f}' if ratio >= 10 else f'{ratio:.2g}'} × as fast |"
+
+
+def _result(name: str) -> dict[str, Any] | None:
+    file = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else None
 
 
 if __name__ == "__main__":

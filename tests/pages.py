@@ -7,7 +7,7 @@
   starts a server that stays, and `antiphon worker` a worker.
 - The ```terminal blocks are one command each, with a person in front of it, who types what stands after each
   prompt.
-- The address http://127.0.0.1:8000/mcp stands for that server, wherever it really listens.
+- The address http://127.0.0.1:8000 stands for that server, wherever it really listens.
 - A block after `<!-- skip: reason -->` is not run.
 """
 
@@ -158,7 +158,8 @@ class Reader:
 
     def _here(self, text: str) -> str:
         """The text with the address of the server that is really there."""
-        return text.replace(ADDRESS, self._serve().url) if ADDRESS in text else text
+        base = ADDRESS.removesuffix("mcp")
+        return text.replace(base, self._serve().url.removesuffix("mcp")) if base in text else text
 
     def _shell(self, command: str) -> str:
         done = subprocess.run(

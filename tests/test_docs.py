@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from tests.support.process import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-_LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
 def _name(page: Path) -> str:
@@ -33,14 +36,80 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("page", TEXTS, ids=_name)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    broken = []
+    for link, anchor in _LINK.findall(_prose(page)):
+        target = page.parent / link if link else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in _anchors(target)):
+            broken.append(f"{link}#{anchor}")
     assert broken == []
+
+
+def _prose(page: Path) -> str:
+    """A page without its code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """What the headings of a page can be reached by."""
+    headings = [
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip() for heading in _HEADING.findall(_prose(page))
+    ]
+    return {heading.replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_index_and_in_the_site() -> None:
+    pages = [
+        str(page.relative_to(ROOT / "docs")) for page in PAGES if page.name not in ("README.md", "index.md")
+    ]
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page for page in pages if f"({page})" not in index or f": {page}\n" not in site] == []
+
+
+def test_the_reference_is_made_from_the_docstrings() -> None:
+    done = _script("write_reference.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert "Call and response" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "reference" / "api" / "server" / "index.html").exists()
+
+
+def _script(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / name), *options],
+        cwd=ROOT,
+        env=plain_environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
 
 
 def test_the_readme_is_short_and_shows_code_on_its_first_screen() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) < 150
     assert any(line.startswith("```python") for line in lines[:30])
+    assert {"make demo", "make test"} <= {line.partition("  ")[0] for line in lines[:15]}
+
+
+def test_the_readme_quotes_what_was_measured() -> None:
+    assert _script("quote_results.py", "--check").returncode == 0
+
+
+def test_the_picture_of_the_tour_shows_all_of_it() -> None:
+    drawn = (ROOT / "docs" / "tour.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    for kind in ("Answer", "Promise"):
+        for ending in ("complete", "failure", "additional information", "streaming"):
+            assert f"▸ {kind}, {ending}" in drawn
+    assert "✓" in drawn
+    assert "✗" not in drawn
+    assert "font-face" not in drawn
 
 
 def test_few_blocks_are_skipped() -> None:

@@ -109,7 +109,7 @@ def test_the_demo_goes_as_expected(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗" not in done.stdout
     assert "72° F" in done.stdout
-    assert done.stdout.count("resolved as Duplicate") == 2
+    assert "resolved as Duplicate" in done.stdout
     assert "Echo: Hello World!" in done.stdout
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import running
+from tests.client.conftest import start_peer as start_peer
 
 SERVED = Path(__file__).parent / "served.py"
 CURIOUS = Path(__file__).parent / "curious.py"

@@ -135,10 +135,10 @@ def test_a_file_is_started_for_the_call() -> None:
     assert done.stderr == "printed while the file is loaded\n"
 
 
-def test_a_file_that_is_broken_is_exit_code_3_with_its_traceback(tmp_path: Path) -> None:
+def test_a_file_that_is_broken_is_exit_code_1_with_its_traceback(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     done = antiphon("call", "broken.py", "greet", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert "ZeroDivisionError" in done.stderr
 
 

@@ -105,7 +105,7 @@ def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path) -> None:
     done = antiphon("run", "mine.py", "--port", "0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no database" in done.stderr
-    assert done.stderr.endswith("Error: The server's lifespan failed to start.\n")
+    assert done.stderr.endswith("Error: The server's lifespan failed to start: the log above says why.\n")
 
 
 def test_settings_come_from_the_environment(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def arrivals(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
 def test_what_comes_in_any_order_is_handed_on_in_one(arrived: tuple[int, list[list[int]]]) -> None:
     count, messages = arrived
     tracker = Tracker(LIMIT)
-    handed = [segment for message in messages for segment in tracker.take(part(*message))]
+    handed = [each for message in messages for each in tracker.take(part(*message))]
     assert handed == [segment(number) for number in range(1, count + 1)]
     assert (tracker.last, tracker.missing) == (count, None)
     assert tracker.merged(Result()).content == tuple(Text(f"text {number}") for number in range(1, count + 1))
@@ -58,7 +58,7 @@ def test_the_whole_content_supplies_what_has_not_come(
 ) -> None:
     count, messages = arrived
     tracker = Tracker(LIMIT, after)
-    handed = [segment for message in messages[lost:] for segment in tracker.take(part(*message))]
+    handed = [each for message in messages[lost:] for each in tracker.take(part(*message))]
     handed += tracker.settle(tuple(Text(f"text {number}") for number in range(1, count + 1)))
     assert handed == [segment(number) for number in range(after + 1, count + 1)]
     assert tracker.missing is None

@@ -172,4 +172,4 @@ def _run(work: Any) -> Any:
 
 
 def _is_store(target: str) -> bool:
-    return target.startswith(("sqlite:", "memory:"))
+    return target.startswith(("sqlite:", "memory:", "postgresql:", "postgres:"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -38,16 +39,23 @@ class Elicitation(Value, frozen=True):
     elicitation_id: str | None = None
 
 
-Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Mapping[str, Any] | Literal["decline", "cancel"]]]
+Answer: TypeAlias = Mapping[str, Any] | Literal["decline", "cancel"]
+Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Answer] | Answer]
 """Asks the person: what they filled in, or that they said no, or that they went away."""
 
 
-Sampler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | str]]
+Message: TypeAlias = Mapping[str, Any] | str
+Sampler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Message] | Message]
 """Asks a model: the params of `sampling/createMessage` in, its text or its whole result out."""
 
 Folders: TypeAlias = Sequence[str | Mapping[str, Any]]
-Roots: TypeAlias = Folders | Callable[[], Awaitable[Folders]]
+Roots: TypeAlias = Folders | Callable[[], Awaitable[Folders] | Folders]
 """The folders that the client works in, or who tells them: addresses, or roots as on the wire."""
+
+
+async def _settled(found: Any) -> Any:
+    """What a function gave, whether it is async or not."""
+    return await found if inspect.isawaitable(found) else found
 
 
 def elicitation(elicit: Elicit) -> Handler:
@@ -58,7 +66,7 @@ def elicitation(elicit: Elicit) -> Handler:
             question = msgspec.convert(params, Elicitation)
         except msgspec.ValidationError as error:
             raise InvalidParams(f"Invalid params for elicitation/create: {error}.") from None
-        given = await elicit(question)
+        given: Answer = await _settled(elicit(question))
         if isinstance(given, str):
             return {"action": given}
         if question.mode == "url":
@@ -72,7 +80,7 @@ def sampling(sample: Sampler) -> Handler:
     """The handler of `sampling/createMessage`. A plain text becomes a message of the assistant's."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        said = await sample(params)
+        said: Message = await _settled(sample(params))
         if isinstance(said, str):
             return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "unknown"}
         return said
@@ -84,7 +92,7 @@ def listing(roots: Roots) -> Handler:
     """The handler of `roots/list`. A plain string is an address."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = await roots() if callable(roots) else roots
+        found = await _settled(roots()) if callable(roots) else roots
         return {"roots": [{"uri": root} if isinstance(root, str) else dict(root) for root in found]}
 
     return answer

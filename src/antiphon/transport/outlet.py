@@ -24,6 +24,10 @@ _HEADERS = [
 ]
 
 
+_BREATH = 0.02
+"""Seconds of writing after which others get a turn."""
+
+
 class Outlet:
     """An event stream; made with the first word that is said."""
 
@@ -35,7 +39,7 @@ class Outlet:
         self._started = False
         self.replay: Replay | None = None
         self.detached = False
-        self.written = self._loop.time()
+        self.written = self._breathed = self._loop.time()
         self.waiting_since: float | None = None
         """Since when the other end has not taken what was written."""
 
@@ -103,3 +107,8 @@ class Outlet:
         self.written = self.waiting_since = self._loop.time()
         await self._send({"type": "http.response.body", "body": event, "more_body": not last})
         self.waiting_since = None
+        if self.written - self._breathed > _BREATH:
+            # To a caller that is gone nothing has to wait: without this, a tool that says much would keep
+            # everybody else from being served, and the news that its caller is gone from being heard.
+            await asyncio.sleep(0)
+            self._breathed = self._loop.time()

@@ -1,0 +1,108 @@
+"""What the command line teaches by itself: help with examples, completion, colours and progress."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from antiphon.cli.commands import app
+from antiphon.cli.examples import epilog
+from antiphon.cli.exits import report
+from tests.cli.command import COMMAND, PATIENCE, plain_environment
+from tests.cli.person import at_a_terminal
+
+COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks"]
+COMMANDS += [f"tasks {name}" for name in ("ls", "show", "watch", "answer", "cancel", "rm")]
+
+
+def words(command: str) -> list[str]:
+    return [word for word in command.split() if word != "antiphon"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_examples_and_exit_codes(command: str) -> None:
+    done = CliRunner().invoke(app, [*words(command), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert done.exit_code == 0
+    assert re.search(r"Examples:\s+\$ antiphon ", done.output)
+    assert "Exit codes: 0 it went well" in done.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_example_is_one_that_the_command_line_understands(command: str) -> None:
+    for line in epilog(command).split("\n\n"):
+        if not line.startswith("$ antiphon "):
+            continue
+        for typed in re.split(r"; |&& ", line[2:]):
+            first, *rest = shlex.split(typed)
+            if first != "antiphon" or rest[:1] == ["--install-completion"]:
+                continue
+            found = get_command(app)
+            for word in rest:
+                found = getattr(found, "commands", {}).get(word, found)
+            known = {option for parameter in found.params for option in parameter.opts}
+            assert {word for word in rest if word.startswith("--")} <= known, typed
+
+
+def test_every_command_has_examples() -> None:
+    top = get_command(app)
+    names = [*top.commands, *(f"tasks {name}" for name in top.commands["tasks"].commands)]  # type: ignore[attr-defined]
+    assert sorted(["antiphon", *names]) == sorted(COMMANDS)
+
+
+def test_a_shell_can_complete_commands_and_options() -> None:
+    for typed, wanted in (("antiphon do", "doctor"), ("antiphon call --str", "--stream")):
+        done = subprocess.run(
+            COMMAND,
+            env=plain_environment(
+                {
+                    "_ANTIPHON_COMPLETE": "complete_bash",
+                    "COMP_WORDS": typed,
+                    "COMP_CWORD": str(len(typed.split()) - 1),
+                }
+            ),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.stdout.split() == [wanted], done.stderr
+
+
+def test_progress_is_a_bar_on_a_terminal_and_leaves_it_clean(url: str) -> None:
+    with at_a_terminal("call", url, "work", "steps=3", env={"COLUMNS": "100"}) as person:
+        code, printed = person.ends()
+    assert code == 0
+    assert "━" in person.screen
+    assert re.search(r"3/3 0:00:0\d step 3", person.screen)
+    assert "info: all steps done" in person.screen
+    assert "[1/3]" not in person.screen
+    assert printed.startswith("# Done")
+
+
+def test_a_dumb_terminal_gets_lines(url: str) -> None:
+    with at_a_terminal("call", url, "work", "steps=2", env={"TERM": "dumb"}) as person:
+        person.ends()
+    assert "[2/2] step 2" in person.screen
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_errors_are_red_on_a_terminal_that_takes_colours(
+    variables: dict[str, str],
+    coloured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    report("no")
+    assert capsys.readouterr().err == ("\x1b[31mError:\x1b[0m no\n" if coloured else "Error: no\n")

@@ -1,0 +1,91 @@
+"""What a call says of itself meanwhile, as the person at the terminal or the reader of a pipe sees it."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from antiphon.cli.progress import Meter
+from antiphon.model.notification import Log, Progress
+
+
+def step(done: float, total: float | None = None, message: str | None = None) -> Progress:
+    return Progress("token", done, total, message)
+
+
+class Screen(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """What is to be seen from now on; pytest would take it away from a fixture."""
+    shown = Screen()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return shown
+
+
+def wiped(screen: Screen) -> str:
+    """What was on the screen, which is empty afterwards."""
+    shown = screen.getvalue()
+    screen.seek(0)
+    screen.truncate()
+    return shown
+
+
+def test_in_a_pipe_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = Meter()
+    meter.progress(step(1, 4, "first"))
+    meter.progress(step(2.5))
+    meter.log(Log("info", {"a": 1}, None))
+    meter.close()
+    assert capsys.readouterr().err.splitlines() == ["[1/4] first", "[2.5]", 'info: {"a":1}']
+
+
+def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = on_a_terminal(monkeypatch)
+    meter = Meter()
+    meter.log(Log("warning", "before", None))
+    meter.progress(step(1, 4, "[b]first[/b]\nline"))
+    meter.log(Log("info", "[red]as it is[/red]", None))
+    meter.progress(step(4, 4, "last"))
+    meter.close()
+    shown = screen.getvalue()
+    assert shown.startswith("warning: before\n")
+    assert "━" in shown
+    assert "[b]first[/b] line" in shown
+    assert "info: [red]as it is[/red]" in shown
+    assert "4/4" in shown
+
+
+async def test_it_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = on_a_terminal(monkeypatch)
+    meter = Meter()
+    meter.progress(step(1, 2, "one"))
+
+    async def ask(question: str) -> str:
+        wiped(screen)
+        meter.progress(step(2, 2, "two"))
+        assert wiped(screen) == ""
+        return question.upper()
+
+    assert await meter.aside(ask)("what?") == "WHAT?"
+    meter.progress(step(2, 2, "three"))
+    meter.close()
+    assert "three" in wiped(screen)
+
+
+@pytest.mark.parametrize("why", ["dumb", "beside output"])
+def test_where_a_bar_would_be_in_the_way_it_prints_lines(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = on_a_terminal(monkeypatch)
+    if why == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    Meter(live=why == "dumb").progress(step(1, 2, "one"))
+    assert wiped(screen) == "[1/2] one\n"

@@ -1,0 +1,333 @@
+"""What people are told when something is wrong: what it is, where it is, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Client, Failure, Server
+from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
+from antiphon.cli.load import load
+from antiphon.cli.options import ending, required
+from antiphon.cli.targets import Target, run, split_words
+from antiphon.errors import ClientError
+from antiphon.store import open_store
+from tests.cli.strangers import page, stranger
+
+HEAD = "import asyncio\nfrom antiphon import *\nserver = Server('mine')\n"
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Loads a file with these lines in it, as `antiphon run` does."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    count = 0
+
+    def write(lines: str, *, head: str = HEAD, name: str = "") -> Server:
+        nonlocal count
+        count += 1
+        file = tmp_path / f"mine_{tmp_path.name}_{count}.py"
+        file.write_text(head + lines + "\n")
+        return load(f"{file}:{name}" if name else str(file))
+
+    return write
+
+
+def tool(signature: str, options: str = "") -> str:
+    return f"@server.tool{options}\nasync def work{signature}:\n    return None"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (tool("(a: int, /)"), "'a' cannot be given by name. Arguments of a call have names: remove the '/'"),
+        (tool("(*a: int)"), "'a' cannot be given by name."),
+        (tool("(a: 'Nope')"), "the annotation 'Nope' cannot be found. Define it at the top of the module"),
+        (tool("(a: 'in t')"), "an annotation is no type"),
+        (
+            tool("(b: int, a: asyncio.Lock)"),
+            "the type of the parameter 'a' is none that can be read from JSON",
+        ),
+        (
+            tool("() -> asyncio.Lock"),
+            "the return annotation <class 'asyncio.locks.Lock'> has no JSON schema.",
+        ),
+        (tool("(a: Context, b: Context)"), "'a' and 'b' are both a Context."),
+        (
+            tool("()", "(task='sometimes')"),
+            "task='sometimes' is none of 'forbidden', 'optional', 'required'.",
+        ),
+        (tool("()", "(nmae='x')"), "there is no option 'nmae'. Did you mean 'name'?"),
+        (tool("()", "(zzz=1)"), "there is no option 'zzz'. There are: annotations, answer_within"),
+        (tool("()") + "\n" + tool("()"), "There is already a tool 'work': give this one another name"),
+        ("server.tool('f')", "'f' is not a function. Options have names: name='f'."),
+        ("@server.resource\ndef notes(): ...", 'has an address: @server.resource("data://notes").'),
+        (
+            "@server.resource('x://{a}')\ndef f(b: str): ...",
+            "the address has {a}, and the function no parameter",
+        ),
+        ("@server.resource('x://a')\ndef f(b: str): ...", "the address has no variable {b}"),
+        ("@server.resource('x://{a')\ndef f(a: str): ...", "has a brace that is not closed: write {name}."),
+        ("Limits(body=-1)", "Limits(body=-1): a limit is a number from 0 up."),
+        (
+            "async def life(server):\n    yield\nServer('x', lifespan=life)",
+            "The lifespan 'life' is a generator. Put @contextlib.asynccontextmanager above it.",
+        ),
+    ],
+)
+def test_a_definition_that_is_wrong_is_named_with_its_line(loaded: Any, lines: str, said: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        loaded(lines)
+    assert raised.value.code == FAILED
+    assert said in raised.value.message
+    assert ".py, line " in raised.value.message
+    assert raised.value.details == ""
+
+
+def test_the_line_is_that_of_the_definition(loaded: Any) -> None:
+    with pytest.raises(CommandError, match=r"mine_\S+\.py, line 7: work: "):
+        loaded("\n\n\n" + tool("(*a)"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "where"),
+    [
+        ("import nosuchthing", "No module named 'nosuchthing'", "line 4"),
+        ("def f(:", "SyntaxError: invalid syntax", "line 4"),
+        ("Server('x', secrets=['short'])", "at least 16 bytes, and one of these has 5.", "line 4"),
+        ("Limits(nope=1)", "unexpected keyword argument 'nope'", "line 4"),
+        ("def f():\n    return 1 / 0\nf()", "ZeroDivisionError", "line 5"),
+    ],
+)
+def test_other_mistakes_come_with_the_part_of_the_traceback_that_is_theirs(
+    loaded: Any, lines: str, said: str, where: str
+) -> None:
+    with pytest.raises(CommandError, match="could not be loaded") as raised:
+        loaded(lines)
+    assert said in raised.value.details
+    assert where in raised.value.details
+    assert "/antiphon/" not in raised.value.details
+
+
+def test_a_file_that_ends_itself_is_told(loaded: Any) -> None:
+    with pytest.raises(CommandError, match="ended itself while it was loaded, with code 4"):
+        loaded("raise SystemExit(4)")
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "said"),
+    [
+        ("x = 1", "", 'Write one: from antiphon import Server; server = Server("name").'),
+        ("x = 1", "x", "There is no Server 'x' in"),
+        ("x = 1", "y", "it has no such name"),
+        ("from antiphon import Server\na, b = Server('a'), Server('b')", "", "Say which one: "),
+        (
+            "from fastmcp import FastMCP\nmcp = FastMCP('x')",
+            "",
+            "mcp is a FastMCP of fastmcp. Most of such a file",
+        ),
+        ("from mcp.server import MCPServer\nmcp = MCPServer('x')", "", "mcp is a MCPServer of mcp."),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_file_without_a_server_says_how_to_write_one(loaded: Any, head: str, name: str, said: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        loaded("", head=head, name=name)
+    assert raised.value.code == USAGE
+    assert said in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nosuch.py", "There is no file nosuch.py."),
+        ("no_such_module", "There is no module no_such_module, and no file of that name."),
+        (".", "is a directory: name the Python file in it"),
+        ("./README.md", "is not a Python file"),
+    ],
+)
+def test_a_target_that_is_not_there_is_told(target: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(Path(__file__).parent.parent.parent)
+    with pytest.raises(CommandError) as raised:
+        load(target)
+    assert said in raised.value.message
+
+
+def test_a_module_is_loaded_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_broken.py").write_text("1 / 0\n")
+    (tmp_path / "mine_lacking.py").write_text("import nosuchthing\n")
+    (tmp_path / "mine_two.py").write_text("from antiphon import Server\na, mcp = Server('a'), Server('b')\n")
+    for name, said in (
+        ("mine_broken", "ZeroDivisionError"),
+        ("mine_lacking", "No module named 'nosuchthing'"),
+    ):
+        with pytest.raises(CommandError, match=f"{name} could not be loaded") as raised:
+            load(name)
+        assert said in raised.value.details
+    assert load("mine_two").name == "b"
+    assert load("mine_two:a").name == "a"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["greet"], "Say which server: antiphon call URL greet. Or set ANTIPHON_URL."),
+        (["http://x/mcp"], "Say which tool: antiphon call http://x/mcp TOOL."),
+    ],
+)
+def test_a_command_line_that_lacks_a_word_says_which(words: list[str], said: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        split_words(words, None)
+    assert raised.value.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://x", "There is no store for 'redis://x'. `memory:` keeps tasks"),
+        ("sqlite://", "'sqlite://' names no file."),
+        ("memory:x", "'memory:x' says too much."),
+        ("postgresql:x", "'postgresql:x' names no database."),
+    ],
+)
+def test_a_store_that_there_is_not_is_answered_with_those_there_are(url: str, said: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        open_store(url)
+    assert said in str(raised.value)
+
+
+def test_a_store_whose_library_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("antiphon.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ValueError, match=r"pip install 'antiphon\[postgres\]'"):
+        open_store("postgresql://somewhere/db")
+
+
+def test_what_ends_a_command_is_printed_with_its_details_and_its_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended, ending():
+        raise CommandError("It cannot go on.", UNREACHABLE, details="Line one.\n")
+    assert ended.value.code == UNREACHABLE
+    assert capsys.readouterr().err == "Line one.\nError: It cannot go on.\n"
+    with pytest.raises(SystemExit) as ended, ending():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert required("x") == "x"
+    with pytest.raises(CommandError, match="Say which server"):
+        required(None)
+
+
+def test_words_on_the_command_line_that_are_nothing_are_told() -> None:
+    for words, said in (
+        ({"place": "foo"}, "'foo' is neither a URL"),
+        ({"place": "http://x", "headers": ["nonsense"]}, "'nonsense' is not a header"),
+    ):
+        with pytest.raises(CommandError, match=said):
+            Target.of(**{"headers": (), "token": "t", "timeout": 1, **words})  # type: ignore[arg-type]
+    assert split_words(["greet", "a=1"], "http://x/mcp") == ("http://x/mcp", "greet", ["a=1"])
+
+
+# What a function does wrong while it runs is in the server's log, for its author
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return ctx.elicit('x', str)", "It returned the coroutine 'Context.elicit': an `await` is missing"),
+        (
+            "await ctx.step(asyncio.sleep(0))",
+            "write await ctx.step(work, 1), and not await ctx.step(work(1))",
+        ),
+        ("await ctx.step(asyncio.Lock)", "The step 'Lock' returned Lock, which cannot be written as JSON"),
+        ("await ctx.elicit('x', asyncio.Lock)", "is no type to ask for"),
+        ("await ctx.elicit('x', {'type': 'string'})", "A form is a JSON schema of type object"),
+        ("await ctx.step(ctx.elicit, 'x', str)", "A step cannot ask: ask first"),
+        ("ctx.wait(ctx.progress(1))", "ctx.wait is for functions that are not async: here, use await."),
+        ("ctx.idempotency_key", "ctx.idempotency_key is there inside a step"),
+    ],
+)
+async def test_a_mistake_in_a_tool_is_explained_in_the_log(
+    loaded: Any, body: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = loaded(f"@server.tool\nasync def work(ctx: Context) -> str:\n    {body}\n    return ''")
+    async with Client(server, elicit=lambda question: {"value": "x"}) as client:
+        with pytest.raises(Failure, match="The server's log has the details, under request"):
+            await client.call("work")
+    assert said in "".join(str(record.exc_info[1]) for record in caplog.records if record.exc_info)
+
+
+async def test_tasks_without_a_store_are_announced_as_what_they_are(
+    loaded: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTIPHON_STORE", raising=False)
+    server = loaded(tool("() -> None", "(task='optional')"))
+    async with server.running():
+        assert "lost with this process. Set ANTIPHON_STORE, or Server(store=…)" in caplog.text
+
+
+# What a caller is told
+
+
+async def refused(place: str) -> str:
+    """What connecting there raises."""
+    with pytest.raises(ClientError) as raised:
+        async with Client(place, connect_timeout=5):
+            pass
+    return f"{type(raised.value).__name__}: {raised.value}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (page(), "text/html, not JSON."),
+        (page("404 Not Found"), "no MCP server at this address. Most are at a path such as /mcp."),
+        (
+            page("302 Found", more="location: http://new/mcp\r\n"),
+            "points to http://new/mcp: use that address.",
+        ),
+        (page("502 Bad Gateway"), "the server, or something in front of it, is in trouble."),
+        (page(kind="application/json", body="[]"), "sent something that is not JSON-RPC."),
+    ],
+)
+async def test_an_address_that_is_no_server_says_what_it_is(answer: bytes, said: str) -> None:
+    with stranger(lambda method, body: answer) as place:
+        assert said in await refused(place)
+
+
+async def test_a_secure_address_of_a_server_without_a_certificate_is_told() -> None:
+    with stranger(lambda method, body: page()) as place:
+        told = await refused(place.replace("http:", "https:"))
+    assert "If the server has no certificate, its address begins with http://" in told
+
+
+def test_a_file_that_does_not_start_ends_the_command_with_its_own_code(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+
+    async def call() -> None:
+        target = Target.of(str(tmp_path / "broken.py"), headers=(), token=None, timeout=20)
+        async with target.client():
+            pass
+
+    with pytest.raises(CommandError, match="has ended: what it said stands above") as raised:
+        run(call())
+    assert raised.value.code == FAILED
+    with pytest.raises(CommandError, match="There is no file nope.py"):
+        Target.of("nope.py", headers=(), token=None, timeout=1)
+
+
+def test_a_program_that_cannot_be_started_is_told() -> None:
+    async def call() -> None:
+        async with Client(["/nowhere/at-all"]):
+            pass
+
+    with pytest.raises(CommandError, match="Cannot start /nowhere/at-all") as raised:
+        run(call())
+    assert raised.value.code == UNREACHABLE

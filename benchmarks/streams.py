@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Stream", "call", "task_stream"]
+__all__ = ["Stream", "call", "draft_stream", "task_stream"]
 
 _VERSION = "2026-07-28"
 _TASKS, _STREAMING = "io.modelcontextprotocol/tasks", "dev.antiphon/streaming"
@@ -47,6 +47,18 @@ async def task_stream(port: int, tool: str, arguments: dict[str, Any]) -> Stream
     return stream
 
 
+async def draft_stream(port: int, tool: str, arguments: dict[str, Any]) -> int:
+    """Call a tool in streaming mode, as a bare request: how many segments of its task came."""
+    params = {"name": tool, "arguments": arguments, "task": {"responseModes": ["streaming"]}}
+    items = 0
+    async with asyncio.timeout(_LIMIT):
+        async for frame in _frames(port, "tools/call", None, params):
+            items += len(frame["result"]["partial-content"])
+            if frame["result"]["isComplete"]:
+                break
+    return items
+
+
 async def _read(port: int, method: str, name: str, params: dict[str, Any], stamped: bool) -> Stream:
     stream, began = Stream(), time.perf_counter()
     async with asyncio.timeout(_LIMIT):
@@ -71,7 +83,9 @@ async def _read(port: int, method: str, name: str, params: dict[str, Any], stamp
     return stream
 
 
-async def _frames(port: int, method: str, name: str, params: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def _frames(
+    port: int, method: str, name: str | None, params: dict[str, Any]
+) -> AsyncIterator[dict[str, Any]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     try:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -79,7 +93,7 @@ async def _frames(port: int, method: str, name: str, params: dict[str, Any]) -> 
         writer.write(
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
             "Accept: application/json, text/event-stream\r\n"
-            f"MCP-Protocol-Version: {_VERSION}\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n"
+            f"{_named(method, name)}"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
             + body
         )
@@ -92,13 +106,20 @@ async def _frames(port: int, method: str, name: str, params: dict[str, Any]) -> 
             return
         buffer = b""
         async for chunk in _chunks(reader):
-            *events, buffer = (buffer + chunk).split(b"\n\n")
+            *events, buffer = (buffer + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
             for event in events:
                 data = b"".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
                 if data:
                     yield json.loads(data)
     finally:
         writer.close()
+
+
+def _named(method: str, name: str | None) -> str:
+    """The headers of the current version; a bare request has none."""
+    if name is None:
+        return ""
+    return f"MCP-Protocol-Version: {_VERSION}\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n"
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -19,6 +19,8 @@ from antiphon.model.status import TaskStatus
 
 __all__ = ["Intake"]
 
+_SLACK = 1.05
+
 
 class Intake:
     """The sink of one stream: `limit` bytes of it are taken, from the number after `after` on."""
@@ -114,7 +116,11 @@ class Intake:
 
     def _listen_on(self) -> None:
         quiet = self._quiet
-        if quiet is None or quiet.expired() or self._silence == float("inf"):
+        if quiet is None or self._silence == float("inf"):
             return
         now = asyncio.get_running_loop().time()
-        quiet.reschedule(None if self.has_task.is_set() else now + self._silence)
+        due = quiet.when()
+        if due is None or due - now > self._silence or quiet.expired():
+            return  # put off not long ago
+        # A little longer than need be, so that not every segment has to put it off.
+        quiet.reschedule(None if self.has_task.is_set() else now + self._silence * _SLACK)

@@ -61,7 +61,7 @@ from antiphon.model.value import Value
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
-__all__ += ["completion", "input_required", "params_of", "prompted", "question", "read", "result"]
+__all__ += ["blocks", "completion", "input_required", "params_of", "prompted", "question", "read", "result"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -131,7 +131,7 @@ def error(value: Any) -> RequestError:
 def result(fields: Fields) -> Result:
     """What a tool gave."""
     return Result(
-        _blocks(fields.get("content")),
+        blocks(fields.get("content")),
         data=fields.get("structuredContent", msgspec.UNSET),
         meta=fields.get("_meta"),
         is_error=fields.get("isError") is True,
@@ -291,7 +291,8 @@ def _welcome(fields: Fields, versions: tuple[str, ...], stated: Any) -> Welcome:
     )
 
 
-def _blocks(value: Any) -> tuple[Block, ...]:
+def blocks(value: Any) -> tuple[Block, ...]:
+    """Content blocks; raises `BadAnswer`."""
     if value is None:
         return ()
     if not isinstance(value, list):

@@ -56,7 +56,7 @@ def part(fields: Mapping[str, Any]) -> Part:
 def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, Part]:
     """What a notification brings of a stream, and the request that it belongs to; raises `BadAnswer`."""
     first, request_id, task_id = params.get("seqNr"), params.get("requestId"), params.get("taskId")
-    blocks = answers.result(params).content
+    blocks = answers.blocks(params.get("content"))
     return (
         request_id if isinstance(request_id, str | int) else None,
         Part(
@@ -70,7 +70,7 @@ def _segment(content: Any) -> Segment:
     if not isinstance(content, dict):
         raise BadAnswer("The server sent a segment that is no object.")
     block = {key: value for key, value in content.items() if key != "seqNr"}
-    (read,) = answers.result({"content": [block]}).content
+    (read,) = answers.blocks([block])
     return Segment(_number(content.get("seqNr")), read)
 
 

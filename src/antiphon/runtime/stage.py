@@ -19,6 +19,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.artifact import takes_artifacts
 from antiphon.runtime.call import Call
 from antiphon.runtime.context import Context
+from antiphon.runtime.emissions import Emissions
 from antiphon.runtime.functions import Threads, awaitable, generating, is_async
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
@@ -99,7 +100,8 @@ class Function:
             if type(value) is not InputRequired:
                 return value
             if not call.asks:
-                await _pause(call, journal)
+                if call.emissions is not None:
+                    await _pause(call.emissions, journal)
                 carrier: Carrier = call.carrier or stage.carrier
                 return await carrier.close(call, journal, value)
             run = Run(call, journal, limits=stage.limits, responses=await _put(call, value.asks))
@@ -152,13 +154,11 @@ def _check(run: Run, stopped: InputRequired) -> None:
         raise DefinitionError("InputRequired has questions, or state, or both.")
 
 
-async def _pause(call: Call[Any], journal: Journal) -> None:
+async def _pause(emissions: Emissions, journal: Journal) -> None:
     """What was emitted before a question is taken before it, and not sent again after it."""
-    if call.emissions is None:
-        return
-    await call.emissions.flush()
-    if call.emissions.sent:
-        journal.segments = call.emissions.sent
+    await emissions.flush()
+    if emissions.sent:
+        journal.segments = emissions.sent
 
 
 async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:

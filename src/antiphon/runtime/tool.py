@@ -113,18 +113,18 @@ class Tool:
 
     async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
-        if (
-            not self._is_plain
-            or stage.telemetry.listens
-            or call.request.request_state is not None
-            or _is_logged(_INFO)
-        ):
+        if stage.telemetry.listens or _is_logged(_INFO):
             observed: Result | InputRequired = await stage.telemetry.observe(
                 call, self.tally, lambda: self._perform(call, stage)
             )
             return observed
-        # What most calls are, without the detours that the others need.
+        result: Result | InputRequired
         try:
+            if not self._is_plain or call.request.request_state is not None:
+                result = await self._perform(call, stage)
+                self.tally.add(*ending(call, result), None)
+                return result
+            # What most calls are, without the detours that the others need.
             try:
                 arguments = self._bind(call.request.arguments)
             except pydantic.ValidationError as error:
@@ -135,11 +135,11 @@ class Tool:
                     if type(value) is str and self._says_text:
                         self.tally.answers += 1
                         return _of_text(value)
-                    result = self._convert(value)
-                    if result.artifact is None and not result.is_error:
+                    given = self._convert(value)
+                    if given.artifact is None and not given.is_error:
                         self.tally.answers += 1
-                        return result
-                    result = await self._settled(result, call, stage)
+                        return given
+                    result = await self._settled(given, call, stage)
                 except Exception as error:
                     result = await self._failed(call, error)
         except BaseException as error:
@@ -158,6 +158,8 @@ class Tool:
             if type(value) is InputRequired:
                 return value
             if call.emissions is None or not call.emissions.begun:
+                if type(value) is str and self._says_text and self._over is None:
+                    return _of_text(value)
                 return await self._settled(self._convert(value), call, stage)
             return await merged(call, await self._settled(self._after_segments(value), call, stage))
         except Exception as error:

@@ -70,7 +70,7 @@ class Server:
     checkpoint (`shed_after` is a ready one). `store` is where tasks are kept, `sqlite:///tasks.db` for
     example (from `ANTIPHON_STORE` unless given; in memory, if neither says); with one that all
     processes share, `single_use_state` lets callers use a request state only once. `artifacts` is where
-    artifacts are kept: `sqlite:///file.db`, `file:///folder` or `memory:` (from `ANTIPHON_ARTIFACTS`
+    artifacts are kept: a database, `file:///folder` or `memory:` (from `ANTIPHON_ARTIFACTS`
     unless given; with the tasks if those are in a file, else in memory). `log_arguments` puts the
     arguments of calls into the lines of the logger `antiphon.calls`.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from antiphon import Context, Limits, Server
+from antiphon import Artifact, Context, Limits, Server
 from tests.support.polling import until
 from tests.support.serving import Address, serving
 
@@ -51,6 +51,14 @@ class Instance:
             name = (await ctx.elicit("Who?", Name, key="who")).name
             self.note(f"answered {word}")
             return f"{word} {name}"
+
+        @server.tool
+        async def keep(text: str) -> Artifact[str]:
+            return Artifact(text, type="note")
+
+        @server.tool
+        async def use(artifact_id: Artifact[str]) -> str:
+            return artifact_id.value
 
         @server.tool
         async def held(ctx: Context) -> str:

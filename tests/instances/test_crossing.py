@@ -77,6 +77,15 @@ async def test_a_listener_here_hears_of_a_task_there(both: Both) -> None:
         await _until(events, lambda frame: frame.get("params", {}).get("status") == "completed")
 
 
+async def test_an_artifact_made_here_is_used_and_read_there(both: Both) -> None:
+    works, serves = both
+    made = (await Modern(works.port).call("keep", text="hello")).result
+    id = made["structuredContent"]["artifact_id"]
+    assert (await Modern(serves.port).call("use", artifact_id=id)).text == "hello"
+    listed = (await Modern(serves.port).ask("resources/list")).result["resources"]
+    assert id in [resource["uri"].rpartition("/")[2] for resource in listed]
+
+
 async def test_changes_here_are_heard_by_those_who_listen_there(both: Both) -> None:
     works, serves = both
     params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]}}

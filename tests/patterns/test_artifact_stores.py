@@ -17,10 +17,14 @@ from tests.patterns.test_artifacts import STORES, place
 MOST = 10 * CHUNK
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[*STORES, "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ArtifactStore]:
     """A store of each kind."""
-    found = open_artifacts(place(request.param, tmp_path))
+    if request.param == "postgres":
+        url = request.getfixturevalue("database").url()
+    else:
+        url = place(request.param, tmp_path)
+    found = open_artifacts(url)
     await found.open()
     yield found
     await found.close()

@@ -370,8 +370,8 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
 
 
 def _beside(store: Any) -> str:
-    """Where artifacts go if nobody says: beside the tasks, if those are in a file."""
-    if isinstance(store, str) and store.startswith("sqlite:"):
+    """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
+    if isinstance(store, str) and store.startswith(("sqlite:", "postgresql:", "postgres:")):
         return store
     if store not in (None, "memory:"):
         logger.warning(

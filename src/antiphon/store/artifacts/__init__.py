@@ -1,4 +1,4 @@
-"""Where artifacts are kept: in memory, in an SQLite file, or as files in a folder, behind one contract."""
+"""Where artifacts are kept: in memory, a SQLite file, PostgreSQL, or a folder, behind one contract."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from antiphon.store.artifacts.contract import ArtifactStore
 __all__ = ["ArtifactStore", "open_artifacts"]
 
 _KNOWN = (
-    "`memory:` keeps artifacts in this process, `sqlite:///file.db` in a database, "
+    "`memory:` keeps artifacts in this process, `sqlite:///file.db` and `postgresql://…` in a database, "
     "`file:///folder` and `file:////absolute/folder` in the files of a folder"
 )
 
@@ -19,6 +19,12 @@ def open_artifacts(url: str) -> ArtifactStore:
         from antiphon.store.artifacts.memory import MemoryArtifacts
 
         return MemoryArtifacts()
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        try:
+            from antiphon.store.artifacts.postgres import PostgresArtifacts
+        except ImportError:
+            raise ValueError("PostgreSQL needs asyncpg: pip install 'antiphon[postgres]'.") from None
+        return PostgresArtifacts(url)
     path = rest.removeprefix("///")
     if scheme not in ("sqlite", "file") or path == rest or not path:
         raise ValueError(f"There is no store of artifacts for {url!r}. {_KNOWN}.")

@@ -52,11 +52,13 @@ class Timing(NamedTuple):
 class Tally:
     """What happened to the calls of one tool."""
 
-    __slots__ = ("answers", "counts", "times", "total")
+    __slots__ = ("answers", "counts", "questions", "times", "total")
 
     def __init__(self) -> None:
         self.answers = 0
         """Those that were answered at once, and completely: most of them."""
+        self.questions = 0
+        """Those that ended with a question, to be made again with the answer."""
         self.counts: dict[tuple[Response, Ending], int] = {}
         self.times = [0] * _BUCKETS
         self.total = 0.0
@@ -103,6 +105,9 @@ class Telemetry:
             if tally.answers:
                 key = Counted(tool, "answer", "complete")
                 found[key] = found.get(key, 0) + tally.answers
+            if tally.questions:
+                key = Counted(tool, "input_required", "open")
+                found[key] = found.get(key, 0) + tally.questions
         return found
 
     @property

@@ -122,7 +122,10 @@ class Tool:
         try:
             if not self._is_plain or call.request.request_state is not None:
                 result = await self._perform(call, stage)
-                self.tally.add(*ending(call, result), None)
+                if type(result) is InputRequired:
+                    self.tally.questions += 1
+                else:
+                    self.tally.add(*ending(call, result), None)
                 return result
             # What most calls are, without the detours that the others need.
             try:

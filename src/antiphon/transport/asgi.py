@@ -129,7 +129,7 @@ class App:
                     outcome = await self._handle(exchange)
             else:
                 outcome = await self._handle(exchange)
-                if type(exchange.request) in _WISHES and exchange.session is not None:
+                if exchange.session is not None and type(exchange.request) in _WISHES:
                     await self._elsewhere.wants(exchange.session, exchange.request)
             answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
             exchange.answering = True

@@ -56,7 +56,7 @@ class Exchange(Call[Any]):
     @property
     def streams(self) -> bool:
         """Whether the caller wants what is emitted as it comes, and can get it so."""
-        return self.takes_streams and self.terms.streams
+        return self.terms.streams and self.takes_streams
 
     # While the call is under way
 

@@ -85,8 +85,8 @@ _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "ta
 class _PlainParams(msgspec.Struct):
     name: str
     arguments: dict[str, Any] = {}
-    more: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="inputResponses")
-    state: msgspec.Raw | UnsetType = msgspec.field(default=UNSET, name="requestState")
+    answers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="inputResponses")
+    state: str | None = msgspec.field(default=None, name="requestState")
     task: msgspec.Raw | UnsetType = UNSET
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
@@ -125,7 +125,7 @@ class V2026(Dialect):
     def at_a_glance(
         self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
     ) -> tuple[RequestId, CallTool, Terms] | None:
-        """What most requests are: a plain call of a tool, from a client that is known already.
+        """What most requests are: a call of a tool, in whichever round, from a client that is known already.
 
         `None` for everything else, and for whatever is not quite right: that is looked at in full.
         """
@@ -145,12 +145,18 @@ class V2026(Dialect):
             terms is None
             or headers.get(b"mcp-name") != name
             or name[:2] == b"=?"
-            or params.more is not UNSET
-            or params.state is not UNSET
             or params.task is not UNSET
             or (type(id) is int and not -(2**63) <= id < 2**63)
         ):
             return None
+        if params.answers or params.state is not None:  # a later round
+            request = CallTool(
+                name=params.name,
+                arguments=params.arguments,
+                input_responses=params.answers,
+                request_state=params.state,
+            )
+            return id, request, terms
         return id, CallTool(name=params.name, arguments=params.arguments), terms
 
     def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:

@@ -49,7 +49,7 @@ _AT_ONCE = 0.1
 """How long, in seconds, a caller that takes an answer at once is let wait for one."""
 
 _LATER = 1.0
-"""How long, in seconds, a listener waits for a store that does not answer."""
+"""How long, in seconds, a listener waits for a store that does not answer, and an answer for being kept."""
 
 
 class Desk:
@@ -179,6 +179,16 @@ class Desk:
             await asyncio.gather(asking, changed, return_exceptions=True)
 
     async def _ask(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
+        """Put one question. An answer that has come is kept, even if its caller is gone by then."""
+        asking = asyncio.create_task(self._ask_until_it_fits(call, id, key, ask))
+        try:
+            await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            asyncio.get_running_loop().call_later(_LATER, asking.cancel)
+            raise
+
+    async def _ask_until_it_fits(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
         for _ in range(_TRIES):
             try:
                 response = await call.ask(key, ask, id)

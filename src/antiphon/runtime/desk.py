@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from antiphon.errors import (
     Failure,
     InternalError,
@@ -105,8 +103,7 @@ class Desk:
         else:
             outcome = await self._promises.begin(call, tool, stage)
             if modes[:1] != ["streaming"]:
-                fell_back = bool(offered) and not modes
-                return msgspec.structs.replace(outcome, fell_back=fell_back) if fell_back else outcome
+                return Promise(outcome.task, fell_back=bool(offered) and not modes)
         return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
 
     @staticmethod

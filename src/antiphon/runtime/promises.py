@@ -30,6 +30,7 @@ from antiphon.model.segment import Segments
 from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
 from antiphon.runtime.call import Call
 from antiphon.runtime.held import PHASES, Held, head_of, now, task_of
+from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.patience import Patience
 from antiphon.runtime.reading import Reading
@@ -148,8 +149,11 @@ class Promises:
 
     async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
         """Promise what a tool gives."""
-        journal = await stage.carrier.open(call)
-        made = await self.create(call, tool, journal.entries)
+        return await self.go_on(call, tool, await stage.carrier.open(call))
+
+    async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
+        """Promise what a tool gives, from where a journal leaves off."""
+        made = await self.create(call, tool, {} if journal is None else journal.entries)
         return Promise(made.task if isinstance(made, Held) else made)
 
     async def answer_or_promise(

@@ -49,27 +49,25 @@ class Turning:
         self._call.turn = self._turn
         self._within = tool.answer_within
         self._wished = within is not None
-        self._limits = Limits()
         if within is not None:  # what the caller does not get as an answer, it gets as a task, questions too
             self._within = within
             self._call.rounds, self._call.asks, self._call.carrier = True, False, StoreCarrier()
 
     async def run(self, stage: Stage) -> Result | InputRequired | Promise:
         """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
-        self._limits = stage.limits
         work = asyncio.create_task(self._tool.run(self._call, stage))
         self._call.task = work
         wanted = asyncio.create_task(self._wanted.wait())
         try:
             await asyncio.wait({work, wanted}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                promise = await self._promise(work)
+                promise = await self._promise(work, stage.limits)
                 if promise is not None:
                     return promise
                 self._settle()
             outcome = await work
             if isinstance(outcome, InputRequired) and self._wished:
-                return await self._ask_as_a_task()
+                return await self._promises.go_on(self._call, self._tool, self._call.journal)
             return outcome
         except asyncio.CancelledError:
             work.cancel()
@@ -78,13 +76,7 @@ class Turning:
             wanted.cancel()
             self._settle()
 
-    async def _ask_as_a_task(self) -> Promise:
-        """The call has stopped at a question: make a task that goes on from there."""
-        journal = self._call.journal
-        made = await self._promises.create(self._call, self._tool, {} if journal is None else journal.entries)
-        return Promise(made.task if isinstance(made, Held) else made)
-
-    async def _promise(self, work: asyncio.Task[Any]) -> Promise | None:
+    async def _promise(self, work: asyncio.Task[Any], limits: Limits) -> Promise | None:
         """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
         call = self._call
         journal = call.journal if call.journal is not None else Journal()
@@ -96,9 +88,9 @@ class Turning:
                 await held.write("recorded", {"journal": new})
 
         snapshot = journal.hand_over(write)
-        before = call.emissions or call.begin_to_emit(journal, self._limits)
+        before = call.emissions or call.begin_to_emit(journal, limits)
         emitted = before.so_far()
-        call.emissions = after = _Turned(before, created)
+        call.emissions = after = _Turned(before, len(emitted), created)
         try:
             held = await self._promises.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
@@ -142,8 +134,7 @@ class Turning:
 class _Turned(Logged):
     """Segments from the turn on: the task's, or the answer's after all, if there comes to be no task."""
 
-    def __init__(self, before: Emissions, created: asyncio.Future[Held | None]) -> None:
-        already = len(before.so_far())
+    def __init__(self, before: Emissions, already: int, created: asyncio.Future[Held | None]) -> None:
         super().__init__(self._emit, already=already, emitted=already)
         self._before = before
         self._created = created

@@ -89,6 +89,10 @@ class Instance:
         async def one() -> str:
             return "one"
 
+        @server.resource("note://two")
+        async def two() -> str:
+            return "two"
+
 
 @asynccontextmanager
 async def pair(store: str) -> AsyncIterator[tuple[Instance, Instance]]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.asking.driving import EVERYTHING, accept
@@ -132,25 +133,17 @@ async def test_a_subscription_made_here_is_heard_on_a_stream_there(both: Both) -
     works, serves = both
     session = Session(works.port)
     await session.open()
-    await session.ask("resources/subscribe", {"uri": "note://one"})
+    for uri in ("note://one", "note://two"):
+        assert (await session.ask("resources/subscribe", {"uri": uri})).result == {}
     async with _moved(session, serves.port).listening() as connection:
         events = await _events(connection)
-        deadline = time.monotonic() + 10
-        while True:  # what it wants is asked of the others when it begins to listen
-            works.server.updated("note://one")
-            try:
-                async with asyncio.timeout(0.5):
-                    await _until(
-                        events, lambda frame: frame.get("method") == "notifications/resources/updated"
-                    )
-                break
-            except TimeoutError:
-                assert time.monotonic() < deadline
+        telling = asyncio.create_task(_tell_on(works, "note://one"))
+        await _until(events, _updated("note://one"))
+        telling.cancel()
         await session.ask("resources/unsubscribe", {"uri": "note://one"})
-        serves.server.updated("note://one")
-        serves.server.remove_tool("plain")
-        frame = await _until(events, lambda frame: "list_changed" in frame.get("method", ""))
-        assert frame["method"] == "notifications/tools/list_changed"
+        deadline = time.monotonic() + 10
+        while "note://one" in await _changes(events, serves):  # until it has crossed
+            assert time.monotonic() < deadline
 
 
 async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
@@ -163,6 +156,33 @@ async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
     deadline = time.monotonic() + 10
     while (await elsewhere.ask("ping")).status != 404:
         assert time.monotonic() < deadline
+
+
+async def _changes(events: Any, instance: Instance) -> list[str]:
+    """Change both resources; what is heard of it, to the second one."""
+    heard: list[str] = []
+    instance.server.updated("note://one")
+    instance.server.updated("note://two")
+    while "note://two" not in heard:
+        heard.append(_uri(await _until(events, _uri)))
+    return heard
+
+
+def _uri(frame: dict[str, Any]) -> str:
+    """The resource that a message tells of."""
+    return str(frame.get("params", {}).get("uri", ""))
+
+
+def _updated(uri: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether a message says that this resource has changed."""
+    return lambda frame: frame.get("method") == "notifications/resources/updated" and _uri(frame) == uri
+
+
+async def _tell_on(instance: Instance, uri: str) -> None:
+    """Tell of a change again and again: a stream asks the others what it wants when it has begun."""
+    while True:
+        instance.server.updated(uri)
+        await asyncio.sleep(0.2)
 
 
 def _moved(session: Session, port: int) -> Session:

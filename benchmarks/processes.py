@@ -6,6 +6,7 @@ It owns how a server process lives and what the kernel says of it. Everything wa
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,20 +47,30 @@ def resident_mb(pid: int) -> float:
 
 @contextmanager
 def running(python: Path, script: Path, core: int | None) -> Iterator[tuple[int, int]]:
-    """A server process on a free loopback port: yields (process id, port), and ends it after."""
+    """A server process on a free loopback port: yields (process id, port), and ends it after.
+
+    What it keeps in temporary files goes with it.
+    """
     port = _free_port()
-    process = subprocess.Popen([python, script, str(port)], cwd=script.parent, stdin=subprocess.DEVNULL)
-    try:
-        pin(process.pid, core)
-        _wait_until_open(process, port)
-        yield process.pid, port
-    finally:
-        process.terminate()
+    with tempfile.TemporaryDirectory(prefix="antiphon-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # PostgreSQL runs as another user where this one is root
+        process = subprocess.Popen(
+            [python, script, str(port)],
+            cwd=script.parent,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": folder},
+        )
         try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(timeout=10)
+            pin(process.pid, core)
+            _wait_until_open(process, port)
+            yield process.pid, port
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout=10)
 
 
 def _free_port() -> int:

@@ -8,7 +8,7 @@ from serve import serve
 
 from antiphon import Context, Limits, Server
 
-path = Path(os.environ.get("BENCH_STORE") or Path(tempfile.mkdtemp(prefix="antiphon-bench-")) / "tasks.db")
+path = Path(os.environ.get("BENCH_STORE") or Path(tempfile.mkdtemp()) / "tasks.db")
 server = Server("bench", store=f"sqlite:///{path}", limits=Limits(tasks=200))
 
 

@@ -9,7 +9,7 @@ from serve import serve
 
 from antiphon import Context, Limits, Server
 
-path = Path(tempfile.mkdtemp(prefix="antiphon-bench-")) / "tasks.db"
+path = Path(tempfile.mkdtemp()) / "tasks.db"
 server = Server("bench", store=f"sqlite:///{path}", limits=Limits(tasks=200, calls=2000))
 
 

@@ -24,7 +24,7 @@ SETTINGS = {
 
 def main() -> int:
     """Run it at the port named by the first argument, until the process is ended."""
-    folder = Path(tempfile.mkdtemp(prefix="antiphon-bench-pg-"))
+    folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     data = folder / "data"
     data.mkdir()

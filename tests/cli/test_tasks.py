@@ -171,6 +171,13 @@ def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
     assert "asks nothing: it is completed" in late.stderr
 
 
+def test_questions_asked_at_once_are_answered_at_once(served: Served) -> None:
+    id = begin(served, "both")
+    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *OLD).returncode == 0
+    text = reaches(served, id, "completed")["result"]["content"][0]["text"]
+    assert sorted(text.split()) == ["Ada", "Byron"]
+
+
 def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
     id = begin(served, "both")
     wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")

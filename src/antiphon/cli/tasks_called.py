@@ -19,10 +19,13 @@ from antiphon.errors import AntiphonError, MethodNotFound
 from antiphon.model.task import Fault
 
 if TYPE_CHECKING:
-    from antiphon.client import Client, TaskHandle, TaskStatus
+    from antiphon.client import Client, Elicitation, TaskHandle, TaskStatus
     from antiphon.store.log import Entry
 
 __all__ = ["Caller"]
+
+_BREATH = 0.2
+"""Seconds without another question after which those of one round have come."""
 
 
 class Caller:
@@ -31,7 +34,7 @@ class Caller:
     def __init__(self, target: Target, protocol: str | None) -> None:
         self._target = target
         self._protocol = protocol
-        self._asker: Asker | None = None
+        self._round: _Round | None = None
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Caller:
@@ -93,27 +96,26 @@ class Caller:
         await handle.cancel()
         return (await handle.status()).status
 
-    async def _elicit(self, question: Any) -> Any:
-        assert self._asker is not None
-        return await self._asker(question)
+    async def _elicit(self, question: Elicitation) -> Any:
+        assert self._round is not None
+        return await self._round.answer(question)
 
     async def _answer_on_a_stream(self, handle: TaskHandle, asker: Asker, key: str | None) -> Sequence[str]:
-        """Wait where the questions come, until none is open any more."""
+        """Wait where the questions come, until those that are open now are answered."""
         if key is not None:
             raise CommandError(f"In {self._client.version} questions have no keys: leave out --key.")
-        self._asker = asker
-        waiting = asyncio.create_task(handle.result(check=False))
-        moving = asyncio.create_task(_moves_on(handle))
+        self._round = _Round(asker)
+        ends = [
+            asyncio.create_task(end)
+            for end in (handle.result(check=False), _moves_on(handle), self._round.is_over.wait())
+        ]
         try:
-            await asyncio.wait({waiting, moving}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                waiting.result()
-            else:
-                moving.result()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            next(filter(asyncio.Task.done, ends)).result()
         finally:
-            for task in (waiting, moving):
+            for task in ends:
                 task.cancel()
-            await asyncio.gather(waiting, moving, return_exceptions=True)
+            await asyncio.gather(*ends, return_exceptions=True)
         return ["what was asked"]
 
     async def _with_outcome(self, task: Shown, handle: TaskHandle) -> Shown:
@@ -122,6 +124,26 @@ class Caller:
         except AntiphonError as error:
             fault = Fault(getattr(error, "code", -32603), str(error))
             return msgspec.structs.replace(task, fault=fault)
+
+
+class _Round:
+    """The questions that are asked in one breath. What is asked after an answer to them is left open."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._asked: list[Elicitation] = []
+        self._is_full = False
+        self.is_over = asyncio.Event()
+
+    async def answer(self, question: Elicitation) -> Any:
+        """What is answered; a question of a later round is never answered."""
+        if self._is_full and question not in self._asked:  # one that is, comes again: it was not answered well
+            self.is_over.set()
+            await asyncio.get_running_loop().create_future()
+        self._asked.append(question)
+        await asyncio.sleep(_BREATH)
+        self._is_full = True
+        return await self._asker(question)
 
 
 async def _moves_on(handle: TaskHandle) -> TaskStatus:

@@ -47,7 +47,8 @@ _AT_ONCE = 0.1
 """How long, in seconds, a caller that takes an answer at once is let wait for one."""
 
 _LATER = 1.0
-"""How long, in seconds, a listener waits for a store that does not answer, and an answer for being kept."""
+"""How long, in seconds, a listener waits for a store that does not answer, and a question for a caller
+that has gone: its answer may have come just before."""
 
 
 class Desk:
@@ -56,6 +57,7 @@ class Desk:
     def __init__(self, promises: Promises) -> None:
         self._promises = promises
         self._streaming = Streaming(promises, self._put)
+        self._keeping: set[asyncio.Task[Task]] = set()
         self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
             GetTask: self._get,
             RedeemTask: self._redeem,
@@ -191,7 +193,10 @@ class Desk:
                 response = await call.ask(key, ask, id)
             except Failure as failure:
                 raise InternalError(failure.message) from None
-            task = await self._promises.answer(id, call.principal, {key: response})
+            keeping = asyncio.create_task(self._promises.answer(id, call.principal, {key: response}))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+            task = await asyncio.shield(keeping)
             if key not in task.asks:
                 return
         raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")

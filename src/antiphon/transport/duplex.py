@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.parts import is_partial
 from antiphon.wire.speaker import Message
 
-__all__ = ["Duplex"]
+__all__ = ["Duplex", "DuplexChannel"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -186,3 +186,36 @@ class Duplex:
 def _copy(failure: ClientError) -> ClientError:
     """One for each that is told, because each adds its own traceback."""
     return copy.copy(failure)
+
+
+class DuplexChannel:
+    """What the channels over one such conversation have in common: all is said on it, and it is the session.
+
+    Opening one sets the conversation, closing it takes that away again.
+    """
+
+    has_streams = False
+    has_headers = False
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self._duplex: Duplex | None = None
+
+    async def request(self, message: Message) -> Frame:
+        """Send a request and wait for its response."""
+        return await self._open_duplex().request(message)
+
+    async def send(self, message: Message) -> None:
+        """Send a notification or a response."""
+        await self._open_duplex().send(message)
+
+    async def listen(self, headers: Mapping[str, str]) -> None:
+        """There is one stream, and it is open."""
+
+    async def end(self, headers: Mapping[str, str]) -> None:
+        """The session is the conversation."""
+
+    def _open_duplex(self) -> Duplex:
+        if self._duplex is None:
+            raise Unreachable(f"The connection to {self.peer} is closed.")
+        return self._duplex

@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from antiphon.errors import ProcessEnded, Unreachable
 from antiphon.transport.channel import Receiver
-from antiphon.transport.duplex import Duplex
-from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.speaker import Message
+from antiphon.transport.duplex import Duplex, DuplexChannel
 
 __all__ = ["ProcessChannel"]
 
@@ -27,11 +25,8 @@ _LAST_WORDS = 1.0
 """Seconds in which what a dead process had written must have been read."""
 
 
-class ProcessChannel:
+class ProcessChannel(DuplexChannel):
     """A way to the server that `command` starts; `env` is added to this process's environment."""
-
-    has_streams = False
-    has_headers = False
 
     def __init__(
         self,
@@ -43,14 +38,13 @@ class ProcessChannel:
         grace: float = 2.0,
     ) -> None:
         self._command = [os.fspath(part) for part in command]
+        super().__init__(shlex.join(self._command))
         self._env = None if env is None else {**os.environ, **env}
         self._cwd = cwd
         self._max_message = max_message
         self._grace = grace
         self._process: _Child | None = None
-        self._duplex: Duplex | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.peer = shlex.join(self._command)
 
     async def open(self, receive: Receiver) -> None:
         """Start the process."""
@@ -76,28 +70,15 @@ class ProcessChannel:
         )
         self._watching = asyncio.create_task(self._watch(child, self._duplex))
 
-    async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its response."""
-        return await self._open_duplex().request(message)
-
-    async def send(self, message: Message) -> None:
-        """Send a notification or a response."""
-        await self._open_duplex().send(message)
-
-    async def listen(self, headers: Mapping[str, str]) -> None:
-        """There is one stream, and it is open."""
-
-    async def end(self, headers: Mapping[str, str]) -> None:
-        """The session is the process."""
-
     async def close(self) -> None:
         """Stop the process: by closing its input, then by asking it, then by force."""
         child, self._process = self._process, None
-        if child is None or self._duplex is None or self._watching is None:
+        duplex, self._duplex = self._duplex, None
+        if child is None or duplex is None or self._watching is None:
             return
         self._watching.cancel()
         await asyncio.wait({self._watching})
-        await self._duplex.close()
+        await duplex.close()
         try:
             assert child.stdin is not None
             child.stdin.close()
@@ -107,11 +88,6 @@ class ProcessChannel:
                 _signal(child.transport, signal_number)
         finally:
             child.transport.close()
-
-    def _open_duplex(self) -> Duplex:
-        if self._process is None or self._duplex is None:
-            raise Unreachable(f"The connection to {self.peer} is closed.")
-        return self._duplex
 
     async def _write(self, line: bytes) -> None:
         child = self._process

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.polling import wait_until
 from tests.support.process import ROOT, environment
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 COMMAND = (sys.executable, "-m", "antiphon")
 
 

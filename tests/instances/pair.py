@@ -40,7 +40,7 @@ class Instance:
         """Remember when something happened first."""
         self.moments.setdefault(what, time.monotonic())
 
-    async def noted(self, what: str, within: float = 10.0) -> float:
+    async def noted(self, what: str, within: float = 30.0) -> float:
         """When something happened, once it has."""
         await until(lambda: what in self.moments, within)
         return self.moments[what]

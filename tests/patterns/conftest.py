@@ -15,7 +15,7 @@ from tests.promises.tooling import speaker
 from tests.support.serving import Address, serving
 from tests.support.speakers import Speaker
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @contextmanager

@@ -43,7 +43,7 @@ async def look(speaker: Speaker, id: str) -> dict[str, Any]:
     return (await speaker.ask("tasks/get", {"taskId": id})).result
 
 
-async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 20.0) -> dict[str, Any]:
+async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 60.0) -> dict[str, Any]:
     """The task, once it has one of these statuses."""
     deadline = time.monotonic() + within
     while (task := await look(speaker, id))["status"] not in statuses:

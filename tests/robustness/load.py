@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.support.speakers import Speaker
 
 
-async def reached(asker: Speaker, condition: Callable[[dict[str, int]], bool], within: float = 15.0) -> None:
+async def reached(asker: Speaker, condition: Callable[[dict[str, int]], bool], within: float = 30.0) -> None:
     """Ask the server for its state until the condition holds; fails if it never does."""
     deadline = time.monotonic() + within
     while True:

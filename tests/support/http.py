@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], T], within: float = 10.0) -> T:
+async def until(condition: Callable[[], T], within: float = 30.0) -> T:
     """What the condition gives, once that is true; fails if it never becomes so."""
     deadline = time.monotonic() + within
     while not (value := condition()):
@@ -19,7 +19,7 @@ async def until(condition: Callable[[], T], within: float = 10.0) -> T:
     return value
 
 
-def wait_until(condition: Callable[[], T], within: float = 10.0) -> T:
+def wait_until(condition: Callable[[], T], within: float = 30.0) -> T:
     """The same, for tests that are not async."""
     deadline = time.monotonic() + within
     while not (value := condition()):

@@ -71,7 +71,7 @@ def started(
     directory: Path,
     *,
     env: Mapping[str, str] | None = None,
-    within: float = 20.0,
+    within: float = 60.0,
     command: bool = False,
     port: int | None = None,
 ) -> Iterator[ServerProcess]:

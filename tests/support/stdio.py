@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.process import ROOT, SERVERS, environment
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 class StdioServer:

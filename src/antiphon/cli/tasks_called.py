@@ -137,7 +137,8 @@ class _Round:
 
     async def answer(self, question: Elicitation) -> Any:
         """What is answered; a question of a later round is never answered."""
-        if self._is_full and question not in self._asked:  # one that is, comes again: it was not answered well
+        # One that was asked already comes again, since its answer did not fit.
+        if self._is_full and question not in self._asked:
             self.is_over.set()
             await asyncio.get_running_loop().create_future()
         self._asked.append(question)

@@ -1,6 +1,7 @@
 """Tasks of servers that are odd, hostile or gone: what goes over the wire, and an error in time."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,6 +21,7 @@ from antiphon.errors import (
     TimedOut,
 )
 from tests.client.fakes import META, Answer, Fake, Reply, legacy, modern, serving
+from tests.support.polling import until
 
 RESULT = {"content": [{"type": "text", "text": "done"}], "isError": False}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -221,6 +223,61 @@ async def test_news_come_without_polling_and_each_change_once() -> None:
         await asyncio.wait_for(fake.gone.wait(), 5)
     assert seen == [("working", None), ("working", "one"), ("working", "two"), ("completed", None)]
     assert "tasks/get" not in fake.methods()
+
+
+async def test_a_question_that_goes_and_comes_again_at_once_is_answered() -> None:
+    asking = task("input_required", inputRequests={"name": QUESTION})
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def act(reply: Reply, fake: Fake) -> None:
+        await acknowledge(reply, "t1")
+        await tell(reply, asking)
+        await asked.wait()
+        meta = {META + "subscriptionId": reply.request.id}
+        both = [
+            {"method": "notifications/tasks", "params": {**one, "_meta": meta}} for one in (task(), asking)
+        ]
+        await reply.raw(
+            "".join(f"data: {json.dumps({'jsonrpc': '2.0', **one})}\n\n" for one in both).encode()
+        )
+        await until(lambda: "tasks/update" in fake.methods())
+        await tell(reply, task("completed", result=RESULT))
+        await reply.hang()
+
+    async def elicit(question: Elicitation) -> dict[str, Any]:
+        if not asked.is_set():
+            asked.set()
+            await answered.wait()
+        return {"name": "Ada"}
+
+    answer, fakes = listening(act)
+    async with serving(answer) as fake, Client(fake.url, elicit=elicit) as client:
+        fakes.append(fake)
+        assert (await asyncio.wait_for(client.call("tool"), 10)).text == "done"
+    assert fake.methods().count("tasks/update") == 1
+
+
+async def test_what_was_told_before_a_look_does_not_undo_it() -> None:
+    then, now = ({"lastUpdatedAt": f"2026-11-15T12:00:0{second}Z"} for second in (1, 2))
+    asking = task("input_required", inputRequests={"name": QUESTION}, **now)
+    seen: list[str] = []
+
+    async def answer(reply: Reply) -> None:
+        if reply.request.method == "subscriptions/listen":
+            await reply.events()
+            await acknowledge(reply, "t1")
+            await tell(reply, task(statusMessage="early", **then))
+            await asyncio.sleep(0.2)
+            await tell(reply, task(statusMessage="late", **now))
+            await tell(reply, task("completed", result=RESULT, **now))
+            await reply.hang()
+        else:
+            await reply.result(asking)
+
+    async with serving(promising(answer, listens=True)) as fake, Client(fake.url) as client:
+        async for status in client.task("t1").updates():
+            seen.append(status.message or status.status)
+    assert seen == ["input_required", "late", "completed"]
 
 
 async def test_a_stream_that_is_not_for_the_task_is_closed_and_the_task_looked_at() -> None:

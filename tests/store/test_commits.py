@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.sqlite import SQLiteStore, lane, sql
+from antiphon.store.sqlite import SQLiteStore, connection, lane, sql
 from antiphon.store.sqlite.lane import Done, Lane
 
 from .support import START, Clock, task
@@ -21,23 +22,23 @@ from .support import START, Clock, task
 
 def ask(path: Path, query: str) -> int:
     """One number, straight from the file."""
-    connection = sqlite3.connect(path)
+    file = sqlite3.connect(path)
     try:
-        return int(connection.execute(query).fetchone()[0])
+        return int(file.execute(query).fetchone()[0])
     finally:
-        connection.close()
+        file.close()
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the file, as another process would that writes."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
+    file = sqlite3.connect(path, isolation_level=None)
+    file.execute("BEGIN IMMEDIATE")
     try:
         yield
     finally:
-        connection.execute("ROLLBACK")
-        connection.close()
+        file.execute("ROLLBACK")
+        file.close()
 
 
 async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) -> None:
@@ -169,6 +170,29 @@ async def test_waiting_for_another_process_has_an_end(path: Path) -> None:
     with locked(path), pytest.raises(StoreUnavailable, match="Another process"):
         await store.create(task(), [])
     await store.create(task(), [])
+    await store.close()
+
+
+async def test_time_in_which_the_machine_stood_still_was_not_waited(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(path, busy_timeout=2.0)
+    await store.open()
+    ahead, looked = 0.0, threading.Event()
+
+    def clock() -> float:
+        looked.set()
+        return time.monotonic() + ahead
+
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    with locked(path):
+        creating = asyncio.create_task(store.create(task(), []))
+        for _ in range(3):
+            looked.clear()
+            ahead += 60
+            assert await asyncio.to_thread(looked.wait, 10)
+        assert not creating.done()
+    await creating
     await store.close()
 
 

@@ -53,6 +53,8 @@ async def follow(
                     return
                 stream.keep_open()
                 told = await inbox.next(_wait(status, loop.time() - began, trusted=stream.is_trusted))
+                if told is not None and _is_old(told, status):
+                    continue
                 status = told if told is not None and _is_whole(told, tasks) else await tasks.get(id)
                 stream.caught_up()
         finally:
@@ -66,6 +68,13 @@ def _wait(status: TaskStatus, followed: float, *, trusted: bool) -> float:
         return wait
     left = float("inf") if status.ttl is None else status.ttl - followed
     return max(wait, min(_GLANCE, left))
+
+
+def _is_old(told: TaskStatus, seen: TaskStatus) -> bool:
+    """Whether what was told is how the task stood before it was looked at."""
+    if told.has_ended or told.updated_at is None or seen.updated_at is None:
+        return False
+    return told.updated_at < seen.updated_at
 
 
 def _is_whole(status: TaskStatus, tasks: Tasks) -> bool:

@@ -64,6 +64,7 @@ class Redeeming:
         self._turn = asyncio.Lock()
         self._answering: dict[asyncio.Task[Any], frozenset[str]] = {}
         self._sending: set[asyncio.Task[Any]] = set()
+        self._latest: TaskStatus | None = None
 
     async def result(self) -> Result:
         """What the task gives; raises what it failed with, `TaskCancelled` or `TaskLost`."""
@@ -75,6 +76,7 @@ class Redeeming:
         try:
             return outcome(await self.end())
         finally:
+            self._latest = None
             for work in self._answering:
                 work.cancel()
             if self._answering:
@@ -92,6 +94,7 @@ class Redeeming:
 
     def _attend(self, status: TaskStatus) -> None:
         """Begin to answer what is new, and leave what is no longer asked."""
+        self._latest = status
         for work, keys in self._answering.items():
             if work not in self._sending and keys.isdisjoint(status.asks):
                 work.cancel()
@@ -132,6 +135,8 @@ class Redeeming:
             self._asked.difference_update(keys)
         if error is not None:
             self._inbox.fail(error)
+        elif work.cancelled() and self._latest is not None:
+            self._attend(self._latest)  # it may be asked again by now
 
     # 2025-11-25
 

@@ -17,6 +17,9 @@ __all__ = ["Database"]
 _OLDEST = (3, 37, 0)
 """STRICT tables came with it; RETURNING and UPDATE FROM are older."""
 
+_TURN = 0.1
+"""Seconds that one try and the nap after it take at most, unless the whole machine stands still."""
+
 _ADVICE = (
     ("SQLITE_FULL", "Free some space, or allow the store more; then try again."),
     ("SQLITE_READONLY", "Make the file and its directory writable for this user."),
@@ -93,22 +96,23 @@ class Database:
             )
 
     def patiently(self, action: Callable[[], object]) -> None:
-        """Do what only one process can at a time, again and again while another is at it."""
-        deadline = time.monotonic() + self.busy
-        nap = 0.0002
+        """Do what only one process can at a time, again and again while another is at it.
+
+        A machine, or a process, that stood still meanwhile has not waited: nobody else could go on either.
+        """
+        waited, nap, before = 0.0, 0.0002, time.monotonic()
         while True:
             try:
                 action()
             except sqlite3.OperationalError as error:
-                if (
-                    not _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-                    or time.monotonic() > deadline
-                ):
+                if not _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or waited > self.busy:
                     raise
             else:
                 return
             time.sleep(nap * random.uniform(0.5, 1.5))
             nap = min(nap * 1.5, 0.005)
+            now = time.monotonic()
+            waited, before = waited + min(now - before, _TURN), now
 
     def explain(self, error: BaseException, doing: str) -> StoreUnavailable:
         """The same in words, with what to do about it."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store.artifacts.tables import Tables
@@ -22,6 +22,7 @@ from antiphon.store.sqlite.migrations import prepare
 __all__ = ["SQLiteArtifacts"]
 
 T = TypeVar("T")
+_Statement: TypeAlias = tuple[str, Mapping[str, Any]]
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS artifact (
@@ -79,11 +80,11 @@ class SQLiteArtifacts(Tables):
     def _delete_all(self, owners: list[tuple[str, str]]) -> None:
         for owner in owners:
             self._transact(
-                ("DELETE FROM artifact WHERE principal = ? AND id = ?", owner),
-                ("DELETE FROM artifact_chunk WHERE principal = ? AND id = ?", owner),
+                _own("DELETE FROM artifact WHERE principal = $1 AND id = $2", owner),
+                _own("DELETE FROM artifact_chunk WHERE principal = $1 AND id = $2", owner),
             )
 
-    def _transact(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    def _transact(self, *statements: _Statement) -> None:
         connection = self._connection
         assert connection is not None
         self._database.begin(connection)
@@ -101,12 +102,12 @@ class SQLiteArtifacts(Tables):
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         def look() -> list[Any]:
             assert self._connection is not None
-            return self._connection.execute(_own(statement), values).fetchall()
+            return self._connection.execute(*_own(statement, values)).fetchall()
 
         return await self._run("read", look)
 
     async def _write(self, statement: str, *values: Any) -> None:
-        await self._run("written", lambda: self._transact((_own(statement), values)))
+        await self._run("written", lambda: self._transact(_own(statement, values)))
 
     async def _delete(self, owners: list[tuple[str, str]]) -> None:
         if owners:
@@ -121,6 +122,6 @@ class SQLiteArtifacts(Tables):
             raise self._database.explain(error, doing) from error
 
 
-def _own(statement: str) -> str:
-    """A statement with SQLite's placeholders."""
-    return statement.replace("$", "?")
+def _own(statement: str, values: Sequence[Any]) -> _Statement:
+    """A statement with SQLite's placeholders, and what goes there."""
+    return statement.replace("$", "?"), {str(number): value for number, value in enumerate(values, 1)}

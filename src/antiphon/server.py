@@ -310,14 +310,11 @@ class Server:
         """Keep the server's lifespan open; nested use shares one."""
         async with self._starting:
             if self._users == 0:
-                self.changes.reopen()
-                self._telemetry.start()
-                if self._lifespan is not None:
-                    self._open = self._lifespan(self)
-                    lifespan = await self._open.__aenter__()
-                    self._service.stage = replace(self._service.stage, lifespan=lifespan)
-                if self._service.gives_promises or self._tasks.is_wanted:
-                    self._service.desk = await self._tasks.start(self._works)
+                try:
+                    await self._start()
+                except BaseException:
+                    await self._stop()
+                    raise
             self._users += 1
         try:
             yield
@@ -325,14 +322,29 @@ class Server:
             async with self._starting:
                 self._users -= 1
                 if self._users == 0:
-                    self.changes.close()
-                    self._service.desk = None
-                    await self._tasks.stop()
-                    await self._artifacts.close()
-                    self._threads.close()
-                    if self._open is not None:
-                        opened, self._open = self._open, None
-                        await opened.__aexit__(None, None, None)
+                    await self._stop()
+
+    async def _start(self) -> None:
+        self.changes.reopen()
+        self._telemetry.start()
+        if self._lifespan is not None:
+            opening = self._lifespan(self)
+            lifespan = await opening.__aenter__()
+            self._open = opening
+            self._service.stage = replace(self._service.stage, lifespan=lifespan)
+        if self._service.gives_promises or self._tasks.is_wanted:
+            self._service.desk = await self._tasks.start(self._works)
+
+    async def _stop(self) -> None:
+        """Stop whatever has been started."""
+        self.changes.close()
+        self._service.desk = None
+        await self._tasks.stop()
+        await self._artifacts.close()
+        self._threads.close()
+        if self._open is not None:
+            opened, self._open = self._open, None
+            await opened.__aexit__(None, None, None)
 
     async def identify(self, headers: Mapping[str, str]) -> Principal:
         """Who sends these headers; raises `Unauthorized` or `Forbidden`."""

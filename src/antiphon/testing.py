@@ -127,7 +127,8 @@ async def differences(
     """Stop a tool at every point of its journal in turn and replay it: where two runs differ, in words.
 
     Steps are done once, in the first run; a replay that would do anything else than the first run did
-    next is stopped before it does it. An empty list says that the tool replays as it should.
+    next is stopped before it does it. An empty list says that the tool replays as it should. Raises
+    `AssertionError` for a question that `answers` has no answer to.
     """
     server, tool = _staged(target, name)
     found: list[str] = []
@@ -157,6 +158,10 @@ async def differences(
 
 class _Reached(BaseException):
     """A replay has come to something that is not in its journal."""
+
+
+class _Unanswered(AssertionError):
+    """A test gives no answer to a question that a tool asks: the fault is the test's and not the tool's."""
 
 
 class _Recording(Journal):
@@ -193,7 +198,7 @@ async def _play(
     def answer(key: str, ask: Ask) -> Any:
         given = _responses([Question(key, ask)], answers)
         if key not in given:
-            raise AssertionError(f"{tool!r} asks {key!r}, and there is no answer to it.")
+            raise _Unanswered(f"{tool!r} asks {key!r}, and there is no answer to it.")
         return given[key]
 
     run = Run(call, journal, limits=server.limits)
@@ -203,6 +208,8 @@ async def _play(
         return await function.once(run, bound, Context(run, server.stage))
     except _Reached:
         return None
+    except _Unanswered:
+        raise
     except Exception as error:
         return error
 
@@ -236,8 +243,8 @@ class _Rehearsed(Call[CallTool]):
         self.answer = answer
 
     async def notify(self, notification: Said) -> None:
-        if not isinstance(notification, TaskChanged | Segments):
-            self._rehearsal.notifications.append(notification)
+        assert not isinstance(notification, TaskChanged | Segments)  # for callers who want a stream or a task
+        self._rehearsal.notifications.append(notification)
 
     async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
         assert self.answer is not None

@@ -132,8 +132,35 @@ def test_the_type_has_the_last_word() -> None:
         (Bounded, "use ge and le"),
         (dict, "ask for a model"),
         (Form, "no type to ask for"),
+        ({"type": "string"}, "of type object, with properties"),
+        ({"type": "object", "properties": {"a": {"type": "object"}}}, "'a' cannot stand in a form"),
+        ({"type": "object", "properties": {"a": True}}, "'a' cannot stand in a form"),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, "'a' cannot stand in a form"),
     ],
 )
 def test_a_type_that_fits_no_form_is_refused_with_the_way_out(wanted: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         Form.of(wanted)
+
+
+class Kept(BaseModel):
+    kind: Literal["only"] = "only"
+    name: str | None = "nobody"
+
+
+def test_a_single_choice_is_a_choice_and_a_default_is_kept() -> None:
+    assert Form.of(Kept).schema["properties"] == {
+        "kind": {"type": "string", "enum": ["only"], "default": "only"},
+        "name": {"type": "string", "default": "nobody"},
+    }
+    assert Form.of(Kept).read({}) == (Kept(), None)
+
+
+def test_the_key_of_a_question_stays_the_same_however_many_others_there_were() -> None:
+    form = Form.of(Login)
+    first = form.key("Who?")
+    others = {form.key(f"Who is number {number}?") for number in range(1000)}
+    assert len(others) == 1000
+    assert first not in others
+    assert form.key("Who?") == first
+    assert len(form._keys) < 1000

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from antiphon import Context, Server
+from antiphon import Context, Failure, Result, Server
 from antiphon.errors import MissingCapability
-from antiphon.model.notification import Progress
+from antiphon.model.notification import Log, Progress
 from antiphon.testing import Question, differences, rehearse
 
 
@@ -116,6 +116,28 @@ async def test_models_and_roots_are_answered_too_and_progress_is_seen() -> None:
     assert isinstance(rehearsal.notifications[0], Progress)
 
 
+async def test_an_answer_may_be_written_as_on_the_wire() -> None:
+    async def count(ctx: Context) -> int:
+        return await ctx.elicit("How many?", int, key="count")
+
+    answer = {"action": "accept", "content": {"value": 3}}
+    rehearsal = await rehearse(count, answers={"count": answer})
+    assert rehearsal.result is not None
+    assert rehearsal.result.text == "3"
+
+
+async def test_what_a_tool_emits_is_in_its_result_and_no_notification() -> None:
+    async def tell(ctx: Context) -> str:
+        await ctx.emit("One.")
+        await ctx.info("halfway")
+        return "Two."
+
+    rehearsal = await rehearse(tell)
+    assert rehearsal.result is not None
+    assert rehearsal.result.text == "One.\nTwo."
+    assert [type(said) for said in rehearsal.notifications] == [Log]
+
+
 async def test_what_the_client_cannot_do_is_refused() -> None:
     with pytest.raises(MissingCapability):
         await rehearse(resolve_bug, arguments={"item": 7}, capabilities={})
@@ -155,3 +177,33 @@ async def test_a_result_left_to_chance_is_found() -> None:
 async def test_a_run_that_does_less_is_found() -> None:
     found = await differences(asks_less_the_second_time)
     assert found == ["at the start: the replay ended, and the first run went on to 'step:update'."]
+
+
+async def test_data_left_to_chance_is_found_beside_the_same_text() -> None:
+    async def told(by_chance: bool) -> Result:
+        done.append("run")
+        return Result("Always.", data={"run": len(done) if by_chance else 0})
+
+    assert await differences(told, arguments={"by_chance": False}) == []
+    done.clear()
+    (found,) = await differences(told, arguments={"by_chance": True})
+    assert found.startswith("at the end: the replay gave Result(")
+    assert "data={'run': 2}), and the first run Result(" in found
+    assert found.endswith("data={'run': 1}).")
+
+
+async def test_an_error_left_to_chance_is_found() -> None:
+    async def fails() -> str:
+        done.append("run")
+        raise Failure(f"failed in run {len(done)}")
+
+    assert await differences(fails) == [
+        "at the end: the replay gave Failure: failed in run 2, and the first run Failure: failed in run 1."
+    ]
+
+
+async def test_a_question_without_an_answer_is_the_fault_of_the_test() -> None:
+    with pytest.raises(AssertionError, match="'in_a_thread' asks 'name', and there is no answer to it"):
+        await differences(in_a_thread, answers={"resolution": "Fixed"})
+    with pytest.raises(AssertionError, match="'resolve_bug' asks 'resolution'"):
+        await differences(resolve_bug, arguments={"item": 7})

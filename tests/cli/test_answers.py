@@ -198,6 +198,22 @@ def test_says_what_is_wrong_with_what_is_written(schema: dict[str, Any], text: s
 
 
 @pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, "values with commas between them"),
+        ({"type": "array", "minItems": 2}, "values with commas between them, at least 2"),
+        (
+            {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1},
+            "1 to 2; several with commas, at most 1",
+        ),
+        ({"type": "string", "format": "uri"}, "a URI"),
+    ],
+)
+def test_says_what_is_to_be_written_in_a_field(schema: dict[str, Any], kind: str) -> None:
+    assert field(**schema).kind == kind
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         {"properties": 5},

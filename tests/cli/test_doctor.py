@@ -210,6 +210,15 @@ def test_the_transport_of_2024_is_recognised() -> None:
         assert "speaks HTTP+SSE, the transport of 2024-11-05" in diagnosis(f"{place}/sse")
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [page(kind="text/event-stream", body=""), page(kind="text/event-stream", body=": hello\n\n"), b"What?"],
+)
+def test_a_stream_that_names_no_endpoint_is_not_the_transport_of_2024(stream: bytes) -> None:
+    with stranger(lambda method, body: page("404 Not Found") if method == "POST" else stream) as place:
+        assert diagnosis(f"{place}/mcp").endswith("Tried beside it, and found none: /mcp/, /, /sse.")
+
+
 def test_a_server_that_wants_a_token_is_recognised(guarded_url: str) -> None:
     said = diagnosis(guarded_url)
     assert "wants to know who is calling (Bearer" in said

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from antiphon.client import Client, Elicitation
-from antiphon.errors import InvalidParams, MethodNotFound
+from antiphon.client.handlers import Handlers
+from antiphon.errors import InvalidParams, MethodNotFound, RequestError, Unreachable
+from antiphon.wire import jsonrpc
+from tests.client.channels import Line
 from tests.client.fakes import Reply, legacy, serving
+from tests.support.polling import until
 
 DONE = {"content": [{"type": "text", "text": "Done."}]}
 
@@ -105,3 +109,65 @@ async def test_answers_do_not_wait_behind_the_calls_that_wait_for_them() -> None
     async with serving(legacy(answer)) as fake, Client(fake.url, max_requests=2, timeout=5) as client:
         await asyncio.gather(*(client.call("tool", number=number) for number in range(calls)))
     assert fake.methods().count("tools/call") == calls
+
+
+async def test_a_handler_that_needs_something_it_cannot_get_says_what() -> None:
+    async def cut_off(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise Unreachable("The model is not there.")
+
+    answer = await ask_client({"method": "roots/list"}, handlers={"roots/list": cut_off})
+    assert answer["error"] == {"code": -32603, "message": "The model is not there."}
+
+
+async def test_an_answer_that_the_server_does_not_want_any_more_is_not_worked_on() -> None:
+    asked, stopped = asyncio.Event(), asyncio.Event()
+
+    async def elicit(question: Elicitation) -> Mapping[str, Any]:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return {}
+
+    async def answer(line: Line, request: dict[str, Any]) -> dict[str, Any]:
+        await line.say(id="q1", method="elicitation/create", params={"message": "Who?"})
+        await asked.wait()
+        await line.say(method="notifications/cancelled", params={"requestId": "never asked"})
+        assert not stopped.is_set()
+        await line.say(method="notifications/cancelled", params={"requestId": "q1"})
+        await asyncio.wait_for(stopped.wait(), 5)
+        return {"result": DONE}
+
+    line = Line(answer, version="2025-11-25")
+    async with Client(line, elicit=elicit) as client:
+        await client.call("tool")
+    assert line.replies() == []
+
+
+async def test_more_questions_than_a_client_works_on_at_once_are_refused() -> None:
+    replied: list[Any] = []
+    refused: dict[Any, str] = {}
+    go_on = asyncio.Event()
+
+    async def wait(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        await go_on.wait()
+        return {}
+
+    async def reply(request_id: Any, result: Any) -> None:
+        replied.append(request_id)
+
+    async def refuse(request_id: Any, error: RequestError) -> None:
+        refused[request_id] = error.message
+
+    handlers = Handlers({"wait": wait}, at_once=2)
+    for number in (1, 2):
+        handlers.accept(jsonrpc.decode(jsonrpc.request(number, "wait", {})), reply, refuse)
+    await asyncio.sleep(0)
+    handlers.accept(jsonrpc.decode(jsonrpc.request(3, "wait", {})), reply, refuse)
+    await until(lambda: refused)
+    go_on.set()
+    await until(lambda: len(replied) == 2)
+    await handlers.close()
+    assert refused == {3: "This client has too many questions open."}
+    assert sorted(replied) == [1, 2]

@@ -39,8 +39,8 @@ async def test_an_address_where_nobody_listens_is_unreachable() -> None:
 
 async def test_a_server_that_never_answers_times_out_while_connecting() -> None:
     async with serving(Reply.hang) as fake:
-        with pytest.raises(TimedOut, match=r"within 0.1 s"):
-            async with Client(fake.url, connect_timeout=0.1):
+        with pytest.raises(TimedOut, match=r"within 1 s"):
+            async with Client(fake.url, connect_timeout=1):
                 pass
         await asyncio.wait_for(fake.gone.wait(), 5)
 

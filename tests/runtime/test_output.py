@@ -9,11 +9,21 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from antiphon import Audio, DefinitionError, EmbeddedResource, Image, ResourceLink, Result, Text, TextContents
-from antiphon.runtime.output import Output
+from antiphon import (
+    Artifact,
+    Audio,
+    DefinitionError,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Result,
+    Text,
+    TextContents,
+)
+from antiphon.runtime.output import Output, Unfit
 
 
 class Point(BaseModel):
@@ -28,6 +38,14 @@ class Size:
 
 class Tag(TypedDict):
     name: str
+
+
+class Line(BaseModel):
+    ends: list[Point]
+
+
+class Names(RootModel[list[str]]):
+    """A model that is no object."""
 
 
 IMAGE = Image("YQ==", "image/png")
@@ -146,3 +164,50 @@ def test_a_type_without_a_schema_is_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
         Output("t", object())
     assert "structured=False" in str(caught.value)
+
+
+def test_a_model_that_has_no_named_fields_is_content_alone() -> None:
+    result = Output("t", Any).convert(Names(["a", "b"]))
+    assert (result.text, result.structured) == ('["a","b"]', False)
+
+
+def test_the_data_of_a_result_may_be_anything_where_nothing_was_declared() -> None:
+    result = Output("t", Any).convert(Result(data=[1, 2]))
+    assert (result.text, result.data, result.boxed) == ("[1,2]", [1, 2], True)
+
+
+def test_the_data_of_a_result_may_be_what_was_declared_and_no_object() -> None:
+    result = Output("t", list[int]).convert(Result("two", data=(1, "2")))
+    assert (result.text, result.data, result.boxed) == ("two", [1, 2], True)
+
+
+@pytest.mark.parametrize("structured", [None, False])
+def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
+    convert = Output("t", Any, structured=structured).convert
+    artifact = Artifact({"a": 1})
+    assert convert(artifact).artifact is artifact
+    given = Result("said", artifact=artifact)
+    assert convert(given) is given
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, Result("said")])
+def test_a_tool_that_is_to_give_an_artifact_gives_one(value: Any) -> None:
+    with pytest.raises(Unfit, match="gave none"):
+        Output("t", Artifact[Point]).convert(value)
+    failed = Result("It cannot be done.", is_error=True)
+    assert Output("t", Artifact[Point]).convert(failed) is failed
+
+
+def test_the_schema_of_an_artifact_has_the_definitions_of_its_value() -> None:
+    schema = Output("t", Artifact[Line]).schema
+    assert schema is not None
+    assert schema["properties"]["artifact"]["properties"]["ends"]["items"] == {"$ref": "#/$defs/Point"}
+    assert set(schema["$defs"]) == {"Point"}
+    assert "$defs" not in schema["properties"]["artifact"]
+
+
+def test_what_is_an_artifact_or_something_else_has_no_schema() -> None:
+    output = Output("t", Artifact[Point] | Point | Result)
+    assert output.schema is None
+    assert output.convert(Point(x=1)).data == {"x": 1, "why": 0}
+    assert output.convert(Artifact(Point(x=1))).artifact is not None

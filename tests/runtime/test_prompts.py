@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -129,11 +129,14 @@ async def test_prompts_that_fail() -> None:
         ] == -32602
 
 
+Kind = Annotated[Literal["long", "short"], "how much there is to be read"]
+
+
 def completing() -> Server:
     server = Server("tests")
 
     @server.prompt
-    async def prompt(city: str, tone: Tone, kind: Literal["long", "short"], free: str) -> str:
+    async def prompt(city: str, tone: Tone, kind: Kind, free: str) -> str:
         return ""
 
     @server.resource("u://{country}/{town}")
@@ -221,3 +224,17 @@ def takes_three(a: str, b: str, c: str) -> list[str]:
 def test_a_completion_takes_one_or_two_arguments(function: Any) -> None:
     with pytest.raises(DefinitionError):
         Server("tests").completion("p", "a")(function)
+
+
+async def stream() -> AsyncIterator[str]:
+    yield "a"
+
+
+def sequence() -> Iterator[str]:
+    yield "a"
+
+
+@pytest.mark.parametrize("function", [stream, sequence])
+def test_a_prompt_is_no_generator(function: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"{function.__name__}: a generator cannot be called here"):
+        Server("tests").prompt(function)

@@ -7,11 +7,11 @@ import datetime
 import enum
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict  # the one of typing has what pydantic needs from 3.12 on
 
 from antiphon import Context, DefinitionError
@@ -313,3 +313,35 @@ def test_what_cannot_be_called_by_name_with_json_is_refused(function: Callable[.
     with pytest.raises(DefinitionError) as caught:
         Signature.of(function, Context)
     assert function.__name__ in str(caught.value)
+
+
+class Titled(BaseModel):
+    model_config = ConfigDict(title="A title of its own")
+    a: int
+
+
+def test_a_title_that_an_author_gave_is_kept() -> None:
+    def f(a: Titled): ...
+
+    schema = Signature.of(f, Context).schema
+    assert schema["$defs"]["Titled"]["title"] == "A title of its own"
+
+
+class Ordered(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError("The other way round.")
+        return self
+
+
+def test_arguments_are_read_by_a_model_that_checks_them_together() -> None:
+    def f(low: int | str, high: int | str): ...
+
+    bind = dataclasses.replace(Signature.of(f, Context), model=Ordered).binder()
+    assert bind({"low": "1", "high": 2}) == {"low": 1, "high": 2}
+    with pytest.raises(ValidationError, match="The other way round"):
+        bind({"low": 2, "high": 1})

@@ -101,3 +101,11 @@ async def test_no_timer_runs_while_nothing_is_under_way() -> None:
         warden.enter(watched, asyncio.get_running_loop())
         warden.leave(watched)
     await until(lambda: warden._timer is None)
+
+
+def test_one_that_has_no_task_yet_is_stopped_all_the_same() -> None:
+    watched = Watched()
+    watched.stop("cancelled")
+    watched.stop("deadline")
+    watched.absolve()
+    assert (watched.stopped, watched.task) == ("cancelled", None)

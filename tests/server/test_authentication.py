@@ -139,3 +139,9 @@ async def test_a_body_is_not_read_before_it_is_known_who_sends_it() -> None:
 async def test_without_authentication_everybody_is_nobody() -> None:
     async with serving(build(None)) as where:
         assert (await Modern(where.port).call("who")).text == " [] {}"
+
+
+async def test_a_server_that_does_not_ask_knows_nobody() -> None:
+    server = build(None)
+    assert not server.authenticates
+    assert await server.identify({"x-user": "ada"}) == Principal("")

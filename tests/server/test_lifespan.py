@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from antiphon import Context, Limits, Server
+from antiphon.errors import StoreUnavailable
 from tests.support.memory import in_memory
 from tests.support.polling import until
 from tests.support.serving import serving
@@ -22,11 +24,11 @@ from tests.support.speakers import DIALECTS, Modern, Session, speaker
 class Lived:
     """A server that tells when it was opened and closed."""
 
-    def __init__(self, fails: str = "") -> None:
+    def __init__(self, fails: str = "", store: str | None = None) -> None:
         self.events: list[str] = []
         self.fails = fails
         self.task: asyncio.Task[Any] | None = None
-        self.server = Server("tests", lifespan=self.lifespan)
+        self.server = Server("tests", lifespan=self.lifespan, store=store)
         self.server.add_tool(self.look)
 
     @asynccontextmanager
@@ -51,6 +53,15 @@ async def test_the_lifespan_opens_before_and_closes_after_everything() -> None:
         for _ in range(2):
             assert (await Modern(where.port).call("look")).text == "there"
     assert lived.events == ["open", "call", "call", "close"]
+
+
+async def test_the_lifespan_closes_when_the_store_cannot_be_opened(tmp_path: Path) -> None:
+    lived = Lived(store=f"sqlite:///{tmp_path}")  # a directory is no file
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            async with lived.server.running():
+                raise AssertionError("it does not run")
+    assert lived.events == ["open", "close"] * 2
 
 
 async def test_without_lifespan_events_it_opens_with_the_first_request() -> None:

@@ -133,6 +133,18 @@ async def test_a_log_too_large_for_one_answer_of_sqlites_is_read_in_parts(sqlite
     assert [entry.number for entry in await sqlite.read("a", limit=40)] == list(range(1, 41))
 
 
+async def test_an_entry_too_large_for_any_answer_of_sqlites_is_an_error(sqlite: SQLiteStore) -> None:
+    await sqlite.create(task(), [("x", "y" * 100), ("x", "y" * 9000), ("x", "y" * 100)])
+    await sqlite.get("a")
+    threads = sqlite._threads
+    assert threads is not None
+    assert threads.reader._connection is not None
+    threads.reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
+        await sqlite.read("a")
+    assert len(await sqlite.read("a")) == 3  # with a connection of its own, which has no such limit
+
+
 async def test_keys_whose_time_is_over_do_not_pile_up(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
     for n in range(100):
         await sqlite.use_once(f"k{n}", until=START + 10 * n)
@@ -278,6 +290,22 @@ async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
         while not (claims := await sqlite.claim("w", lease=1, limit=1)):
             assert await ready.wait(10)
     assert [claim.record.id for claim in claims] == ["a"]
+
+
+async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_lease(
+    sqlite: SQLiteStore, clock: Clock
+) -> None:
+    await sqlite.create(task(), [])
+    claiming = asyncio.create_task(sqlite.claim("gone", lease=100, limit=1))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    await sqlite.close()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    await sqlite.open()
+    assert await sqlite.claim("w", lease=1, limit=1) == []
+    clock.forward(101)
+    assert len(await sqlite.claim("w", lease=1, limit=1)) == 1
 
 
 async def test_an_operation_that_is_broken_fails_alone(sqlite: SQLiteStore) -> None:

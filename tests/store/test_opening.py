@@ -105,6 +105,26 @@ async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     assert version(path) == len(migrations.scripts())
 
 
+async def test_a_migration_that_there_is_no_room_for_changes_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [("x", 1)])
+    await store.close()
+    steps = [
+        *migrations.scripts(),
+        "CREATE TABLE extra (x);\nINSERT INTO extra VALUES (zeroblob(1000000));\n",
+    ]
+    database = Database(str(path), 1.0, max_bytes=500_000)
+    connection = database.connect("write")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        migrations.migrate(database, connection, steps)
+    connection.close()
+    assert version(path) == len(migrations.scripts())
+    await store.open()
+    assert await store.get("a") == task(version=1)
+    await store.close()
+
+
 async def test_a_file_of_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
@@ -151,3 +171,36 @@ async def test_what_was_kept_is_there_when_the_store_is_opened_again(path: Path)
     await again.open()
     assert await again.get("a") == task(version=1)
     await again.close()
+
+
+async def test_opening_twice_is_opening_once(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    threads = store._threads
+    await store.open()
+    assert store._threads is threads
+    await store.close()
+
+
+async def test_a_bound_that_leaves_no_room_for_the_tables_is_refused(path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot be opened.*Free some space"):
+        await SQLiteStore(path, max_bytes=8192).open()
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [])
+    await store.close()
+
+
+async def test_an_sqlite_that_is_too_old_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreUnavailable, match=r"too old: 3\.37\.0 or later"):
+        await SQLiteStore(path).open()
+    assert not path.exists()
+
+
+def test_a_place_without_a_write_ahead_log_is_refused() -> None:
+    database = Database(":memory:", 1.0)
+    connection = database.connect("write")
+    with pytest.raises(StoreUnavailable, match="Put it on a local disk"):
+        database.use_wal(connection)
+    connection.close()

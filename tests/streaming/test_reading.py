@@ -73,3 +73,18 @@ async def test_one_who_has_everything_reads_only_what_is_new() -> None:
     found, reads = await read([1] * 5000, 5000, [5002])
     assert found == []
     assert reads < 20
+
+
+async def test_a_place_is_found_before_many_entries_that_hold_no_segments() -> None:
+    found, reads = await read([*([1] * 10), *([0] * 1000)], 5, [1012])
+    assert [number for number, _ in found] == list(range(6, 11))
+    assert reads < 200
+
+
+async def test_a_log_that_is_gone_has_no_segments() -> None:
+    store = open_store("memory:")
+    await store.open()
+    place = Reading(store, "gone", 5)
+    assert [some async for some in place.up_to(1000)] == []
+    assert place.last == 5
+    await store.close()

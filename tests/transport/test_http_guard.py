@@ -9,6 +9,8 @@ import pytest
 import pytest_asyncio
 
 from antiphon import Server
+from antiphon.errors import BadOrigin
+from antiphon.transport import guard
 from tests.support import http
 from tests.support.serving import Address, serving
 from tests.support.speakers import JSON, Bare, Session
@@ -151,3 +153,21 @@ async def test_a_path_of_its_own() -> None:
     async with serving(Server("tests"), path="/a/b") as where:
         assert (await Bare(where.port, path="/a/b").ask("ping")).result == {"resultType": "complete"}
         assert (await http.request(where.port, "POST", JSON, PING, "/mcp")).status == 404
+
+
+async def test_what_is_remembered_of_requests_has_a_bound() -> None:
+    door = guard.Guard({"/mcp"}, None, ["https://app.example"])
+    place = {"path": "/mcp", "server": ("127.0.0.1", 80)}
+    for number in range(600):
+        with pytest.raises(BadOrigin, match=f"site{number}.example"):
+            door.check(place, {b"origin": f"https://site{number}.example".encode()})
+        door.check(place, {b"origin": b"https://app.example"})
+    assert len(door._verdicts) <= 256
+
+
+async def test_what_is_remembered_of_media_types_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_accepted", {})
+    for number in range(600):
+        assert guard.accepts(b"text/event-stream;q=0.%d" % number) == (False, True)
+        assert guard.accepts(b"application/json;q=0.%d" % number) == (True, False)
+    assert len(guard._accepted) <= 256

@@ -10,10 +10,12 @@ from msgspec import UNSET
 
 from antiphon.errors import InvalidParams, MethodNotFound, UnsupportedVersion
 from antiphon.model.party import Implementation
+from antiphon.model.request import AnswerQuestion
 from antiphon.wire import jsonrpc
 from antiphon.wire.dialect import Dialect, Negotiated
 from antiphon.wire.dialects import SUPPORTED_VERSIONS, Dialects
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.tasks import RELATED
 
 MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
 OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -42,6 +44,7 @@ CHOICES: list[tuple[str, Frame, str | None, Negotiated | None, str]] = [
     ("a header beats a session", frame(), MODERN, session(LEGACY), MODERN),
     ("the meta beats a session", frame(meta={VERSION: MODERN}), None, session(LEGACY), MODERN),
     ("a disagreement is for the check of the headers", frame(meta={VERSION: "x"}), MODERN, None, MODERN),
+    ("the meta may name a version with sessions", frame(meta={VERSION: LEGACY}), None, None, LEGACY),
     ("nothing at all", frame(), None, None, DRAFT),
     ("no params at all", _frame("tools/list"), None, None, DRAFT),
     ("a session", frame(), None, session(LEGACY), LEGACY),
@@ -207,3 +210,17 @@ def test_params_of_the_wrong_shape_are_invalid(dialect: Dialect, method: str, pa
 
 def test_arguments_may_be_missing() -> None:
     assert dialects.draft.parse(frame("tools/call", name="t")).arguments == {}
+
+
+def test_a_response_answers_a_task_only_where_it_names_one() -> None:
+    def answered(**fields: Any) -> Any:
+        return dialects.draft.answered(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "id": 1, **fields})))
+
+    named = {RELATED: {"taskId": "t1"}}
+    expected = AnswerQuestion("t1", {"action": "accept"})
+    assert answered(result={"action": "accept", "_meta": named}) == expected
+    assert answered(result={"action": "accept"}, _meta=named) == expected
+    for nameless in (None, {}, {RELATED: "t1"}, {RELATED: {"taskId": 1}}):
+        assert answered(result={"action": "accept", "_meta": nameless}) is None
+    assert answered(result=["accept"], _meta=named) is None
+    assert answered(error={"code": 1, "message": "No."}, _meta=named) is None

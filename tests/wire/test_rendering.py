@@ -216,6 +216,15 @@ def test_schemas_of_values_that_are_no_objects_are_boxed_before_2026() -> None:
     assert schemas == [STRING_TOOL.output_schema, OBJECT_TOOL.output_schema]
 
 
+def test_versions_without_structure_leave_out_the_schemas_of_results_and_nothing_else() -> None:
+    older = dialects.negotiate("2025-03-26")
+    for page in (Page("tools", (OBJECT_TOOL,), "next"), Page("prompts", (PromptDefinition("p"),), "next")):
+        said = json.loads(older.response(Ping(), 7, page))["result"]
+        expected = result("legacy", page)
+        expected.get("tools", [{}])[0].pop("outputSchema", None)
+        assert said == expected
+
+
 def test_who_the_server_is() -> None:
     outcome = Discovery(SERVER, {"tools": {}}, "Use it.", ttl_ms=3)
     common = {"capabilities": {"tools": {}}, "instructions": "Use it."}

@@ -57,6 +57,17 @@ def test_2026_needs_no_client_info_and_hears_no_log_without_a_level() -> None:
     assert (terms.client, terms.log_level, terms.progress_token) == (None, None, None)
 
 
+def test_2026_keeps_the_terms_that_a_client_repeats_but_not_those_of_every_client_there_ever_was() -> None:
+    modern = Dialects(Implementation("tests", "1")).modern
+    first = modern.terms(frame(meta=META), None)
+    assert modern.terms(frame(meta=META), None) is first
+    for number in range(1000):
+        assert modern.terms(frame(meta={**META, "number": number}), None).meta["number"] == number
+    again = modern.terms(frame(meta=META), None)
+    assert again is not first
+    assert again == first
+
+
 @pytest.mark.parametrize(
     "meta",
     [

@@ -147,9 +147,8 @@ def _summary(block: Block) -> str:
 
 
 def _size(base64: str) -> str:
-    count = len(base64.rstrip("=")) * 3 // 4
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 10 * 1024 or unit == "MiB":
-            return f"{count} {unit}"
-        count //= 1024
-    raise AssertionError
+    count, unit = len(base64.rstrip("=")) * 3 // 4, "bytes"
+    for larger in ("KiB", "MiB"):
+        if count >= 10 * 1024:
+            count, unit = count // 1024, larger
+    return f"{count} {unit}"

@@ -41,11 +41,10 @@ def over_stdio(settings: Settings) -> None:
     # Whatever the file prints while it is loaded must not get between the frames.
     output = os.dup(1)
     os.dup2(2, 1)
-    sys.stdout = sys.stderr
+    printed, sys.stdout = sys.stdout, sys.stderr
     server = loaded(settings)
     settings.configure_logging()
-    if sys.__stdout__ is not None:
-        sys.__stdout__.flush()
+    printed.flush()
     os.dup2(output, 1)
     os.close(output)
     try:
@@ -197,6 +196,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, proto)
     except OSError as error:
         raise CommandError(f"Cannot listen at {host}: {error.strerror}.", UNREACHABLE) from None
+    except UnicodeError:
+        raise CommandError(f"Cannot listen at {host}: this is no name of a host.", UNREACHABLE) from None
     try:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

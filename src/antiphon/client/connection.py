@@ -309,6 +309,4 @@ class _Deadline:
         try:
             await self._limit.__aexit__(*raised)
         except TimeoutError:
-            if self._limit.expired():
-                raise TimedOut(f"{self._message} Give it more time with timeout=.") from None
-            raise
+            raise TimedOut(f"{self._message} Give it more time with timeout=.") from None

@@ -20,6 +20,8 @@ __all__ = ["Subscriptions"]
 logger = logging.getLogger("antiphon.client")
 
 _TRIES = 5
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+"""Seconds before a stream that broke is opened again: at first, and after many times."""
 
 
 class Subscriptions:
@@ -141,7 +143,7 @@ class Subscriptions:
                 return
             failures = 0 if again.done() else failures + 1
             self._missed()
-            await asyncio.sleep(min(2.0**failures, 60.0))
+            await asyncio.sleep(min(_FIRST_DELAY * 2.0**failures, _LONGEST_DELAY))
         logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
 
     async def _hear_once(self, interests: Interests, accepted: asyncio.Future[Interests]) -> None:

@@ -325,7 +325,7 @@ class _Source:
 
     def __init__(self, pieces: AsyncIterator[Piece]) -> None:
         self._pieces = pieces
-        self._first: Piece | None = None
+        self._first: Piece = b""
 
     async def first(self) -> Piece:
         """The first piece; empty if there is none."""
@@ -334,9 +334,7 @@ class _Source:
 
     async def bytes(self) -> AsyncIterator[bytes]:
         """All of it."""
-        if self._first is not None:
-            yield _raw(self._first)
-            self._first = None
+        yield _raw(self._first)
         async for piece in self._pieces:
             yield _raw(piece)
 

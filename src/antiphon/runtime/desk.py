@@ -32,7 +32,7 @@ from antiphon.model.request import (
 from antiphon.model.segment import MODES, Portion
 from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
 from antiphon.runtime.call import Call
-from antiphon.runtime.promises import UNKNOWN, Promises, result_of
+from antiphon.runtime.promises import Promises, result_of
 from antiphon.runtime.stage import Stage
 from antiphon.runtime.streaming import Streaming
 from antiphon.runtime.tool import Tool
@@ -147,9 +147,7 @@ class Desk:
         if after is not None:
             return await self._streaming.portion(call, id, after)
         async for task in self._promises.follow(id, call.principal):
-            if task.has_ended:
-                return Redeemed(result_of(await self._promises.whole(task)), id)
-            if task.shown == shown:
+            if task.has_ended or task.shown == shown:
                 continue
             if shown is not None and call.peer is not None:
                 await call.notify(TaskChanged(task))
@@ -159,7 +157,7 @@ class Desk:
                     return Redeemed(InputRequired(load_asks(task.asks)), id)
                 if call.asks:
                     await self._put(call, task)
-        raise TaskNotFound(UNKNOWN)
+        return Redeemed(result_of(await self._promises.whole(task)), id)
 
     async def _put(self, call: Call[Any], task: Task) -> None:
         """Put a task's questions to a caller that answers on the connection, until it no longer waits."""

@@ -146,6 +146,7 @@ class Logged(Emissions):
 
     async def emit(self, blocks: Iterable[Block]) -> None:
         """Number some segments; waits while too many of them are not in the log yet."""
+        self._check()  # what comes after a gap in the log must not get into it
         for block in blocks:
             self._number += 1
             if self._number > self.logged + len(self._kept):
@@ -193,8 +194,6 @@ class Logged(Emissions):
     async def _write_some(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
-            self._begin()
-        elif self._writing is None and self._kept:
             self._begin()
         if self._writing is not None:
             await asyncio.wait({self._writing})

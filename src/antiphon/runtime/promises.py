@@ -42,8 +42,9 @@ from antiphon.runtime.turning import Turning
 from antiphon.runtime.worker import Worker
 from antiphon.store.log import Record, Store
 
-__all__ = ["UNKNOWN", "Promises"]
+__all__ = ["Promises", "result_of"]
 
+_UNKNOWN = "Failed to retrieve task: Task not found"
 _TRIES = 20
 _EVERYTHING = 2**62
 _BRIEFLY = 0.05
@@ -207,18 +208,6 @@ class Promises:
 
         return await self._write(id, principal, entry)
 
-    async def outcome(self, id: str, principal: Principal) -> Result | InputRequired:
-        """What a task gives, once it has ended; its open questions, if it asks some.
-
-        Raises the error that it ended with, and waits while it works.
-        """
-        async for task in self.follow(id, principal):
-            if task.state == "waiting":
-                return InputRequired(load_asks(task.asks))
-            if task.has_ended:
-                return result_of(await self.whole(task))
-        raise TaskNotFound(UNKNOWN)
-
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
         async with self.store.watch(id) as watch:
@@ -290,7 +279,7 @@ class Promises:
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
         if record is None or record.principal != principal.id:
-            raise TaskNotFound(UNKNOWN)
+            raise TaskNotFound(_UNKNOWN)
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
@@ -310,7 +299,7 @@ class Promises:
             except Stale:
                 continue
             except NoTask:
-                raise TaskNotFound(UNKNOWN) from None
+                raise TaskNotFound(_UNKNOWN) from None
             return task
         raise Busy("The task is being written by others: try again.")
 
@@ -329,9 +318,6 @@ class Promises:
         if wish is None or wish < 0:
             return most
         return wish if most is None else min(wish, most)
-
-
-UNKNOWN = "Failed to retrieve task: Task not found"
 
 
 def result_of(task: Task) -> Result:

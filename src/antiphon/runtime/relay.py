@@ -56,7 +56,7 @@ class Relay:
         self._store, self._loop = store, asyncio.get_running_loop()
         for topic, callbacks in self._callbacks.items():
             ready: asyncio.Future[None] = self._loop.create_future()
-            task = asyncio.create_task(self._hear(topic, callbacks, ready))
+            task = asyncio.create_task(self._hear(store, topic, callbacks, ready))
             self._hearing.add(task)
             await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
 
@@ -95,9 +95,13 @@ class Relay:
             task.add_done_callback(self._saying.discard)
 
     async def _hear(
-        self, topic: str, callbacks: list[Callable[[Any], None]], ready: asyncio.Future[None]
+        self,
+        store: Store,
+        topic: str,
+        callbacks: list[Callable[[Any], None]],
+        ready: asyncio.Future[None],
     ) -> None:
-        while (store := self._store) is not None:
+        while True:
             try:
                 async with store.hear(self._name(topic)) as messages:
                     if not ready.done():

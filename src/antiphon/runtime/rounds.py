@@ -17,7 +17,7 @@ import msgspec
 
 from antiphon.errors import InternalError, InvalidParams, SealError
 from antiphon.model.outcome import InputRequired
-from antiphon.model.request import CallTool, GetPrompt, ReadResource
+from antiphon.model.request import ReadResource
 from antiphon.runtime.call import Call
 from antiphon.runtime.journal import Journal
 from antiphon.runtime.limits import Limits
@@ -109,11 +109,9 @@ class Rounds:
     def _binding(self, call: Call[Any]) -> bytes:
         """What a state is bound to: this server, this caller, and this request with its arguments."""
         request = call.request
-        if isinstance(request, CallTool | GetPrompt):
-            named = _arguments([type(request).__name__, request.name, request.arguments])
-        elif isinstance(request, ReadResource):
+        if isinstance(request, ReadResource):
             named = _arguments(["ReadResource", request.uri])
         else:
-            raise AssertionError(f"{type(request).__name__} takes one round")
+            named = _arguments([type(request).__name__, request.name, request.arguments])
         digest = hashlib.sha256(named).digest()
         return b"\0".join((b"state", self._server, call.principal.id.encode(), digest))

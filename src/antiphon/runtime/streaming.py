@@ -37,15 +37,15 @@ class Streaming:
             if isinstance(news, Segments):
                 await call.notify(news)
                 continue
-            if news.has_ended:
-                rest = _rest(news, call.request.after)
-                if rest.blocks:
-                    await call.notify(rest)
-                return TaskShown(await self._promises.whole(news))
-            if news.shown != shown and (shown is not None or news.state == "waiting"):
-                await call.notify(TaskChanged(news))
-            shown = news.shown
-        raise AssertionError("a stream ends with its task")
+            task = news
+            if not task.has_ended:
+                if task.shown != shown and (shown is not None or task.state == "waiting"):
+                    await call.notify(TaskChanged(task))
+                shown = task.shown
+        rest = _rest(task, call.request.after)
+        if rest.blocks:
+            await call.notify(rest)
+        return TaskShown(await self._promises.whole(task))
 
     async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> Portion:
         """Send segments as they come, all but the last ones; those are in what is returned.
@@ -61,7 +61,7 @@ class Streaming:
                     await call.notify(msgspec.structs.replace(news, task=task))
                     last, task = news.first + len(news.blocks) - 1, None
                 elif news.has_ended:
-                    return _end(news, last, task)
+                    ended = news
                 elif news.state == "waiting" and call.rounds:
                     stopped = InputRequired(load_asks(news.asks))
                     return Portion(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
@@ -75,7 +75,7 @@ class Streaming:
                 raise
             # Its time was over before it had ended.
             return Portion(last + 1, (), id, is_complete=True, is_error=True)
-        raise AssertionError("a stream ends with its task")
+        return _end(ended, last, task)
 
     async def portion(self, call: Call[Any], id: str, after: int) -> Portion:
         """The segments after a number, as things stand."""

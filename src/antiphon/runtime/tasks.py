@@ -106,5 +106,5 @@ class Tasks:
         return True if self._store is None else await self._store.use_once(key, until=until)
 
     def _stop_one(self, id: str) -> None:
-        if self._worker is not None:
-            self._worker.stop_one(id)
+        assert self._worker is not None  # the relay is closed before it goes
+        self._worker.stop_one(id)

@@ -172,9 +172,8 @@ class _Turnable(Call[CallTool]):
 
     def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
         """Segments go where the caller's go, until it has a promise."""
-        emissions = super().begin_to_emit(journal, limits)
-        if self._caller is not None:
-            self._caller.emissions = emissions
+        assert self._caller is not None  # from the turn on, there are emissions already
+        self._caller.emissions = emissions = super().begin_to_emit(journal, limits)
         return emissions
 
     async def notify(self, notification: Said) -> None:

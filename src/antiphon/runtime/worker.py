@@ -99,17 +99,15 @@ class Worker:
         self._draining = True
         for loop in self._loops:
             loop.cancel()
-        running = {task for _, task in self._running.values()}
+        running = {task: held for held, task in self._running.values()}
         if running:
             _, late = await asyncio.wait(running, timeout=within)
-            for held, task in tuple(self._running.values()):
-                if task in late:
-                    task.cancel()
-                    await _quietly(held.release())
+            for task in late:
+                task.cancel()
+                await _quietly(running[task].release())
             if late:
                 await asyncio.wait(late)
-        if self._loops:
-            await asyncio.wait(self._loops)
+        await asyncio.gather(*self._loops, return_exceptions=True)
 
     def begin(self, held: Held) -> None:
         """Run a task that this worker holds."""

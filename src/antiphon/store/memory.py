@@ -100,7 +100,7 @@ class MemoryStore:
         self._of_all = _Order()
         self._of: dict[str, _Order] = {}
         self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0, "ended": 0}
-        self._noted: dict[str, int] = {}
+        self._noted: set[str] = set()
         self._noted_until: list[tuple[int, str]] = []
 
     async def open(self) -> None:
@@ -249,12 +249,10 @@ class MemoryStore:
     async def use_once(self, key: str, *, until: int) -> bool:
         now, until = self._now(), rules.moment(until)
         while self._noted_until and self._noted_until[0][0] <= now:
-            over, old = heappop(self._noted_until)
-            if self._noted.get(old) == over:
-                del self._noted[old]
-        if self._noted.get(key, now) > now:
+            self._noted.remove(heappop(self._noted_until)[1])
+        if key in self._noted:
             return False
-        self._noted[key] = until
+        self._noted.add(key)
         heappush(self._noted_until, (until, key))
         return True
 

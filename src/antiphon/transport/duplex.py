@@ -69,6 +69,8 @@ class Duplex:
         assert message.id is not None
         self._check()
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        # It may fail while the message is still being written, and nobody awaits it then.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._pending[message.id] = answer
         if message.streams:
             self._streams.add(message.id)
@@ -81,8 +83,6 @@ class Duplex:
         finally:
             self._pending.pop(message.id, None)
             self._streams.discard(message.id)
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # it may have failed while the message was still being written
         await self._catch_up()
         return frame
 

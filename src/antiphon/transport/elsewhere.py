@@ -58,13 +58,13 @@ class Elsewhere:
         """A call is to be cancelled that is not under way here."""
         await self._say(_Said(session.name, cancel=request_id))
 
-    async def wants(self, session: Session, request: Any) -> None:
+    async def wants(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
         """A session has said what it wants to hear of; its stream may be anywhere."""
         if isinstance(request, Subscribe):
             await self._say(_Said(session.name, subscribe=(request.uri,)))
         elif isinstance(request, Unsubscribe):
             await self._say(_Said(session.name, unsubscribe=(request.uri,)))
-        elif isinstance(request, SetLogLevel):
+        else:
             await self._say(_Said(session.name, level=request.level))
 
     async def ask(self, session: Session) -> None:

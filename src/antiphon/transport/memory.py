@@ -34,9 +34,13 @@ class MemoryChannel(DuplexChannel):
     async def open(self, receive: Receiver) -> None:
         """Start the server."""
         await self._running.enter_async_context(self._server.running())
-        self._connection = Connection(self._server, self._deliver)
+        connection = self._connection = Connection(self._server, self._deliver)
+
+        async def write(line: bytes) -> None:
+            connection.receive(line)
+
         limit = 16 * self._server.limits.body
-        self._duplex = Duplex(self.peer, self._read, self._write, receive, max_message=limit)
+        self._duplex = Duplex(self.peer, self._read, write, receive, max_message=limit)
 
     async def close(self) -> None:
         """Let the server go."""
@@ -52,7 +56,3 @@ class MemoryChannel(DuplexChannel):
 
     async def _read(self, most: int) -> bytes:
         return await self._frames.get()
-
-    async def _write(self, line: bytes) -> None:
-        if self._connection is not None:
-            self._connection.receive(line)

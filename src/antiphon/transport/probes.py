@@ -40,10 +40,8 @@ class Probes:
             await self._answer(scope["path"], send)
         elif self._app is not None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await _send(send, 404, b"not found\n")
         else:
-            await _lifespan(receive, send)
+            await _send(send, 404, b"not found\n")
 
     async def _answer(self, path: str, send: Send) -> None:
         if path == "/healthz":
@@ -68,11 +66,3 @@ async def _send(send: Send, status: int, body: bytes, kind: str = "text/plain; c
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return

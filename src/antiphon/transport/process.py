@@ -82,10 +82,12 @@ class ProcessChannel(DuplexChannel):
         try:
             assert child.stdin is not None
             child.stdin.close()
-            for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
-                if await child.exits_within(self._grace) or signal_number is None:
+            for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+                if await child.exits_within(self._grace):
                     break
                 _signal(child.transport, signal_number)
+            else:
+                await child.exits_within(self._grace)
         finally:
             child.transport.close()
 

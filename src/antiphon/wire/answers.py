@@ -130,10 +130,11 @@ def error(value: Any) -> RequestError:
 
 def result(fields: Fields) -> Result:
     """What a tool gave."""
+    meta = fields.get("_meta")
     return Result(
         blocks(fields.get("content")),
         data=fields.get("structuredContent", msgspec.UNSET),
-        meta=fields.get("_meta"),
+        meta=meta if isinstance(meta, dict) else None,
         is_error=fields.get("isError") is True,
     )
 

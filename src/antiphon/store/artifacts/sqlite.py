@@ -62,8 +62,9 @@ class SQLiteArtifacts(Tables):
 
     async def close(self) -> None:
         """Close the file."""
-        if self._thread is not None and self._connection is not None:
+        if self._connection is not None:
             await self._run("closed", self._connection.close)
+        if self._thread is not None:
             self._thread.shutdown()
         self._thread = self._connection = None
 

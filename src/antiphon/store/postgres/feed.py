@@ -54,14 +54,20 @@ class Feed:
 
     async def start(self) -> None:
         """Begin to listen; raises `StoreUnavailable`."""
-        await self._listen()
+        try:
+            await self._listen()
+        except BaseException as error:
+            await self._link.close()
+            if isinstance(error, asyncpg.PostgresError):
+                raise self._database.explain(error, "reached") from error
+            raise
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        """Stop, after it was started."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait({self._task})
         await self._link.close()
 
     def know(self, id: str) -> None:

@@ -41,7 +41,7 @@ class Job(Generic[Work]):
 class Lane(Generic[Work]):
     """What waits, and the batches under way. `run` ends each job of a batch, or raises for all of them.
 
-    `pick` takes the jobs of the next batch from the queue; by default, as many as `batch`.
+    No two jobs of a batch have one of their `subjects` in common.
     """
 
     def __init__(
@@ -78,10 +78,6 @@ class Lane(Generic[Work]):
             self._soon = True
             self._loop.call_soon(self._begin)
         return future
-
-    def again(self, job: Job[Work]) -> None:
-        """Let a job be part of a later batch."""
-        self._waiting.append(job)
 
     async def close(self) -> None:
         """End, after everything that was asked for is done."""
@@ -120,8 +116,7 @@ class Lane(Generic[Work]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
-        if not self._loop.is_closed():
-            self._begin()
+        self._begin()
 
     async def _do(self, jobs: list[Job[Work]]) -> None:
         try:

@@ -132,11 +132,6 @@ class Link:
         self.statements = 0
         """How many statements were sent."""
 
-    @property
-    def is_up(self) -> bool:
-        """Whether there is a connection, as far as is known."""
-        return self._connection is not None and not self._connection.is_closed()
-
     async def fetch(self, statement: str, *values: Any, again: bool = False) -> list[Any]:
         """The rows of a statement; raises `StoreUnavailable`.
 
@@ -144,19 +139,19 @@ class Link:
         turns out to be lost.
         """
         async with self._lock:
-            for last in (not again, True):
+            while True:
                 connection = await self.connection()
                 try:
                     self.statements += 1
                     return list(await connection.fetch(statement, *values))
                 except LOST as error:
-                    self._drop()
-                    if last:
+                    self._drop(connection)
+                    if not again:
                         raise self._database.explain(error, "reached") from error
+                    again = False
                 except asyncio.CancelledError:
-                    self._drop()
+                    self._drop(connection)
                     raise
-        raise AssertionError("the last try returns or raises")
 
     async def connection(self) -> asyncpg.Connection:
         """The connection, made if there is none; fails at once where that has just failed."""
@@ -180,7 +175,6 @@ class Link:
             except (asyncpg.PostgresError, *LOST):
                 connection.terminate()
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.terminate()
+    def _drop(self, connection: asyncpg.Connection) -> None:
+        self._connection = None
+        connection.terminate()

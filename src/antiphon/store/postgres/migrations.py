@@ -30,7 +30,9 @@ _VERSIONS = """
         version integer PRIMARY KEY, oldest integer NOT NULL, at timestamptz NOT NULL DEFAULT now()
     )
 """
-_NEWEST = "SELECT max(version) AS version, max(oldest) AS oldest FROM schema_versions"
+_NEWEST = """
+    SELECT coalesce(max(version), 0) AS version, coalesce(max(oldest), 0) AS oldest FROM schema_versions
+"""
 
 
 def scripts() -> list[str]:
@@ -82,8 +84,6 @@ async def _version(database: Database, connection: asyncpg.Connection, known: in
             )
         return 0
     row = await connection.fetchrow(_NEWEST)
-    if row["version"] is None:
-        return 0
     if row["oldest"] > known:
         raise StoreUnavailable(
             f"The store {database.place} has schema {row['version']}, and this Antiphon knows {known} "

@@ -137,8 +137,6 @@ class Batch:
 
     def expire(self, limit: int) -> list[Record]:
         """Forget some tasks whose time is over; fewer than `limit` if their logs are long."""
-        if limit < 1:
-            return []
         self._flush()
         found = _rows.decode(self._one(sql.DUE, {"now": self._now, "limit": limit}))
         rows: list[Row] = []

@@ -1,0 +1,137 @@
+"""What `antiphon run` does before it serves, and where it cannot."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from antiphon import Server
+from antiphon.cli import serve
+from antiphon.cli.commands import app
+from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
+from antiphon.cli.settings import Settings
+from tests.cli.command import antiphon
+
+SOURCE = """
+from antiphon import Server
+
+server = Server("mine")
+
+
+@server.tool(task="optional")
+async def later() -> str:
+    return "later"
+"""
+
+
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """What is found in the file."""
+    server = Server("mine")
+    monkeypatch.setattr(serve, "load", lambda target: server)
+    monkeypatch.setattr(Settings, "configure_logging", lambda self: None)
+    return server
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of signals are put back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("host", ["::1%nowhere", ".."])
+def test_a_host_that_cannot_be_found_is_told_in_a_line(host: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        serve.listen(host, 0)
+    assert raised.value.code == UNREACHABLE
+    assert raised.value.message.startswith(f"Cannot listen at {host}: ")
+    assert raised.value.message.endswith(".")
+
+
+@pytest.mark.parametrize("how", ["--stdio", "--port=0"])
+def test_a_store_that_cannot_be_opened_is_exit_code_3(tmp_path: Path, how: str) -> None:
+    (tmp_path / "mine.py").write_text(SOURCE)
+    done = antiphon("run", "mine.py", how, "--store", "sqlite:///no/where/tasks.db", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    place = tmp_path / "no" / "where" / "tasks.db"
+    said = f"The store cannot be opened: There is no directory for the store {place}: make it first."
+    assert done.stderr.endswith(f"Error: {said}\n")
+
+
+def test_workers_that_would_keep_promises_apart_are_not_started(mine: Server) -> None:
+    @mine.tool(task="optional")
+    async def later() -> str:
+        return "later"
+
+    with pytest.raises(
+        CommandError, match="later gives promises, and each worker would keep its own"
+    ) as raised:
+        serve.over_http(Settings("mine.py"), host="127.0.0.1", port=0, workers=2)
+    assert raised.value.code == USAGE
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(("codes", "fails"), [((0, -signal.SIGTERM), False), ((0, 3), True)])
+def test_a_worker_that_did_not_end_in_good_order_is_exit_code_1(
+    codes: tuple[int, ...],
+    fails: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Ended:
+        """What watches over workers, when they have ended."""
+
+        def __init__(self, config: Any, sockets: Any) -> None:
+            assert config.workers == len(codes)
+            self.processes = [SimpleNamespace(exitcode=code) for code in codes]
+
+        def run(self) -> None:
+            assert Settings.inherited().target == "mine.py"
+
+    monkeypatch.setattr("uvicorn.supervisors.Multiprocess", Ended)
+    monkeypatch.setattr("os.environ", {**os.environ, "ANTIPHON_SECRETS": "a secret of sixteen or more"})
+    settings = Settings("mine.py")
+    if fails:
+        with pytest.raises(CommandError, match="A worker failed to start, or was ended by force") as raised:
+            serve.over_http(settings, host="127.0.0.1", port=0, workers=len(codes))
+        assert raised.value.code == FAILED
+    else:
+        serve.over_http(settings, host="127.0.0.1", port=0, workers=len(codes))
+    assert "by 2 workers. Tools: none." in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("handlers")
+def test_the_app_hears_of_a_signal_that_nobody_else_handles() -> None:
+    server, settings = Server("mine"), Settings("mine.py")
+    app = serve.served(server, settings)
+    begun: list[str] = []
+    app.begin_shutdown = lambda: begun.append("shutdown")  # type: ignore[method-assign]
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda number, frame: begun.append(signal.Signals(number).name))
+    serve.build(server, settings, app)
+    signal.raise_signal(signal.SIGTERM)
+    assert begun == ["shutdown"]
+    signal.raise_signal(signal.SIGINT)
+    assert begun == ["shutdown", "shutdown", "SIGINT"]
+
+
+def test_a_path_without_a_slash_is_a_usage_error() -> None:
+    done = CliRunner().invoke(app, ["run", "mine.py", "--path", "mcp"], env={"TERM": "dumb"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--path: A path begins with a slash." in done.stderr
+
+
+def test_the_command_is_not_run_by_being_imported() -> None:
+    from antiphon import __main__, cli
+
+    assert __main__.main is cli.main

@@ -1,0 +1,149 @@
+"""How a task is followed: the line on the terminal, what is said when it is left, and what a watcher sees."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Server
+from antiphon.cli.exits import FAILED, CommandError
+from antiphon.cli.targets import Target
+from antiphon.cli.tasks_following import Following
+from antiphon.cli.tasks_stored import Operator
+from antiphon.client import Client
+from antiphon.errors import TaskCancelled, Unreachable
+from antiphon.model.outcome import Result
+from antiphon.model.status import TaskStatus
+from tests.support.polling import until
+
+THERE = Target("http://127.0.0.1:1/mcp", {}, 10)
+STARTED = Target(["antiphon", "run", "mine.py", "--stdio"], {}, 10)
+
+
+class Screen(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Handle:
+    """A task that ends as it is told to."""
+
+    id = "t1"
+
+    def __init__(self, end: Callable[[], Result] = lambda: Result("done")) -> None:
+        self._end = end
+        self.ends = asyncio.Event()
+        self.news: asyncio.Queue[TaskStatus] = asyncio.Queue()
+
+    async def result(self, *, check: bool) -> Result:
+        await self.ends.wait()
+        return self._end()
+
+    async def updates(self) -> AsyncIterator[TaskStatus]:
+        while True:
+            yield await self.news.get()
+            self.news.task_done()
+
+
+def ending_with(error: Exception) -> Any:
+    def end() -> Result:
+        raise error
+
+    handle = Handle(end)
+    handle.ends.set()
+    return handle
+
+
+async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CommandError, match="The task was cancelled") as raised:
+        await Following(THERE).result(ending_with(TaskCancelled("The task was cancelled.")))
+    assert raised.value.code == FAILED
+    assert capsys.readouterr().err == "Task: t1\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        (THERE, "The task goes on without you: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
+        (STARTED, ""),
+    ],
+)
+async def test_a_task_goes_on_only_at_a_server_that_outlives_the_command(
+    target: Target, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Unreachable):
+        await Following(target).result(ending_with(Unreachable("It is gone.")))
+    assert capsys.readouterr().err == f"Task: t1\n{hint}"
+
+
+async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    following, handle = Following(THERE), Handle()
+
+    async def told(status: TaskStatus) -> str:
+        screen.seek(0)
+        screen.truncate()
+        handle.news.put_nowait(status)
+        await handle.news.join()
+        return screen.getvalue()
+
+    async def ask(question: str) -> str:
+        assert await told(TaskStatus("t1", "input_required")) == ""
+        return question.upper()
+
+    result = asyncio.create_task(following.result(handle))  # type: ignore[arg-type]
+    assert "s, working: on it" in await told(TaskStatus("t1", "working", "on it"))
+    assert await following.aside(ask)("what?") == "WHAT?"
+    assert "s, working: again" in await told(TaskStatus("t1", "working", "again"))
+    handle.ends.set()
+    assert (await result).text == "done"
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+class Looking(Operator):
+    """An operator who counts how often a task was looked at."""
+
+    looked = 0
+
+    async def _whole(self, record: Any) -> Any:
+        self.looked += 1
+        return await super()._whole(record)
+
+
+async def test_an_operator_sees_each_change_that_can_be_seen_and_no_other(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    server = Server("mine", store=store)
+    stepped, goes_on = asyncio.Event(), asyncio.Event()
+
+    @server.tool(task="required")
+    async def work(ctx: Context) -> str:
+        await ctx.step(stepped.wait)
+        await goes_on.wait()
+        return "done"
+
+    async with Client(server) as client:
+        handle = await client.submit("work")
+        assert handle.id is not None
+        async with Looking(store) as operator:
+            seen: list[str] = []
+
+            async def watch(id: str) -> None:
+                async for task in operator.follow(id):
+                    seen.append(task.status)
+
+            watching = asyncio.create_task(watch(handle.id))
+            await until(lambda: seen == ["working"])
+            stepped.set()
+            await until(lambda: operator.looked == 2)
+            goes_on.set()
+            await watching
+    assert seen == ["working", "completed"]

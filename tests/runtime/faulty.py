@@ -1,0 +1,94 @@
+"""A store in memory that fails when it is told to, and tasks in it that nobody runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter, defaultdict
+from typing import Any
+
+from antiphon.model.ask import Elicit
+from antiphon.model.task import Task, dump_asks
+from antiphon.runtime.held import PHASES, Held, head_of, now
+from antiphon.store import open_store
+from antiphon.store.log import Record
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+class Faulty:
+    """A store whose next calls of a method may end otherwise than they should."""
+
+    def __init__(self) -> None:
+        self._store = open_store("memory:")
+        self._instead: dict[str, list[Any]] = defaultdict(list)
+        self._afterwards: dict[str, list[Exception]] = defaultdict(list)
+        self.calls: Counter[str] = Counter()
+
+    def instead(self, method: str, *ends: Any) -> None:
+        """Let the next calls do nothing, and end with these: an error is raised, all else is returned."""
+        self._instead[method] += ends
+
+    def afterwards(self, method: str, *errors: Exception) -> None:
+        """Let the next calls do what they are to do, and raise these nevertheless."""
+        self._afterwards[method] += errors
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)  # an AttributeError, for what no store in memory has
+
+        async def work(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            if self._instead[name]:
+                return self._end(name)
+            value = await method(*args, **kwargs)
+            if self._afterwards[name]:
+                raise self._afterwards[name].pop(0)
+            return value
+
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            return self._end(name) if self._instead[name] else method(*args, **kwargs)
+
+        return work if inspect.iscoroutinefunction(method) else begin
+
+    def _end(self, name: str) -> Any:
+        end = self._instead[name].pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+async def opened() -> Any:
+    """A new one, which passes for a store."""
+    store = Faulty()
+    await store.open()
+    return store
+
+
+async def kept(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str, Any], int]:
+    """A task that was made just now, what its log begins with, and the token of who holds it."""
+    at = now()
+    task = Task(id="count_1", tool="count", created=at, updated=at, ttl=60_000)
+    created = {"v": 1, "task": head_of(task), "arguments": {}, "principal": {"id": ""}, "journal": {}}
+    record = Record(task.id, "", "count", "ready", 0, at, at, at + 60_000, head_of(task))
+    claim = await store.create(record, [("created", created)], worker=worker, lease=60.0)
+    return task, created, 0 if claim is None else claim.token
+
+
+async def held(store: Any) -> Held:
+    """A task that this process holds."""
+    task, created, token = await kept(store, worker="me")
+    return Held(store, task, created, version=1, token=token, journal={}, responses={})
+
+
+async def waiting(store: Any) -> Task:
+    """A task that asks for a name."""
+    task, _, _ = await kept(store)
+    asked = {"asks": dump_asks({"name": Elicit("Who?", SCHEMA)})}
+    task = task.after("asked", asked, now())
+    await store.append(task.id, [("asked", asked)], expect=1, phase=PHASES[task.state], head=head_of(task))
+    return task
+
+
+async def log(store: Any, id: str = "count_1") -> list[tuple[str, Any]]:
+    """What is in the log of a task, after how it began."""
+    return [(entry.kind, entry.data) for entry in await store.read(id, after=1)]

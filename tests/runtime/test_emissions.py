@@ -1,0 +1,76 @@
+"""Segments on their way into the log of a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from antiphon import Text
+from antiphon.errors import StoreUnavailable
+from antiphon.model.content import Block
+from antiphon.runtime.emissions import Logged
+
+
+class Log:
+    """Takes segments, unless it fails, as soon as its gate is open."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[int, list[str]]] = []
+        self.failures: list[Exception] = []
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    async def take(self, first: int, blocks: Sequence[Block]) -> None:
+        self.begun.set()
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop()
+        self.taken.append((first, [block.text for block in blocks if isinstance(block, Text)]))
+
+
+def texts(*words: str) -> list[Block]:
+    return [Text(word) for word in words]
+
+
+async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_leaves_no_gap() -> None:
+    log = Log()
+    log.failures.append(StoreUnavailable("It is away."))
+    emissions = Logged(log.take, already=0)
+    await emissions.emit(texts("a"))
+    with pytest.raises(StoreUnavailable):
+        await emissions.flush()
+    with pytest.raises(StoreUnavailable):
+        await emissions.emit(texts("b"))
+    with pytest.raises(StoreUnavailable):
+        await emissions.flush()
+    assert log.taken == []
+
+
+async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> None:
+    log = Log()
+    log.gate.clear()
+    log.failures.append(StoreUnavailable("It is away."))
+    emissions = Logged(log.take, already=0)
+    await emissions.emit(texts("a"))
+    flushing = asyncio.create_task(emissions.flush())
+    await log.begun.wait()
+    await emissions.emit(texts("b"))
+    log.gate.set()
+    with pytest.raises(StoreUnavailable):
+        await flushing
+    with pytest.raises(StoreUnavailable):
+        await emissions.flush()
+    assert log.taken == []
+
+
+async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log() -> None:
+    log = Log()
+    emissions = Logged(log.take, already=0)
+    await emissions.emit(texts("a", "b"))
+    await emissions.again()
+    assert not emissions.begun
+    await emissions.emit(texts("a", "b", "c"))
+    await emissions.flush()
+    assert log.taken == [(1, ["a", "b"]), (3, ["c"])]

@@ -1,0 +1,54 @@
+"""What a process says of itself, with and without tasks, and while its store is away."""
+
+from __future__ import annotations
+
+from antiphon import Server
+from antiphon.errors import StoreUnavailable
+from antiphon.runtime.metrics import render
+from antiphon.runtime.telemetry import Telemetry
+from tests.runtime.faulty import kept, opened
+from tests.support.memory import in_memory
+
+
+def names(page: str) -> set[str]:
+    return {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")}
+
+
+async def test_a_server_without_tasks_counts_its_calls_and_nothing_else() -> None:
+    server = Server("tests")
+
+    @server.tool
+    async def tool() -> str:
+        return "done"
+
+    async with in_memory(server) as client:
+        await client.call("tool")
+        page = await server.metrics()
+        assert await server.store_answers() is None
+    assert names(page) == {"antiphon_calls_total"}
+    assert 'antiphon_calls_total{tool="tool",response="answer",outcome="complete"} 1' in page.splitlines()
+
+
+async def test_the_tasks_in_a_store_are_counted_by_phase() -> None:
+    store = await opened()
+    await kept(store)
+    lines = (await render(Telemetry(), store, None)).splitlines()
+    assert {"antiphon_store_up 1", 'antiphon_tasks{phase="ready"} 1'} <= set(lines)
+
+
+async def test_a_store_that_is_away_is_said_to_be() -> None:
+    store = await opened()
+    store.instead("count", StoreUnavailable("It is away."))
+    page = await render(Telemetry(), store, None)
+    assert "antiphon_store_up 0" in page.splitlines()
+    assert "antiphon_queue_age_seconds" not in page
+    assert "antiphon_tasks{" not in page
+
+
+async def test_a_server_knows_whether_its_store_answers() -> None:
+    store = await opened()
+    server = Server("tests", store=store)
+    async with server.running():
+        assert await server.store_answers() is True
+        store.instead("oldest", StoreUnavailable("It is away."))
+        assert await server.store_answers() is False

@@ -1,0 +1,118 @@
+"""Following, answering and cancelling tasks, while their store fails or others write them too."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from antiphon import Limits, Server
+from antiphon.errors import Busy, NoTask, NotFound, RequestError, Stale, StoreUnavailable, TaskNotFound
+from antiphon.model.party import ANONYMOUS
+from antiphon.model.request import RedeemTask
+from antiphon.model.task import Task, TaskChanged
+from antiphon.runtime import desk
+from antiphon.runtime.call import Call
+from antiphon.runtime.desk import Desk
+from antiphon.runtime.promises import Promises
+from antiphon.runtime.relay import Relay
+from antiphon.runtime.worker import Worker
+from tests.runtime.faulty import kept, opened, waiting
+from tests.support.memory import in_memory
+from tests.support.polling import until
+
+
+def none(name: str) -> Any:
+    raise NotFound(f"There is no tool {name!r}.")
+
+
+def promises(store: Any) -> Promises:
+    worker = Worker(store, Limits(), none, none)  # type: ignore[arg-type]
+    return Promises(store, worker, Limits(), Relay("tests"))
+
+
+class Told(Call[Any]):
+    """A caller that can be told things, and asked nothing."""
+
+    def __init__(self, request: Any = None) -> None:
+        self.request = request
+        self.told: list[Any] = []
+
+    async def notify(self, notification: Any) -> None:
+        self.told.append(notification)
+
+
+async def test_a_task_that_others_write_all_the_time_is_busy() -> None:
+    store = await opened()
+    task, _, _ = await kept(store)
+    store.instead("append", *[Stale("Somebody was quicker.")] * 20)
+    with pytest.raises(Busy, match="try again"):
+        await promises(store).cancel(task.id, ANONYMOUS)
+
+
+async def test_a_task_that_expires_before_it_is_cancelled_is_not_found() -> None:
+    store = await opened()
+    task, _, _ = await kept(store)
+    store.instead("append", NoTask("It is gone."))
+    with pytest.raises(TaskNotFound):
+        await promises(store).cancel(task.id, ANONYMOUS)
+
+
+async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
+    store = await opened()
+    task = await waiting(store)
+    tasks = promises(store)
+    news = tasks.stream(task.id, ANONYMOUS, 0)
+    first = await anext(news)
+    assert isinstance(first, Task)
+    assert first.state == "waiting"
+    await tasks.cancel(task.id, ANONYMOUS)
+    store.instead("get", StoreUnavailable("It is away."))
+    assert [(item.state if isinstance(item, Task) else item) async for item in news] == ["cancelled"]
+
+
+async def test_a_stream_does_not_begin_while_the_store_is_away() -> None:
+    store = await opened()
+    task = await waiting(store)
+    store.instead("get", StoreUnavailable("It is away."))
+    with pytest.raises(StoreUnavailable, match="It is away"):
+        await anext(promises(store).stream(task.id, ANONYMOUS, 0))
+
+
+async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -> None:
+    store = await opened()
+    task = await waiting(store)
+    tasks = promises(store)
+    redeeming = asyncio.create_task(
+        Desk(tasks).handlers[RedeemTask](Told(RedeemTask(task.id)))  # type: ignore[arg-type]
+    )
+    await until(lambda: store.calls["get"])
+    assert not redeeming.done()
+    await tasks.cancel(task.id, ANONYMOUS)
+    with pytest.raises(RequestError, match="was cancelled"):
+        await redeeming
+
+
+async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_LATER", 0.0)
+    store = await opened()
+    task = await waiting(store)
+    store.instead("get", StoreUnavailable("It is away."))
+    call = Told()
+    async with Desk(promises(store)).telling((task.id,), call):
+        await until(lambda: call.told)
+    assert call.told == [TaskChanged(task)]
+
+
+async def test_a_server_whose_tools_give_no_promises_has_no_tasks() -> None:
+    server = Server("tests", store="memory:")
+
+    @server.tool
+    async def tool() -> str:
+        return "done"
+
+    async with in_memory(server) as client:
+        await client.initialize()
+        refused = await client.error("tasks/get", {"taskId": "any"})
+    assert (refused["code"], refused["message"]) == (-32601, "This server has no tasks.")

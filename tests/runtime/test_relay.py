@@ -1,0 +1,136 @@
+"""What processes say to each other, while the store between them comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from antiphon.errors import StoreUnavailable
+from antiphon.runtime import relay as relaying
+from antiphon.runtime.relay import Relay
+from tests.runtime.faulty import opened
+from tests.support.polling import until
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaying, "_AGAIN", 0.0)
+
+
+async def hearing(store: Any) -> tuple[Relay, list[Any]]:
+    """One who hears what others say, and that."""
+    heard: list[Any] = []
+    other = Relay("tests")
+    other.on("topic", heard.append)
+    await other.open(store)
+    return other, heard
+
+
+async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> None:
+    store = await opened()
+    other, heard = await hearing(store)
+    mine = Relay("tests")
+    await mine.say("topic", 1)
+    mine.say_soon("topic", 2)
+    await mine.open(store)
+    await mine.say("topic", 3)
+    await until(lambda: heard)
+    await mine.close()
+    await mine.say("topic", 4)
+    await other.close()
+    assert heard == [3]
+    assert not mine.is_open
+
+
+async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    store = await opened()
+    mine = Relay("tests")
+    await mine.open(store)
+    store.instead("publish", StoreUnavailable("It is away."))
+    await mine.say("topic", 1)
+    await mine.close()
+    assert caplog.messages == ["Other processes do not hear of this (topic): It is away."]
+
+
+async def test_what_is_on_its_way_is_said_before_the_end() -> None:
+    store = await opened()
+    other, heard = await hearing(store)
+    mine = Relay("tests")
+    await mine.open(store)
+    mine.say_soon("topic", 1)
+    await asyncio.sleep(0)
+    assert store.calls["publish"] == 0
+    await mine.close()
+    assert store.calls["publish"] == 1
+    await until(lambda: heard == [1])
+    await other.close()
+
+
+async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaying, "_MOST", 2)
+    store = await opened()
+    other, heard = await hearing(store)
+    mine = Relay("tests")
+    await mine.open(store)
+    for number in (1, 2, 3):
+        mine.say_soon("topic", number)
+    await asyncio.sleep(0)
+    await mine.close()
+    await until(lambda: len(heard) == 2)
+    await other.close()
+    assert heard == [1, 2]
+
+
+def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
+    mine = Relay("tests")
+
+    async def open() -> Any:
+        store = await opened()
+        await mine.open(store)
+        return store
+
+    store = asyncio.run(open())
+    mine.say_soon("topic", 1)
+    assert store.calls["publish"] == 0
+
+
+async def test_others_are_heard_once_the_store_is_there() -> None:
+    store = await opened()
+    store.instead("hear", StoreUnavailable("It is away."))
+    other, heard = await hearing(store)
+    mine = Relay("tests")
+    await mine.open(store)
+    await mine.say("topic", 1)
+    await until(lambda: heard == [1])
+    await mine.close()
+    await other.close()
+    assert store.calls["hear"] == 2
+
+
+async def test_others_are_heard_after_something_that_was_not_understood(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = await opened()
+    heard: list[int] = []
+    other, mine = Relay("tests"), Relay("tests")
+    other.on("topic", lambda data: heard.append(data["number"]))
+    await other.open(store)
+    await mine.open(store)
+    await mine.say("topic", "not like that")
+    await until(lambda: store.calls["hear"] == 2)
+    await mine.say("topic", {"number": 1})
+    await until(lambda: heard == [1])
+    await mine.close()
+    await other.close()
+    assert caplog.messages == ["What another process said on topic could not be understood."]
+
+
+async def test_a_store_that_is_closed_is_not_heard_again() -> None:
+    store = await opened()
+    other, heard = await hearing(store)
+    await store.close()
+    await asyncio.wait(other._hearing, timeout=10)
+    await other.close()
+    assert (heard, store.calls["hear"]) == ([], 1)

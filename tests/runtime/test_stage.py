@@ -1,0 +1,139 @@
+"""Functions that do not stop where they are to stop, and those that stop with nothing to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from antiphon import Context, InputRequired, Server
+from tests.support.memory import InMemory, in_memory
+from tests.support.speakers import KEY
+
+ABLE = {KEY + "clientCapabilities": {"elicitation": {"form": {}}, "sampling": {}}}
+
+
+class Name(BaseModel):
+    name: str
+
+
+def make() -> Server:
+    server = Server("tests", secrets=["a secret of the tests"])
+
+    @server.tool
+    async def goes_on(ctx: Context) -> str:
+        try:
+            await asyncio.gather(ctx.elicit("A?", Name, key="a"), ctx.elicit("B?", Name, key="b"))
+        except asyncio.CancelledError:
+            pass
+        return "It went on."
+
+    @server.tool
+    def goes_on_in_a_thread(ctx: Context) -> str:
+        try:
+            ctx.wait(ctx.elicit("A?", Name, key="a"))
+        except BaseException:
+            pass
+        return "It went on."
+
+    @server.tool
+    async def breaks(ctx: Context) -> str:
+        try:
+            await asyncio.gather(ctx.elicit("A?", Name, key="a"), ctx.elicit("B?", Name, key="b"))
+        except asyncio.CancelledError:
+            raise ZeroDivisionError from None
+        return "It went on."
+
+    @server.tool
+    async def asks_nothing(ctx: Context) -> Any:
+        return InputRequired({})
+
+    @server.tool
+    async def samples(ctx: Context) -> str:
+        said = [
+            {"role": "user", "content": {"type": "text", "text": "Hello?"}},
+            {"role": "assistant", "content": {"type": "text", "text": "Hello."}},
+        ]
+        return (await ctx.sample(said, system="Be brief.", key="model")).text
+
+    @server.tool
+    async def measures(ctx: Context) -> bool:
+        return 0 <= ctx.elapsed < 60
+
+    @server.resource("u://{name}")
+    async def asking(name: str, ctx: Context) -> str:
+        who = await ctx.elicit("Who?", Name, key="who")
+        where = await ctx.elicit("Where?", Name, key="where")
+        return f"{name} for {who.name} in {where.name}"
+
+    return server
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[InMemory]:
+    async with in_memory(make()) as client:
+        yield client
+
+
+async def call(client: InMemory, tool: str) -> dict[str, Any]:
+    return await client.result("tools/call", {"name": tool, "arguments": {}}, meta=ABLE)
+
+
+@pytest.mark.parametrize(("tool", "asked"), [("goes_on", ["a", "b"]), ("goes_on_in_a_thread", ["a"])])
+async def test_a_function_that_goes_on_after_its_question_has_asked_it_nevertheless(
+    client: InMemory, tool: str, asked: list[str]
+) -> None:
+    result = await call(client, tool)
+    assert (result["resultType"], list(result["inputRequests"])) == ("input_required", asked)
+
+
+async def test_a_function_that_breaks_on_its_way_out_has_failed(client: InMemory) -> None:
+    result = await call(client, "breaks")
+    assert (result["resultType"], result["isError"]) == ("complete", True)
+    assert (await call(client, "measures"))["isError"] is False
+
+
+async def test_a_function_that_stops_has_something_to_ask_or_to_keep(
+    client: InMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await call(client, "asks_nothing")
+    assert result["isError"] is True
+    assert "InputRequired has questions, or state, or both." in caplog.text
+
+
+async def test_a_model_is_asked_with_what_was_said_before(client: InMemory) -> None:
+    asked = (await call(client, "samples"))["inputRequests"]["model"]["params"]
+    assert [message["content"]["text"] for message in asked["messages"]] == ["Hello?", "Hello."]
+    assert (asked["systemPrompt"], asked["maxTokens"]) == ("Be brief.", 1000)
+
+
+async def test_a_question_has_a_line_in_the_log(client: InMemory, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "antiphon.calls")
+    await call(client, "samples")
+    (line,) = (record.getMessage() for record in caplog.records if record.name == "antiphon.calls")
+    assert "tool=samples response=input_required outcome=open" in line
+
+
+async def test_the_time_spent_in_a_call_is_known(client: InMemory) -> None:
+    assert (await call(client, "measures"))["structuredContent"] is True
+
+
+async def test_a_resource_asks_and_its_state_is_good_for_its_address_alone(client: InMemory) -> None:
+    def params(uri: str, key: str, name: str, **more: Any) -> dict[str, Any]:
+        answer = {"action": "accept", "content": {"name": name}}
+        return {"uri": uri, "inputResponses": {key: answer}, **more}
+
+    asked = await client.result("resources/read", params("u://tea", "who", "Ada"), meta=ABLE)
+    assert list(asked["inputRequests"]) == ["where"]
+    state = {"requestState": asked["requestState"]}
+    refused = await client.error("resources/read", params("u://milk", "where", "Oslo", **state), meta=ABLE)
+    assert (refused["code"], refused["message"]) == (
+        -32602,
+        "The request state is not valid: make the call again, without it.",
+    )
+    read = await client.result("resources/read", params("u://tea", "where", "Oslo", **state), meta=ABLE)
+    assert read["contents"][0]["text"] == "tea for Ada in Oslo"

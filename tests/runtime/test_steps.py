@@ -1,0 +1,49 @@
+"""Which functions can be steps, and what is read back of their results."""
+
+from __future__ import annotations
+
+import functools
+from datetime import date
+from typing import Any
+
+import pytest
+
+from antiphon import Context, DefinitionError, Server
+from antiphon.runtime import steps
+from antiphon.runtime.functions import Threads
+from tests.support.memory import in_memory
+
+
+async def day(number: int, month: int = 1) -> date:
+    return date(2026, month, number)
+
+
+async def unknown(number: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    return number
+
+
+async def test_a_partial_is_a_step_under_the_name_of_its_function() -> None:
+    step = steps.of(functools.partial(functools.partial(day, month=2), 3))
+    value = await step.work(Threads(1), (), {})()
+    assert (step.name, value) == ("day", date(2026, 2, 3))
+    assert step.dump(value) == "2026-02-03"
+    assert step.load("2026-02-03") == value
+
+
+def test_what_a_step_with_an_annotation_of_nothing_gives_is_read_as_it_is() -> None:
+    step = steps.of(unknown)
+    assert step.load(step.dump({"a": 1})) == {"a": 1}
+
+
+@pytest.mark.parametrize("given", ["called", 7])
+async def test_a_step_is_a_function_and_not_what_it_gives(given: Any) -> None:
+    server = Server("tests")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(DefinitionError, match="ctx.step takes a function"):
+            await ctx.step(day(1) if given == "called" else given)  # type: ignore[arg-type]
+        return "told so"
+
+    async with in_memory(server) as client:
+        assert await client.text("tool") == "told so"

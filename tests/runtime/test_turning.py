@@ -1,0 +1,61 @@
+"""A call that cannot become a promise after all, and what its function did meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Server
+from antiphon.errors import StoreUnavailable
+from tests.promises.speaking import TASKS
+from tests.runtime.faulty import Faulty
+from tests.support.memory import in_memory
+from tests.support.speakers import KEY
+
+TAKES_PROMISES = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
+
+
+class Gated(Faulty):
+    """A store that takes its time, and then takes no tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def create(self, *args: Any, **kwargs: Any) -> Any:
+        self.asked.set()
+        await self.gate.wait()
+        raise StoreUnavailable("It is full.")
+
+
+async def test_a_step_that_was_done_while_a_promise_came_to_nothing_is_done_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "antiphon")
+    store: Any = Gated()
+    server = Server("tests", store=store)
+    done: list[str] = []
+
+    async def work() -> str:
+        done.append("work")
+        store.gate.set()
+        return "worked"
+
+    @server.tool(task="optional", answer_within=float("inf"))
+    async def tool(ctx: Context) -> str:
+        promising = asyncio.create_task(ctx.promise())
+        await store.asked.wait()
+        await ctx.emit("before")
+        value = await ctx.step(work)
+        await promising
+        return value
+
+    async with in_memory(server) as client:
+        result = await client.result("tools/call", {"name": "tool", "arguments": {}}, meta=TAKES_PROMISES)
+    assert result["resultType"] == "complete"
+    assert [block["text"] for block in result["content"]] == ["before", "worked"]
+    assert done == ["work"]
+    assert any("goes on as an answer: It is full." in message for message in caplog.messages)

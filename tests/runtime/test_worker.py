@@ -1,0 +1,96 @@
+"""A worker that is stopped, or whose store fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from antiphon import Limits
+from antiphon.errors import NotFound, StoreUnavailable
+from antiphon.runtime import held as holding
+from antiphon.runtime import worker as working
+from antiphon.runtime.worker import Worker
+from tests.runtime.faulty import held, kept, log, opened
+from tests.support.polling import until
+
+
+def none(name: str) -> Any:
+    raise NotFound(f"There is no tool {name!r}.")
+
+
+def worker(store: Any) -> Worker:
+    return Worker(store, Limits(), none, none)  # type: ignore[arg-type]
+
+
+async def test_what_ends_while_a_worker_stops_is_not_handed_over() -> None:
+    store, gate = await opened(), asyncio.Event()
+    mine, stopped = worker(store), []
+
+    async def work() -> None:
+        await gate.wait()
+        stopped.append("the task")
+
+    mine.adopt(await held(store), asyncio.create_task(work()))
+    stopping = asyncio.create_task(mine.stop(within=30))
+    await asyncio.sleep(0)
+    assert (mine.has_room, mine.running) == (False, 1)
+    gate.set()
+    await stopping
+    assert stopped == ["the task"]
+    assert (mine.running, store.calls["release"]) == (0, 0)
+
+
+async def test_what_does_not_end_is_handed_over_if_only_when_its_lease_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "antiphon")
+    store = await opened()
+    mine, task = worker(store), asyncio.create_task(asyncio.Event().wait())
+    mine.adopt(await held(store), task)  # type: ignore[arg-type]
+    store.instead("release", StoreUnavailable("It is away."))
+    await mine.stop(within=0)
+    assert task.cancelled()
+    assert "A task is handed over when its lease ends: It is away." in caplog.messages
+
+
+async def test_a_task_whose_log_is_gone_is_let_be() -> None:
+    store = await opened()
+    await kept(store)
+    store.instead("read", [])
+    mine = worker(store)
+    mine.start()
+    await until(lambda: store.calls["claim"] > 1)
+    assert (store.calls["read"], mine.running) == (1, 0)
+    await mine.stop(within=0)
+    assert await log(store) == []
+
+
+async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(holding, "_PATIENCE", -1.0)
+    store = await opened()
+    mine = worker(store)
+    store.instead("append", StoreUnavailable("It is away."))
+    mine.begin(await held(store))
+    await until(lambda: not mine.running)
+    assert "A task is left to another worker: It is away." in caplog.messages
+    assert (await log(store), mine.ended) == ([], {})
+
+
+async def test_a_worker_that_stumbles_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(working, "_RETRY", 0.0)
+    store = await opened()
+    store.instead("claim", KeyError("a store that is not right"))
+    await kept(store)
+    mine = worker(store)
+    mine.start()
+    await until(lambda: store.calls["append"])
+    await mine.stop(within=1)
+    assert "The worker stumbled, and goes on." in caplog.messages
+    assert [kind for kind, _ in await log(store)] == ["faulted"]

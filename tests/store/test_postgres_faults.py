@@ -1,0 +1,260 @@
+"""When PostgreSQL finds fault with something, or is not what it should be: an error in words, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from antiphon.errors import Stale, StoreUnavailable
+from antiphon.store.postgres import PostgresStore, link, migrations, writer
+from antiphon.store.postgres.lane import Job
+from antiphon.store.postgres.link import Database, Link
+from tests.support.polling import until
+from tests.support.postgres import Postgres
+
+from .support import Clock, task
+from .test_postgres import asking
+
+
+@pytest.fixture
+def url(database: Postgres) -> str:
+    """A schema of the test's own."""
+    return database.url()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    """A store on the database's own clock, which listens and does not look."""
+    kept = PostgresStore(url, poll_interval=3600)
+    await kept.open()
+    yield kept
+    await kept.close()
+
+
+def of(store: PostgresStore) -> writer.Writer:
+    """The one that writes."""
+    assert store._parts is not None
+    return store._parts.writer
+
+
+def breaking(
+    monkeypatch: pytest.MonkeyPatch, store: PostgresStore, error: Exception, times: int
+) -> list[str]:
+    """Let the next statements that write fail so; what comes after them is noted."""
+    fetch, said = of(store).link.fetch, [error] * times
+    sent: list[str] = []
+
+    async def failing(statement: str, *values: Any, again: bool = False) -> list[Any]:
+        if said:
+            raise said.pop()
+        sent.append(statement)
+        return await fetch(statement, *values, again=again)
+
+    monkeypatch.setattr(of(store).link, "fetch", failing)
+    return sent
+
+
+@pytest.mark.parametrize("kind", [asyncpg.DeadlockDetectedError, asyncpg.SerializationError])
+async def test_those_who_were_in_each_others_way_try_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    sent = breaking(monkeypatch, store, kind("in the way"), times=4)
+    await store.create(task(), [("x", 1)])
+    assert len(sent) == 1
+    assert await store.get("a") == task(version=1)
+
+
+async def test_trying_again_has_an_end(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = breaking(monkeypatch, store, asyncpg.DeadlockDetectedError("in the way"), times=5)
+    with pytest.raises(StoreUnavailable, match="cannot be written: in the way"):
+        await store.create(task(), [("x", 1)])
+    assert sent == []
+    await store.create(task(), [("x", 1)])
+
+
+async def test_of_those_that_are_written_together_only_the_one_to_blame_fails(store: PostgresStore) -> None:
+    notes = [writer.Note("a", 2**62), writer.Note("b", 2**70), writer.Note("c", 2**62)]
+    results = await asyncio.gather(*map(store._write, notes), return_exceptions=True)
+    assert [type(result) for result in results] == [bool, ValueError, bool]
+    assert "cannot keep this" in str(results[1])
+    assert not await store.use_once("a", until=2**62)
+
+
+async def test_a_disk_that_is_full_says_what_to_do(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaking(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
+    results = await asyncio.gather(*(store.create(task(id), []) for id in "ab"), return_exceptions=True)
+    assert {type(result) for result in results} == {StoreUnavailable}
+    assert "Free some space" in str(results[0])
+    await store.create(task(), [])
+
+
+async def test_an_append_that_would_no_longer_be_refused_came_too_late(store: PostgresStore) -> None:
+    await store.create(task(), [])
+    refused: Job[Any] = Job(
+        writer.Append("a", [], 0, "ready", "null", None), asyncio.get_running_loop().create_future()
+    )
+    await of(store)._explain([refused])
+    with pytest.raises(Stale, match="was being written"):
+        await refused.future
+
+
+# Claims of callers who leave
+
+
+async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
+    store: PostgresStore, url: str
+) -> None:
+    await store.create(task(), [])
+    async with asking(url) as connection, connection.transaction():
+        await connection.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
+        claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
+        await asyncio.sleep(0)
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+    async with store.watch_ready() as ready:
+        while not (claims := await store.claim("w", lease=1, limit=1)):
+            assert await ready.wait(10)
+    assert [claim.record.id for claim in claims] == ["a"]
+
+
+async def test_a_claim_that_fails_after_its_caller_has_left_is_nobodys_business(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.create(task(), [])
+    breaking(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
+    claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    (claim,) = await store.claim("w", lease=1, limit=1)
+    assert claim.record.id == "a"
+
+
+async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_lease(
+    url: str, clock: Clock
+) -> None:
+    store = PostgresStore(url, clock=clock)
+    await store.open()
+    await store.create(task(), [])
+    claiming = asyncio.create_task(store.claim("gone", lease=100, limit=1))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    await store.close()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    await store.open()
+    assert await store.claim("w", lease=1, limit=1) == []
+    clock.forward(101)
+    assert len(await store.claim("w", lease=1, limit=1)) == 1
+    await store.close()
+
+
+# Watching
+
+
+async def test_tasks_that_nobody_watches_any_more_are_not_kept_in_mind(
+    store: PostgresStore, url: str
+) -> None:
+    assert store._parts is not None
+    other = PostgresStore(url)
+    await other.open()
+    await other.create(task(), [])
+    async with store.watch("a") as watch:
+        for number in range(1500):
+            store.watch(f"t{number}")
+        assert len(store._parts.feed._ids) <= 1100
+        await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
+        assert await watch.wait(10)
+    await other.close()
+
+
+# Opening and closing
+
+
+async def test_opening_twice_is_opening_once(store: PostgresStore) -> None:
+    await store.create(task(), [])
+    parts = store._parts
+    await store.open()
+    assert store._parts is parts
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), asyncpg.InternalServerError("gone")])
+async def test_a_store_that_cannot_listen_lets_go_of_its_connections(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    made: list[asyncpg.Connection] = []
+    connect = Database.connect
+
+    async def connected(database: Database) -> asyncpg.Connection:
+        made.append(await connect(database))
+        return made[-1]
+
+    async def lost(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Database, "connect", connected)
+    monkeypatch.setattr(asyncpg.Connection, "add_listener", lost)
+    late = PostgresStore(url)
+    with pytest.raises(StoreUnavailable, match="cannot be reached: gone"):
+        await late.open()
+    assert len(made) == 2
+    assert all(connection.is_closed() for connection in made)
+
+
+async def test_a_table_of_versions_with_nothing_in_it_stands_for_no_schema(url: str) -> None:
+    schema = Database.of(url, 10.0).schema
+    async with asking(url) as connection:
+        await connection.execute(f"CREATE SCHEMA {schema}")
+        await connection.execute(migrations._VERSIONS)
+    store = PostgresStore(url)
+    await store.open()
+    await store.create(task(), [])
+    await store.close()
+    async with asking(url) as connection:
+        assert await connection.fetchval("SELECT max(version) FROM schema_versions") == len(
+            migrations.scripts()
+        )
+
+
+async def test_a_database_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_OLDEST", 1000)
+    with pytest.raises(StoreUnavailable, match="PostgreSQL is too old: 1000 or later"):
+        await PostgresStore(url).open()
+
+
+async def test_a_url_that_the_driver_does_not_understand_is_an_error_in_words() -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        await PostgresStore("postgresql://a@h:port/d").open()
+
+
+async def test_a_statement_that_is_given_up_costs_its_connection_and_the_next_has_another(url: str) -> None:
+    found = Link(Database.of(url, 10.0))
+    first = await found.connection()
+    sleeping = asyncio.create_task(found.fetch("SELECT pg_sleep(60)"))
+    await until(lambda: found.statements)
+    sleeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeping
+    assert first.is_closed()
+    assert [tuple(row) for row in await found.fetch("SELECT 1")] == [(1,)]
+    await found.close()
+
+
+@pytest.mark.parametrize(("again", "tries"), [(False, 1), (True, 2)])
+async def test_what_may_be_done_twice_is_tried_once_more_on_a_new_connection(
+    url: str, again: bool, tries: int
+) -> None:
+    found = Link(Database.of(url, 10.0))
+    with pytest.raises(StoreUnavailable, match="try again"):
+        await found.fetch("SELECT pg_terminate_backend(pg_backend_pid())", again=again)
+    assert found.statements == tries
+    assert [tuple(row) for row in await found.fetch("SELECT 1")] == [(1,)]
+    await found.close()

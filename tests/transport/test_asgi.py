@@ -1,0 +1,178 @@
+"""The app as whoever runs it sees it: what it is sent, what it sends, and what it raises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Limits, Server
+from antiphon.transport.probes import Probes
+from tests.support.polling import until
+
+Message = MutableMapping[str, Any]
+
+
+class Runner:
+    """Runs an app: gives it what came, and keeps what it sends."""
+
+    def __init__(self, *messages: Message, fails_at: str = "") -> None:
+        self.sent: list[Message] = []
+        self.asked = asyncio.Event()
+        self._messages = list(messages)
+        self._fails_at = fails_at
+
+    async def receive(self) -> Message:
+        self.asked.set()
+        if not self._messages:
+            await asyncio.Event().wait()
+        return self._messages.pop(0)
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == self._fails_at:
+            raise OSError("the caller is gone")
+        self.sent.append(message)
+
+    @property
+    def status(self) -> int:
+        """The status of the response."""
+        return int(self.sent[0]["status"])
+
+    @property
+    def body(self) -> Any:
+        """The body of the response."""
+        return json.loads(b"".join(message.get("body", b"") for message in self.sent[1:]))
+
+
+def scope(method: str = "POST", path: str = "/mcp", **headers: str) -> dict[str, Any]:
+    lines = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "method": method, "path": path, "headers": lines, "server": ("127.0.0.1", 80)}
+
+
+def posted(method: str, **fields: Any) -> Message:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, **fields}
+    return {"type": "http.request", "body": json.dumps(body).encode()}
+
+
+async def test_a_websocket_is_closed_at_once() -> None:
+    runner = Runner({"type": "websocket.connect"})
+    await Server("tests").asgi()({"type": "websocket"}, runner.receive, runner.send)
+    assert runner.sent == [{"type": "websocket.close", "code": 1003}]
+
+
+async def test_an_answer_that_cannot_be_sent_is_the_runners_to_know_and_not_sent_again() -> None:
+    runner = Runner(posted("ping"), fails_at="http.response.start")
+    with pytest.raises(OSError, match="the caller is gone"):
+        await Server("tests").asgi()(scope(), runner.receive, runner.send)
+    assert runner.sent == []
+
+
+async def test_a_request_that_was_still_coming_when_the_server_ended_gets_no_answer() -> None:
+    app = Server("tests", limits=Limits(drain=0)).asgi()
+    runner = Runner({"type": "http.request", "body": b'{"jsonrpc":', "more_body": True})
+    serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
+    await runner.asked.wait()
+    await app.shutdown()
+    await serving
+    assert runner.sent == []
+
+
+async def test_an_answer_to_a_task_counts_as_a_call() -> None:
+    related = {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}
+    answer = {"jsonrpc": "2.0", "id": 7, "result": {"action": "cancel", "_meta": related}}
+    runner = Runner({"type": "http.request", "body": json.dumps(answer).encode()})
+    await Server("tests", store="memory:", limits=Limits(calls=0)).asgi()(
+        scope(), runner.receive, runner.send
+    )
+    assert runner.status == 503
+    assert "limit of calls" in runner.body["error"]["message"]
+
+
+# The lifespan
+
+
+async def test_a_store_that_is_away_keeps_the_server_from_starting_and_is_logged_in_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("tests", store=f"sqlite:///{tmp_path}/none/tasks.db")
+
+    @server.tool(task="optional")
+    async def slow() -> str:
+        return "done"
+
+    app = server.asgi()
+    runner = Runner({"type": "lifespan.startup"})
+    with caplog.at_level(logging.ERROR, "antiphon"):
+        await app({"type": "lifespan"}, runner.receive, runner.send)
+    (failed,) = runner.sent
+    assert failed["type"] == "lifespan.startup.failed"
+    assert "make it first" in failed["message"]
+    (line,) = [record for record in caplog.records if "cannot start" in record.getMessage()]
+    assert "make it first" in line.getMessage()
+    assert line.exc_info is None
+    assert app.failure is not None
+
+
+async def test_a_lifespan_that_fails_at_its_end_is_the_runners_to_know() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("the database did not close")
+
+    runner = Runner({"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
+    app = Server("tests", lifespan=lifespan).asgi()
+    with pytest.raises(RuntimeError, match="did not close"):
+        await app({"type": "lifespan"}, runner.receive, runner.send)
+    assert [message["type"] for message in runner.sent] == ["lifespan.startup.complete"]
+
+
+# Probes
+
+
+async def looked(probes: Probes, method: str, path: str) -> Runner:
+    runner = Runner()
+    await probes(scope(method, path), runner.receive, runner.send)
+    return runner
+
+
+@pytest.mark.parametrize(
+    ("is_ready", "status"), [(lambda: True, 200), (lambda: False, 503)], ids=["ready", "leaving"]
+)
+async def test_one_without_a_store_says_nothing_of_any(is_ready: Callable[[], bool], status: int) -> None:
+    runner = await looked(Probes(Server("tests"), is_ready=is_ready), "GET", "/readyz")
+    assert runner.status == status
+    assert runner.body == {"ready": status == 200}
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/mcp"), ("POST", "/healthz"), ("GET", "/")])
+async def test_beside_the_probes_of_a_worker_there_is_nothing(method: str, path: str) -> None:
+    runner = await looked(Probes(Server("tests")), method, path)
+    assert runner.status == 404
+    assert runner.sent[1]["body"] == b"not found\n"
+
+
+async def test_the_runner_stops_waiting_when_the_call_is_cancelled_by_it() -> None:
+    server, begun = Server("tests"), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    app = server.asgi()
+    runner = Runner(posted("tools/call", params={"name": "wait"}))
+    serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
+    await begun.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    await until(lambda: not len(app._warden))
+    assert runner.sent == []
+    await app.shutdown()

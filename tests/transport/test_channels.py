@@ -1,0 +1,205 @@
+"""The client's side of transports: connections that are closed, break, or bring what nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from antiphon import Server
+from antiphon.errors import Unreachable
+from antiphon.transport import process
+from antiphon.transport.channel import Channel
+from antiphon.transport.http import HttpChannel
+from antiphon.transport.memory import MemoryChannel
+from antiphon.transport.process import ProcessChannel
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.speaker import Message
+from tests.support.polling import until
+
+PLACE = "http://server.example/mcp"
+EVENTS = {"content-type": "text/event-stream"}
+
+
+def message(method: str, id: int | None = 1, **params: Any) -> Message:
+    head = {"jsonrpc": "2.0", "method": method, **({} if id is None else {"id": id})}
+    return Message(json.dumps({**head, "params": params}).encode(), method, id, resumable=True)
+
+
+class Heard:
+    """Receives what is not a response."""
+
+    def __init__(self) -> None:
+        self.methods: list[Any] = []
+
+    async def __call__(self, frame: Frame) -> None:
+        self.methods.append(frame.method)
+
+
+class Body(httpx2.AsyncByteStream):
+    """A body that ends, or breaks off."""
+
+    def __init__(self, data: bytes, breaks: bool) -> None:
+        self._data = data
+        self._breaks = breaks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._data
+        if self._breaks:
+            raise httpx2.ReadError("the line went dead")
+
+
+def event(number: str = "", /, **fields: Any) -> bytes:
+    head = f"id: {number}\nretry: 0\n" if number else "retry: 0\n"
+    body = f"data: {json.dumps({'jsonrpc': '2.0', **fields})}\n" if fields else "data: \n"
+    return (head + body + "\n").encode()
+
+
+class Web:
+    """A server that gives one answer after another, and notes what it is asked."""
+
+    def __init__(self, *answers: httpx2.Response) -> None:
+        self.asked: list[httpx2.Request] = []
+        self._answers = list(answers)
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        return self._answers.pop(0)
+
+    async def channel(self, receive: Heard, **options: Any) -> HttpChannel:
+        """A way to it."""
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self))
+        channel = HttpChannel(PLACE, http=http, **options)
+        await channel.open(receive)
+        return channel
+
+
+def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
+    return httpx2.Response(200, headers=EVENTS, stream=Body(data, breaks))
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        HttpChannel(PLACE),
+        MemoryChannel(Server("tests")),
+        ProcessChannel(["no-such-program"]),
+    ],
+    ids=["http", "memory", "process"],
+)
+async def test_a_channel_that_is_not_open_says_so_and_may_be_closed(channel: Channel) -> None:
+    for saying in (channel.request(message("ping")), channel.send(message("hello", None))):
+        with pytest.raises(Unreachable, match="The connection to .* is closed"):
+            await saying
+    await channel.close()
+    await channel.close()
+
+
+# Over HTTP
+
+
+async def test_a_stream_that_breaks_is_taken_up_after_its_last_event_as_long_as_it_brings_something() -> None:
+    heard = Heard()
+    web = Web(
+        streamed(event("1", method="notifications/one"), breaks=True),
+        streamed(event("2", method="notifications/two"), breaks=True),
+        streamed(event("3", method="notifications/three")),
+        streamed(event("4", id=1, result={"done": True})),
+    )
+    channel = await web.channel(heard, resumes=1)
+    frame = await channel.request(message("tools/call"))
+    assert frame.result == {"done": True}
+    assert heard.methods == ["notifications/one", "notifications/two", "notifications/three"]
+    assert [request.headers.get("last-event-id") for request in web.asked] == [None, "1", "2", "3"]
+    await channel.close()
+
+
+async def test_a_stream_that_brings_nothing_new_is_given_up() -> None:
+    web = Web(streamed(event("1")), *(streamed(b"", breaks=True) for _ in range(2)))
+    channel = await web.channel(Heard(), resumes=2)
+    with pytest.raises(Unreachable, match="cannot take it up again"):
+        await channel.request(message("tools/call"))
+    assert len(web.asked) == 3
+    await channel.close()
+
+
+async def test_a_stream_that_is_no_longer_one_is_given_up_at_once() -> None:
+    web = Web(streamed(event("1")), httpx2.Response(200, json={}))
+    channel = await web.channel(Heard(), resumes=5)
+    with pytest.raises(Unreachable, match="cannot take it up again"):
+        await channel.request(message("tools/call"))
+    assert len(web.asked) == 2
+    await channel.close()
+
+
+async def test_a_stream_outside_of_requests_that_does_not_stay_open_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard = Heard()
+    web = Web(
+        streamed(event("1", method="notifications/one") + event("2", id=9, result={})),
+        *(streamed(event()) for _ in range(2)),
+    )
+    channel = await web.channel(heard, resumes=1)
+    with caplog.at_level(logging.WARNING, "antiphon.client"):
+        await channel.listen({})
+        await until(lambda: caplog.records)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The stream outside of requests from {PLACE} does not stay open."
+    ]
+    assert heard.methods == ["notifications/one"], "a response to nothing is no notification"
+    assert [request.headers.get("last-event-id") for request in web.asked] == [None, "2", "2"]
+    await channel.close()
+
+
+# In the same process
+
+
+async def test_what_a_server_says_after_its_client_has_left_goes_nowhere() -> None:
+    server, begun, release = Server("tests"), asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await release.wait()
+        ends.append("done")
+        return "done"
+
+    channel = MemoryChannel(server)
+    await channel.open(Heard())
+    asking = asyncio.create_task(channel.request(message("tools/call", name="wait")))
+    await begun.wait()
+    closing = asyncio.create_task(channel.close())
+    with pytest.raises(Unreachable, match="is closed"):
+        await asking
+    release.set()
+    await closing
+    assert ends == ["done"]
+    assert channel._frames.empty()
+
+
+# To a child process
+
+
+async def test_what_waits_to_be_written_when_a_channel_is_closed_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_LAST_WORDS", 0.05)
+    channel = ProcessChannel([sys.executable, "-c", "import time; time.sleep(60)"], grace=0.05)
+    await channel.open(Heard())
+    large = message("tools/call", 1, pad="x" * 5_000_000)
+    sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]
+    assert channel._duplex is not None
+    duplex = channel._duplex
+    await until(lambda: duplex._writing.locked())
+    await channel.close()
+    results = await asyncio.gather(*sending, return_exceptions=True)
+    assert {isinstance(result, Unreachable) for result in results} == {True}
+    assert "is closed" in str(results[1])

@@ -1,0 +1,122 @@
+"""One client on a connection of its own: bad frames, limits, and how its calls end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from antiphon import Limits, Server
+from antiphon.transport.connection import Connection
+from tests.support.memory import in_memory
+from tests.support.polling import until
+from tests.support.speakers import CLIENT, KEY, LEGACY
+
+
+def slow(**limits: Any) -> tuple[Server, asyncio.Event, list[str]]:
+    """A server with a tool that waits, and what became of its calls."""
+    server, release, ends = Server("tests", limits=Limits(**limits)), asyncio.Event(), list[str]()
+
+    @server.tool
+    async def wait() -> str:
+        ends.append("began")
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        return "done"
+
+    return server, release, ends
+
+
+def frame(id: int, method: str, **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+@pytest.mark.parametrize(("sent", "code"), [("rubbish", -32700), ("[]", -32600), (b"\xff", -32700)])
+async def test_what_is_no_frame_is_answered_without_an_id(sent: str | bytes, code: int) -> None:
+    written: list[dict[str, Any]] = []
+
+    async def write(data: bytes) -> None:
+        written.append(json.loads(data))
+
+    connection = Connection(Server("tests"), write)
+    connection.receive(sent)
+    await connection.close(within=1)
+    (answer,) = written
+    assert (answer.get("id"), answer["error"]["code"]) == (None, code)
+
+
+async def test_a_version_that_nobody_speaks_is_refused() -> None:
+    async with in_memory(Server("tests")) as client:
+        error = await client.error("ping", meta={KEY + "protocolVersion": "v999"})
+    assert error["code"] == -32022
+    assert error["data"]["requested"] == "v999"
+
+
+async def test_one_call_too_many_is_told_to_come_back() -> None:
+    server, release, ends = slow(calls=1)
+    async with in_memory(server) as client:
+        first = asyncio.create_task(client.call("wait"))
+        await until(lambda: ends)
+        error = await client.error("tools/call", {"name": "wait"})
+        assert "limit of calls" in error["message"]
+        release.set()
+        assert (await first)["content"][0]["text"] == "done"
+    assert ends == ["began"]
+
+
+async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> None:
+    server, _, ends = slow()
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+
+    async with server.running():
+        connection = Connection(server, write)
+        connection.receive(frame(1, "tools/call", name="wait"))
+        await until(lambda: ends)
+        await connection.close(within=0)
+    assert ends == ["began", "cancelled"]
+    assert written == []
+
+
+async def test_a_call_that_somebody_else_cancels_is_not_answered() -> None:
+    server, _, ends = slow()
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+
+    async with server.running():
+        connection = Connection(server, write)
+        connection.receive(frame(1, "tools/call", name="wait"))
+        await until(lambda: ends)
+        (task,) = connection._tasks
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        await connection.close(within=1)
+    assert ends == ["began", "cancelled"]
+    assert written == []
+
+
+async def test_a_client_that_introduces_itself_twice_hears_of_changes_once() -> None:
+    server = Server("tests")
+    async with in_memory(server) as client:
+        for _ in range(2):
+            opened = await client.initialize()
+            assert opened["protocolVersion"] == LEGACY
+        await client.ask("ping")
+
+        @server.tool
+        async def another() -> str:
+            return CLIENT["name"]
+
+        await until(lambda: client.notifications)
+        await client.ask("ping")
+        assert [told["method"] for told in client.notifications] == ["notifications/tools/list_changed"]

@@ -1,0 +1,100 @@
+"""Sessions that several processes have to do with, and what each keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from antiphon import Limits
+from antiphon.errors import SessionLost
+from antiphon.model.party import ANONYMOUS
+from antiphon.model.request import SetLogLevel, Subscribe, Unsubscribe
+from antiphon.runtime.relay import Relay
+from antiphon.runtime.seal import Seal
+from antiphon.runtime.warden import Watched
+from antiphon.store.memory import MemoryStore
+from antiphon.transport.elsewhere import Elsewhere
+from antiphon.transport.sessions import Sessions
+from antiphon.wire.dialect import Negotiated
+from tests.support.polling import until
+from tests.support.speakers import LEGACY
+
+SECRET = "a secret that is long enough"
+NEGOTIATED = Negotiated(LEGACY, {}, None)
+
+
+class Process:
+    """One process of a server, as far as sessions go."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.relay = Relay("tests")
+        self.sessions = Sessions(Seal([SECRET]), "tests", limits or Limits())
+        self.elsewhere = Elsewhere(self.relay, self.sessions)
+
+
+@asynccontextmanager
+async def two() -> AsyncIterator[tuple[Process, Process]]:
+    """Two processes on one store."""
+    store = MemoryStore()
+    await store.open()
+    processes = Process(), Process()
+    for process in processes:
+        await process.relay.open(store)
+    yield processes
+    for process in processes:
+        await process.relay.close()
+    await store.close()
+
+
+async def test_what_a_session_wants_to_hear_is_known_wherever_the_session_is() -> None:
+    async with two() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        mine = here.sessions.open(token, ANONYMOUS)
+        theirs = there.sessions.open(token, ANONYMOUS)
+        await here.elsewhere.wants(mine, Subscribe("note://one"))
+        await here.elsewhere.wants(mine, Subscribe("note://two"))
+        await here.elsewhere.wants(mine, Unsubscribe("note://one"))
+        await here.elsewhere.wants(mine, SetLogLevel("warning"))
+        await until(lambda: theirs.peer.log_level)
+        assert theirs.peer.log_level == "warning"
+        assert theirs.peer.subscriptions == {"note://two"}
+
+
+async def test_one_that_begins_to_listen_is_told_by_those_who_know() -> None:
+    async with two() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        knows = here.sessions.open(token, ANONYMOUS)
+        knows.peer.log_level = "error"
+        knows.peer.subscriptions.add("note://one")
+        asks = there.sessions.open(token, ANONYMOUS)
+        await there.elsewhere.ask(asks)
+        await until(lambda: asks.peer.log_level)
+        assert (asks.peer.log_level, asks.peer.subscriptions) == ("error", {"note://one"})
+
+
+async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_here() -> None:
+    async with two() as (here, there):
+        known = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        there.sessions.open(known, ANONYMOUS)
+        call = there.sessions.open(known, ANONYMOUS).calls[1] = Watched()
+        unknown = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        for token in (unknown, known):
+            await here.elsewhere.ended(here.sessions.end(token, ANONYMOUS))
+        await until(lambda: call.stopped)
+        for token in (unknown, known):
+            with pytest.raises(SessionLost, match="initialize again"):
+                there.sessions.open(token, ANONYMOUS)
+
+
+def test_the_sessions_that_ended_are_kept_in_mind_up_to_a_bound() -> None:
+    sessions = Process(Limits(sessions=3)).sessions
+    tokens = [sessions.create(NEGOTIATED, ANONYMOUS) for _ in range(5)]
+    for token in tokens:
+        sessions.end(token, ANONYMOUS)
+    assert len(sessions._ended) == 3
+    for token in tokens[2:]:
+        with pytest.raises(SessionLost):
+            sessions.open(token, ANONYMOUS)
+    assert sessions.open(tokens[0], ANONYMOUS).negotiated == NEGOTIATED

@@ -1,0 +1,152 @@
+"""What is read from the standard input and written to the standard output, whatever these are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from antiphon import Server
+from antiphon.transport import stdio
+from antiphon.transport.connection import Connection
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Callable[[bytes], BinaryIO]:
+    """A file to read from, as a shell gives one with `<`."""
+
+    def make(content: bytes) -> BinaryIO:
+        (tmp_path / "input").write_bytes(content)
+        return (tmp_path / "input").open("rb", buffering=0)
+
+    return make
+
+
+async def lines(source: BinaryIO, limit: int) -> list[bytes | None]:
+    with source:
+        return [line async for line in stdio._lines(source, limit)]
+
+
+async def test_a_file_is_read_to_its_last_line_even_if_that_does_not_end(
+    given: Callable[[bytes], BinaryIO],
+) -> None:
+    assert await lines(given(b"one\n\ntwo\nlast"), 10) == [b"one", b"", b"two", b"last"]
+    assert await lines(given(b"one\n"), 10) == [b"one"]
+    assert await lines(given(b""), 10) == []
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
+async def test_a_line_of_more_than_the_limit_is_none_however_it_comes(
+    given: Callable[[bytes], BinaryIO], monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(stdio, "_CHUNK", chunk)
+    text = b"short\n" + b"x" * 50 + b"\njust ten..\n" + b"x" * 12 + b"\nend\n"
+    assert await lines(given(text), 10) == [b"short", None, b"just ten..", None, b"end"]
+    assert await lines(given(b"end\n" + b"x" * 50), 10) == [b"end"]
+
+
+async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_next_served(
+    given: Callable[[bytes], BinaryIO], tmp_path: Path
+) -> None:
+    with (tmp_path / "output").open("wb", buffering=0) as sink:
+        output = stdio._Output(sink)
+        connection = Connection(Server("tests"), output.write)
+        with given(b"x" * 200 + b"\n  \n\n" + PING + b"\n") as source:
+            await stdio._read(source, 100, connection, output)
+        await connection.close(within=5)
+        await output.close()
+        assert sink.closed
+    frames = [json.loads(line) for line in (tmp_path / "output").read_bytes().splitlines()]
+    assert [(frame.get("id"), frame.get("error", {}).get("code")) for frame in frames] == [
+        (None, -32600),
+        (1, None),
+    ]
+    assert frames[0]["error"]["message"] == "A message has 100 bytes at most."
+
+
+class Stuck:
+    """A standard output that takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+
+    def write(self, data: bytes) -> None:
+        self.begun.set()
+        self.go.wait(10)
+
+
+async def test_an_output_that_does_not_return_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    sink: Any = Stuck()
+    output = stdio._Output(sink)
+    output._blocking = True
+    writing = asyncio.create_task(output.write(b"{}"))
+    assert await asyncio.to_thread(sink.begun.wait, 10)
+    await output.close()
+    assert not writing.done()
+    sink.go.set()
+    await writing
+
+
+async def test_what_a_client_does_not_take_is_given_up_when_the_server_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    output = stdio._Output(os.fdopen(writing, "wb", buffering=0))
+    await output.write(b"the last word")
+    await output.close()
+    await asyncio.sleep(0)
+    os.set_blocking(reading, False)
+    taken = b""
+    while more := os.read(reading, 1 << 20):
+        taken += more
+    os.close(reading)
+    assert taken.strip(b"x") == b""
+
+
+async def test_a_client_that_is_gone_gets_nothing() -> None:
+    reading, writing = os.pipe()
+    output = stdio._Output(os.fdopen(writing, "wb", buffering=0))
+    await output.write(b"{}")
+    os.close(reading)
+    for _ in range(3):
+        await output.write(b"x" * 100_000)
+    assert output._gone
+    await output.close()
+
+
+async def test_being_told_to_end_twice_is_being_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Callable[[], None]] = {}
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
+    stopped = stdio._stop_signals()
+    assert not stopped.done()
+    handlers[signal.SIGTERM]()
+    handlers[signal.SIGINT]()
+    handlers[signal.SIGTERM]()
+    assert stopped.done()
+
+
+async def test_outside_of_the_main_thread_there_are_no_signals() -> None:
+    async def is_stopped() -> bool:
+        return stdio._stop_signals().done()
+
+    assert not await asyncio.to_thread(lambda: asyncio.run(is_stopped()))

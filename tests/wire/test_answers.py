@@ -1,0 +1,172 @@
+"""What a client reads out of answers: strict where it has to rely on them, generous where it can be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from antiphon.errors import BadAnswer, InvalidParams, RequestError
+from antiphon.model.ask import Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.catalog import PromptMessage
+from antiphon.model.content import Annotations, BlobContents, EmbeddedResource, Text, TextContents
+from antiphon.model.notification import Log, Progress
+from antiphon.model.outcome import Prompted
+from antiphon.model.party import Implementation
+from antiphon.model.request import Cancel
+from antiphon.wire import answers, jsonrpc, statuses
+
+FORM = {"type": "object", "properties": {}}
+RELATED = "io.modelcontextprotocol/related-task"
+
+
+@pytest.mark.parametrize("value", [None, "No.", [], {}, {"message": "No."}, {"code": "1"}, {"code": True}])
+def test_an_error_without_a_code_is_a_bad_answer(value: Any) -> None:
+    with pytest.raises(BadAnswer, match="an error that is none"):
+        answers.error(value)
+
+
+def test_an_error_is_of_the_class_that_has_its_code() -> None:
+    known, unknown = answers.error({"code": -32602, "message": "m", "data": 1}), answers.error({"code": -7})
+    assert (type(known), known.message, known.data) == (InvalidParams, "m", 1)
+    assert (type(unknown), unknown.message, unknown.code) == (RequestError, "Error -7", -7)
+
+
+@pytest.mark.parametrize(
+    ("read", "fields", "says"),
+    [
+        (answers.input_required, {"inputRequests": []}, "does not say which"),
+        (answers.input_required, {"inputRequests": {}, "requestState": 1}, "does not say which"),
+        (answers.input_required, {}, "neither questions nor state"),
+        (answers.input_required, {"inputRequests": {"k": "Name?"}}, "asks 'k' without saying what"),
+        (answers.input_required, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without saying what"),
+        (answers.read, {}, "a resource without contents"),
+        (answers.read, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
+        (answers.read, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
+        (answers.read, {"contents": ["t"]}, "contents that cannot be read"),
+        (answers.prompted, {}, "a prompt without messages"),
+        (answers.prompted, {"messages": ["Hello."]}, "message without a role: Hello."),
+        (answers.prompted, {"messages": [{"role": "system", "content": {}}]}, "message without a role"),
+        (answers.prompted, {"messages": [{"role": "user", "content": "Hello."}]}, "block that is no object"),
+        (answers.listing("templates"), {"templates": []}, "page of templates without 'resourceTemplates'"),
+        (answers.listing("tools"), {"tools": None}, "page of tools without 'tools'"),
+        (answers.result, {"content": "Done."}, "content that is not a list: Done."),
+        (answers.discovered, {}, "supportedVersions that cannot be read"),
+        (answers.initialized, {"protocolVersion": 1}, "protocolVersion that cannot be read"),
+        (answers.completion, {}, "completion that cannot be read"),
+    ],
+)
+def test_what_a_bad_answer_lacks_is_named(
+    read: Callable[[Mapping[str, Any]], Any], fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BadAnswer, match=says):
+        read(fields)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("elicitation/create", {"message": "Name?", "requestedSchema": FORM}, Elicit("Name?", FORM)),
+        ("elicitation/create", {"mode": "url", "message": "Pay.", "url": "u:"}, OpenUrl("Pay.", "u:")),
+        ("sampling/createMessage", {"maxTokens": 1}, Sample({"maxTokens": 1})),
+        ("roots/list", {}, ListRoots()),
+    ],
+)
+def test_every_kind_of_question_is_read(method: str, params: dict[str, Any], expected: Any) -> None:
+    assert answers.question("k", {"method": method, "params": params}) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("elicitation/create", {"message": "Name?"}),
+        ("elicitation/create", {"message": "Name?", "mode": "voice", "requestedSchema": FORM}),
+        ("elicitation/create", {"message": "Pay.", "mode": "url"}),
+        ("elicitation/create", {"message": 1, "requestedSchema": FORM}),
+        ("another/question", {}),
+    ],
+)
+def test_a_question_that_nobody_could_answer_is_a_bad_answer(method: str, params: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer, match="asks 'k' in a way that this client does not know"):
+        answers.question("k", {"method": method, "params": params})
+
+
+def test_contents_are_text_or_a_blob_in_resources_and_in_blocks() -> None:
+    text, blob = {"uri": "u:1", "text": "t"}, {"uri": "u:2", "blob": "YQ=="}
+    expected = (TextContents("u:1", "t"), BlobContents("u:2", "YQ=="))
+    assert answers.read({"contents": [text, blob]}).contents == expected
+    embedded = [
+        {"type": "resource", "resource": text, "annotations": {"priority": 1.0}},
+        {"type": "resource", "resource": blob, "_meta": {"k": 1}},
+    ]
+    assert answers.blocks(embedded) == (
+        EmbeddedResource(expected[0], Annotations(priority=1.0)),
+        EmbeddedResource(expected[1], meta={"k": 1}),
+    )
+
+
+def test_a_block_of_an_unknown_type_stays_as_it_came() -> None:
+    assert answers.blocks([{"type": "smell", "of": "roses"}]) == ({"type": "smell", "of": "roses"},)
+
+
+def test_a_prompt_is_read_with_its_roles() -> None:
+    said = {"messages": [{"role": "assistant", "content": {"type": "text", "text": "a"}}], "description": 1}
+    assert answers.prompted(said) == Prompted((PromptMessage("assistant", Text("a")),), None)
+
+
+@pytest.mark.parametrize("stated", [None, "me", {"name": "me"}, {"name": 1, "version": "1"}])
+def test_a_server_need_not_say_who_it_is(stated: Any) -> None:
+    said = {"protocolVersion": "2025-11-25", "serverInfo": stated, "capabilities": []}
+    assert answers.initialized(said) == answers.Welcome(("2025-11-25",), {}, None, None)
+
+
+def test_a_server_that_says_who_it_is_is_believed() -> None:
+    said = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "me", "version": "1"}}
+    assert answers.initialized(said).server == Implementation("me", "1")
+
+
+def heard(method: str, params: Any = None) -> Any:
+    return answers.notification(
+        jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}))
+    )
+
+
+def test_notifications_are_read() -> None:
+    assert heard("notifications/progress", {"progressToken": "p", "progress": 1}) == Progress("p", 1)
+    assert heard("notifications/cancelled", {"requestId": 7}) == Cancel(7)
+    assert heard("notifications/message", {"level": "info", "data": 1, "logger": 2}) == Log("info", 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("notifications/of/the/future", {}),
+        ("notifications/progress", {}),
+        ("notifications/progress", {"progressToken": "p", "progress": "half"}),
+        ("notifications/cancelled", {}),
+        ("notifications/resources/updated", {"uri": 1}),
+        ("notifications/subscriptions/acknowledged", {}),
+        ("notifications/message", {"data": 1}),
+        ("notifications/message", {"level": "loud", "data": 1}),
+        ("notifications/message", {"level": ["info"], "data": 1}),
+    ],
+)
+def test_a_notification_that_is_unknown_or_cannot_be_read_is_passed_over(
+    method: str, params: dict[str, Any]
+) -> None:
+    assert heard(method, params) is None
+
+
+@pytest.mark.parametrize("moment", [None, 7, "yesterday", [], "2026-99-99T00:00:00Z"])
+def test_a_moment_that_is_none_does_not_spoil_the_status_of_a_task(moment: Any) -> None:
+    status = statuses.status({"taskId": "t1", "status": "working", "createdAt": moment})
+    assert (status.id, status.created_at) == ("t1", None)
+
+
+@pytest.mark.parametrize("meta", [None, 7, "x", [RELATED], {RELATED: {"taskId": "t1"}}])
+def test_metadata_that_says_nothing_of_a_result_is_left_out(meta: Any) -> None:
+    content = [{"type": "text", "text": "done"}]
+    result = statuses.redeemed({"content": content, "_meta": meta})
+    assert (result.text, result.meta) == ("done", None)

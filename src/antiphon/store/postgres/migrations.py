@@ -64,6 +64,12 @@ async def _migrate(
     """Run the scripts that are lacking, all or none."""
     await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {database.schema}")
     version = await _version(database, connection, len(steps))
+    taken = await connection.fetchval("SELECT to_regclass($1)", f"{database.schema}.tasks")
+    if version == 0 and taken is not None:
+        raise StoreUnavailable(
+            f"The schema {database.schema!r} of {database.place} is another program's: "
+            "name another in the URL, with ?schema=."
+        )
     await connection.execute(_VERSIONS)
     for number, script in enumerate(steps[version:], version + 1):
         await connection.execute(script, timeout=_LONGEST)
@@ -76,12 +82,6 @@ async def _version(database: Database, connection: asyncpg.Connection, known: in
     """Which schema there is: 0 for none."""
     exists = await connection.fetchval("SELECT to_regclass($1)", f"{database.schema}.schema_versions")
     if exists is None:
-        taken = await connection.fetchval("SELECT to_regclass($1)", f"{database.schema}.tasks")
-        if taken is not None:
-            raise StoreUnavailable(
-                f"The schema {database.schema!r} of {database.place} is another program's: "
-                "name another in the URL, with ?schema=."
-            )
         return 0
     row = await connection.fetchrow(_NEWEST)
     if row["oldest"] > known:

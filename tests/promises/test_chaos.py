@@ -279,9 +279,10 @@ async def test_many_processes_share_one_store_and_every_task_ends_once(tmp_path:
         await store.open()
         try:
             deadline = time.monotonic() + 120
-            while await store.count("ended") < tasks:
+            while (ended := await store.count("ended")) < tasks:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.2)
+            assert ended == tasks
             for id in ids[:: tasks // 200]:
                 kinds = [entry.kind for entry in await store.read(id)]
                 assert kinds.count("ended") == 1

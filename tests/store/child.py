@@ -12,12 +12,16 @@ import os
 import resource
 import sys
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.log import Record, Store
 from antiphon.store.sqlite import SQLiteStore
+
+T = TypeVar("T")
 
 
 def say(*words: Any) -> None:
@@ -32,9 +36,10 @@ def record(id: str) -> Record:
 async def work(store: Store) -> None:
     """Claim and end tasks until there is none left."""
     while await store.count("ready"):
-        for claim in await store.claim(str(os.getpid()), lease=60, limit=5):
+        for claim in await stubbornly(lambda: store.claim(str(os.getpid()), lease=60, limit=5)):
             task = claim.record
-            await store.append(
+            end = partial(
+                store.append,
                 task.id,
                 [("done", os.getpid())],
                 expect=task.version,
@@ -42,7 +47,17 @@ async def work(store: Store) -> None:
                 head=None,
                 token=claim.token,
             )
+            await stubbornly(end)
             say(task.id, claim.token)
+
+
+async def stubbornly(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until there is an answer: a disk may stand still for longer than a store waits for others."""
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            await asyncio.sleep(0.1)
 
 
 async def write(store: Store) -> None:

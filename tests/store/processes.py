@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 CHILD = Path(__file__).with_name("child.py")
-LONGEST = 60.0
+LONGEST = 120.0
 """Seconds that any process of these tests may take."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -69,7 +71,9 @@ async def test_one_call_too_many_is_told_to_come_back() -> None:
     assert ends == ["began"]
 
 
-async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> None:
+@asynccontextmanager
+async def waiting() -> AsyncIterator[Connection]:
+    """A connection with one call that waits; it is stopped in the end, and nothing was said."""
     server, _, ends = slow()
     written: list[bytes] = []
 
@@ -80,29 +84,23 @@ async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> 
         connection = Connection(server, write)
         connection.receive(frame(1, "tools/call", name="wait"))
         await until(lambda: ends)
-        await connection.close(within=0)
+        yield connection
     assert ends == ["began", "cancelled"]
     assert written == []
 
 
+async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> None:
+    async with waiting() as connection:
+        await connection.close(within=0)
+
+
 async def test_a_call_that_somebody_else_cancels_is_not_answered() -> None:
-    server, _, ends = slow()
-    written: list[bytes] = []
-
-    async def write(data: bytes) -> None:
-        written.append(data)
-
-    async with server.running():
-        connection = Connection(server, write)
-        connection.receive(frame(1, "tools/call", name="wait"))
-        await until(lambda: ends)
+    async with waiting() as connection:
         (task,) = connection._tasks
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
         await connection.close(within=1)
-    assert ends == ["began", "cancelled"]
-    assert written == []
 
 
 async def test_a_client_that_introduces_itself_twice_hears_of_changes_once() -> None:

@@ -13,6 +13,7 @@ from antiphon.cli.exits import FAILED, USAGE, CommandError
 from antiphon.cli.targets import Target, is_url, run
 from antiphon.cli.tasks_shown import Shown
 from antiphon.errors import TaskLost, TaskNotFound
+from antiphon.store import DATABASES
 from antiphon.store.log import Entry
 
 __all__ = ["Place", "answer_task", "cancel_task", "list_tasks", "place", "show_task", "sweep", "watch_task"]
@@ -172,4 +173,4 @@ def _run(work: Any) -> Any:
 
 
 def _is_store(target: str) -> bool:
-    return target.startswith(("sqlite:", "memory:", "postgresql:", "postgres:"))
+    return target.startswith(("memory:", *DATABASES))

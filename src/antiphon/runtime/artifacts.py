@@ -33,6 +33,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.output import own_words
 from antiphon.runtime.resource import Resource
 from antiphon.runtime.signature import explain
+from antiphon.store import DATABASES
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
 
 __all__ = ["Artifacts"]
@@ -369,7 +370,7 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
 
 def _beside(store: Any) -> str:
     """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
-    if isinstance(store, str) and store.startswith(("sqlite:", "postgresql:", "postgres:")):
+    if isinstance(store, str) and store.startswith(DATABASES):
         return store
     if store not in (None, "memory:"):
         logger.warning(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from antiphon.store.log import Store
 
-__all__ = ["open_store"]
+__all__ = ["DATABASES", "open_store"]
+
+DATABASES = ("sqlite:", "postgresql:", "postgres:")
+"""How the URLs of stores begin that outlive the process."""
 
 _KNOWN = (
     "`memory:` keeps tasks in this process, `sqlite:///file.db` and `sqlite:////absolute/file.db` in a file, "

@@ -1,0 +1,154 @@
+"""A store and sealed states that were written by an earlier version open in this one, and go on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import running
+from tests.upgrade.write import HERE, STATES, STORE, Caller, accept
+
+KEPT = json.loads(STATES.read_text())
+TASKS: dict[str, str] = KEPT["tasks"]
+
+
+class Upgraded(Caller):
+    """A server of this version, on a copy of the store that an earlier one left."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        super().__init__(port)
+        self.gate = folder / "gate"
+        self._effects = folder / "effects"
+
+    @property
+    def effects(self) -> list[str]:
+        """What steps have done since the upgrade."""
+        return self._effects.read_text().splitlines() if self._effects.exists() else []
+
+    def answer(self, id: str, **values: Any) -> None:
+        """Answer questions of a task."""
+        responses = {key: accept(value) for key, value in values.items()}
+        self.modern("tasks/update", {"taskId": id, "inputResponses": responses}, tasks=True)
+
+
+@pytest.fixture
+def upgraded(tmp_path: Path) -> Iterator[Upgraded]:
+    store = tmp_path / "store.sqlite"
+    shutil.copy(STORE, store)
+    environment = {"EFFECTS": str(tmp_path / "effects"), "GATE": str(tmp_path / "gate")}
+    with running(
+        HERE / "server.py", "--store", f"sqlite:///{store}", directory=tmp_path, env=environment
+    ) as server:
+        yield Upgraded(int(server.url.rpartition(":")[2].partition("/")[0]), tmp_path)
+
+
+def test_a_task_that_waited_goes_on_and_repeats_no_step(upgraded: Upgraded) -> None:
+    upgraded.answer(TASKS["waiting"], approve=True)
+    asked = upgraded.until(TASKS["waiting"], "input_required")
+    while "who" not in asked["inputRequests"]:
+        asked = upgraded.until(TASKS["waiting"], "input_required")
+    upgraded.answer(TASKS["waiting"], who="Ada")
+    done = upgraded.until(TASKS["waiting"], "completed")
+    text = done["result"]["content"][0]["text"]
+    assert text.startswith("did reserve 7, did charge 7, approved=True by Ada at ")
+    assert [line for line in upgraded.effects if line.endswith(" 7")] == ["charge 7"]
+
+
+def test_a_task_that_was_half_answered_keeps_its_answer(upgraded: Upgraded) -> None:
+    asked = upgraded.modern("tasks/get", {"taskId": TASKS["half"]}, tasks=True)
+    assert list(asked["inputRequests"]) == ["who"]
+    upgraded.answer(TASKS["half"], who="Grace")
+    done = upgraded.until(TASKS["half"], "completed")
+    assert "approved=True by Grace" in done["result"]["content"][0]["text"]
+
+
+def test_a_task_of_the_draft_goes_on_in_the_draft(upgraded: Upgraded) -> None:
+    asked = upgraded.bare("tasks/result", {"taskId": TASKS["drafted"]})
+    assert asked["resultType"] == "input_required"
+    assert list(asked["inputRequests"]) == ["approve"]
+    for key, value in (("approve", False), ("who", "Bob")):
+        upgraded.bare(
+            "tasks/input_response", {"taskId": TASKS["drafted"], "inputResponses": {key: accept(value)}}
+        )
+        result = upgraded.bare("tasks/result", {"taskId": TASKS["drafted"]})
+    assert "approved=False by Bob" in result["content"][0]["text"]
+
+
+def test_a_task_whose_process_was_killed_is_taken_up_after_its_step_and_segments(upgraded: Upgraded) -> None:
+    upgraded.gate.touch()
+    done = upgraded.until(TASKS["running"], "completed")
+    assert [block["text"] for block in done["result"]["content"]] == ["did begin", "waiting", "did end"]
+    assert [line for line in upgraded.effects if line in ("begin", "end")] == ["end"]
+
+
+def test_tasks_that_had_ended_say_how(upgraded: Upgraded) -> None:
+    def look(name: str) -> dict[str, Any]:
+        return upgraded.modern("tasks/get", {"taskId": TASKS[name]}, tasks=True)
+
+    assert [block["text"] for block in look("ended")["result"]["content"]] == [
+        f"segment {n}" for n in (1, 2, 3)
+    ]
+    assert look("failed")["result"]["isError"] is True
+    assert look("faulted")["error"] == {"code": -32602, "message": "That cannot be asked."}
+    assert look("cancelled")["status"] == "cancelled"
+    portion = upgraded.bare("tasks/result", {"taskId": TASKS["ended"], "lastSeqNr": 1})
+    assert [part["seqNr"] for part in portion["partial-content"]] == [2, 3]
+    listed = {task["taskId"] for task in upgraded.bare("tasks/list", {})["tasks"]}
+    assert set(TASKS.values()) <= listed
+
+
+CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
+    "order": (
+        "tools/call",
+        {"name": "order", "arguments": {"item": "shirt"}},
+        {"colour": accept("blue")},
+        "large shirt in blue",
+    ),
+    "explicit": (
+        "tools/call",
+        {"name": "explicit"},
+        {"name": {"action": "accept", "content": {"name": "Ada"}}},
+        "Ada in round 1",
+    ),
+    "letter": ("prompts/get", {"name": "letter"}, {"to": accept("Ada")}, "Dear Ada,"),
+    "note": ("resources/read", {"uri": "note://today"}, {"for": accept("Ada")}, "A note for Ada."),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_sealed_state_opens_and_its_call_goes_on(upgraded: Upgraded, name: str) -> None:
+    method, params, responses, expected = CALLS[name]
+    state = KEPT["states"][name]
+    result = upgraded.modern(method, {**params, "requestState": state, "inputResponses": responses})
+    assert result.get("resultType") == "complete", result
+    assert expected in json.dumps(result)
+    assert upgraded.effects == []
+
+
+@pytest.mark.parametrize("dialect", ["pay", "bare"])
+def test_a_sealed_state_goes_on_into_its_second_question(upgraded: Upgraded, dialect: str) -> None:
+    call, amount = (upgraded.modern, 3) if dialect == "pay" else (upgraded.bare, 4)
+    params = {"name": "pay", "arguments": {"amount": amount}}
+    state = KEPT["states"][dialect]
+    asked = call("tools/call", {**params, "requestState": state, "inputResponses": {"approve": accept(True)}})
+    assert list(asked["inputRequests"]) == ["who"], asked
+    state = asked["requestState"]
+    done = call("tools/call", {**params, "requestState": state, "inputResponses": {"who": accept("Ada")}})
+    assert f"did reserve {amount}, did charge {amount}, approved=True by Ada" in done["content"][0]["text"]
+    assert upgraded.effects == [f"charge {amount}"]
+
+
+def test_a_session_is_still_known(upgraded: Upgraded) -> None:
+    headers = {"mcp-session-id": KEPT["session"], "mcp-protocol-version": "2025-11-25"}
+    listed = upgraded.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers).json()
+    assert {tool["name"] for tool in listed["result"]["tools"]} >= {"pay", "order"}
+
+
+def test_an_artifact_is_still_there(upgraded: Upgraded) -> None:
+    read = upgraded.modern("resources/read", {"uri": f"artifact://upgraded/{KEPT['artifact']}"})
+    assert json.loads(read["contents"][0]["text"])["title"] == "Sales"

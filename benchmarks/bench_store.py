@@ -19,7 +19,7 @@ from pathlib import Path
 
 from report import Report, Table, facts
 
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 from antiphon.store.sqlite import SQLiteStore
 
 HEAD = {"status": "input_required", "asks": {"name": {"message": "Which one?", "schema": {"type": "string"}}}}

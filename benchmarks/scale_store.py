@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 from antiphon.store.postgres import PostgresStore
 
 HEAD = {"status": "input_required", "asks": {"name": {"message": "Which one?", "schema": {"type": "string"}}}}

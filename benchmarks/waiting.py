@@ -21,7 +21,7 @@ from environments import prepare
 from processes import cores, resident_mb, running
 from promise_load import Caller
 
-from antiphon.store.log import Entry, Record
+from antiphon.store.contract import Entry, Record
 from antiphon.store.sqlite import SQLiteStore
 
 __all__ = ["Waiting", "measure"]

@@ -17,7 +17,7 @@ import antiphon
 import antiphon.client
 import antiphon.errors
 import antiphon.testing
-from antiphon.runtime import options
+from antiphon.runtime.authoring import options
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "reference" / "api"

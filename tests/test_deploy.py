@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from antiphon.cli.commands import app
-from antiphon.cli.load import load
+from antiphon.cli.run.load import load
 from antiphon.store import open_store
 from tests.pages import blocks
 from tests.support.process import ROOT

@@ -5,7 +5,7 @@ import os
 from antiphon_promises import server
 from serve import serve
 
-from antiphon.transport.probes import Probes
+from antiphon.transport.server.http.probes import Probes
 
 server._tasks.wanted = os.environ["BENCH_STORE"]
 

@@ -35,7 +35,6 @@ from antiphon.errors import (
     Unauthorized,
     UnknownArtifact,
 )
-from antiphon.model.ask import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.catalog import PromptMessage, ToolAnnotations
 from antiphon.model.content import (
     Annotations,
@@ -48,11 +47,12 @@ from antiphon.model.content import (
     Text,
     TextContents,
 )
+from antiphon.model.identity import Principal
 from antiphon.model.outcome import Completion, InputRequired, Result
-from antiphon.model.party import Principal
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.segment import Segment
-from antiphon.runtime.artifact import Artifact
-from antiphon.runtime.context import Context
+from antiphon.runtime.artifacts.artifact import Artifact
+from antiphon.runtime.execution.context import Context
 from antiphon.runtime.limits import Limits
 from antiphon.server import Server, shed_after
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from antiphon.errors import Unauthorized
-from antiphon.model.party import Principal
+from antiphon.model.identity import Principal
 
 __all__ = ["Authenticate", "BearerTokens"]
 

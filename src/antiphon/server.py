@@ -21,37 +21,37 @@ from antiphon.errors import (
     Unauthorized,
 )
 from antiphon.model.content import Icon
+from antiphon.model.identity import ANONYMOUS, Implementation, Principal
 from antiphon.model.notification import ResourceUpdated
 from antiphon.model.outcome import (
     Result,
 )
-from antiphon.model.party import ANONYMOUS, Implementation, Principal
 from antiphon.model.segment import Streamed
-from antiphon.runtime.artifacts import Artifacts
-from antiphon.runtime.call import Call
-from antiphon.runtime.catalog import Catalog
-from antiphon.runtime.changes import Changes
-from antiphon.runtime.completion import Completers
-from antiphon.runtime.functions import Threads
+from antiphon.runtime.artifacts.service import Artifacts
+from antiphon.runtime.authoring.completion import Completers
+from antiphon.runtime.authoring.options import PromptOptions, ResourceOptions, ToolOptions, check_options
+from antiphon.runtime.authoring.prompt import Prompt
+from antiphon.runtime.authoring.registry import Catalog
+from antiphon.runtime.authoring.resource import Resource
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.carriers.client import Rounds
+from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.change_feed import Changes
+from antiphon.runtime.dispatch import Service
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.options import PromptOptions, ResourceOptions, ToolOptions, check_options
-from antiphon.runtime.prompt import Prompt
+from antiphon.runtime.observability.telemetry import Counted, Telemetry, Timing
 from antiphon.runtime.relay import Relay, share
-from antiphon.runtime.resource import Resource
-from antiphon.runtime.rounds import Rounds
-from antiphon.runtime.run import Shed
-from antiphon.runtime.seal import Seal
-from antiphon.runtime.service import Service
-from antiphon.runtime.stage import Function, Stage
-from antiphon.runtime.tasks import Tasks
-from antiphon.runtime.telemetry import Counted, Telemetry, Timing
-from antiphon.runtime.tool import Tool
+from antiphon.runtime.tasks.lifecycle import Tasks
 from antiphon.store.artifacts import ArtifactStore
-from antiphon.store.log import Store
-from antiphon.wire.headers import Mirrored, declared
+from antiphon.store.contract import Store
+from antiphon.wire.mirrored_headers import Mirrored, declared
 
 if TYPE_CHECKING:
-    from antiphon.transport.asgi import App
+    from antiphon.transport.server.http.app import App
 
 __all__ = ["Server"]
 
@@ -274,13 +274,13 @@ class Server:
         `hosts` and `origins` are the values of the Host and Origin headers that it trusts, `"*"` for
         all. Without them, one that is reached at a loopback address trusts only local ones.
         """
-        from antiphon.transport.asgi import App
+        from antiphon.transport.server.http.app import App
 
         return App(self, path=path, hosts=hosts, origins=origins)
 
     async def stdio(self) -> None:
         """Serve one client on the standard input and output, until it closes them."""
-        from antiphon.transport.stdio import serve
+        from antiphon.transport.server.stdio import serve
 
         await serve(self)
 
@@ -299,7 +299,7 @@ class Server:
         if transport == "stdio":
             asyncio.run(self.stdio())
         elif transport in ("http", "streamable-http"):
-            from antiphon.transport.standing import serve_http
+            from antiphon.transport.server.http.serve import serve_http
 
             serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain)
         else:

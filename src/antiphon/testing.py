@@ -18,18 +18,18 @@ from typing import Any, TypeAlias
 import msgspec
 import pydantic
 
-from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.party import ANONYMOUS, Principal
+from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.request import CallTool, Terms
 from antiphon.model.segment import Said, Segments
 from antiphon.model.task import TaskChanged
-from antiphon.runtime.call import Call
-from antiphon.runtime.context import Context
-from antiphon.runtime.journal import MISSING, Journal
-from antiphon.runtime.run import Run
-from antiphon.runtime.signature import name_of
+from antiphon.runtime.authoring.signature import name_of
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.context import Context
+from antiphon.runtime.execution.journal import MISSING, Journal
+from antiphon.runtime.execution.run import Run
 from antiphon.server import Server
 
 __all__ = ["Question", "Rehearsal", "differences", "rehearse"]

@@ -16,7 +16,7 @@ import pytest
 from antiphon import Client, Elicit, Failure, InputRequired, Limits, RequestError, Result, Server, shed_after
 from antiphon.client import Elicitation
 from antiphon.errors import BadAnswer
-from antiphon.runtime.context import Context
+from antiphon.runtime.execution.context import Context
 from tests.asking.test_rounds import make, steps
 from tests.support.process import environment, started
 from tests.support.serving import serving

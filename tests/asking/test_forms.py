@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from antiphon.errors import DefinitionError
-from antiphon.runtime.forms import Form
+from antiphon.runtime.authoring.forms import Form
 
 
 class Color(enum.Enum):

@@ -13,13 +13,13 @@ from pydantic import BaseModel
 
 from antiphon import BearerTokens, Context, Limits, Server
 from antiphon.errors import InvalidParams
+from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired
-from antiphon.model.party import Principal
 from antiphon.model.request import CallTool
-from antiphon.runtime.call import Call
-from antiphon.runtime.journal import Journal
-from antiphon.runtime.rounds import Rounds
-from antiphon.runtime.seal import Seal
+from antiphon.runtime.carriers.client import Rounds
+from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.journal import Journal
 from tests.asking.driving import Able, accept, once
 from tests.support.serving import serving
 

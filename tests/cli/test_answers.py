@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from antiphon import Client
-from antiphon.cli.asking import Asker, Given
-from antiphon.cli.exits import CommandError
-from antiphon.cli.fields import Field, fields_of
+from antiphon.cli.call.fields import Field, fields_of
+from antiphon.cli.call.questions import Asker, Given
+from antiphon.cli.exit_codes import CommandError
 from tests.cli import curious as tools
 from tests.cli.command import antiphon
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.arguments import read_arguments, types_of
-from antiphon.cli.exits import CommandError
+from antiphon.cli.call.arguments import read_arguments, types_of
+from antiphon.cli.exit_codes import CommandError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.asking import Asker, Given
-from antiphon.cli.calling import call_tool, stream_tool
-from antiphon.cli.exits import UNREACHABLE, USAGE, CommandError
+from antiphon.cli.call.command import call_tool, stream_tool
+from antiphon.cli.call.questions import Asker, Given
+from antiphon.cli.exit_codes import UNREACHABLE, USAGE, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks_asking import Questions
-from antiphon.cli.tasks_called import Caller
-from antiphon.cli.tasks_doing import answer_task, place, show_task
+from antiphon.cli.tasks.actions import answer_task, place, show_task
+from antiphon.cli.tasks.at_server import Caller
+from antiphon.cli.tasks.questions import Questions
 from antiphon.client import Client
-from antiphon.model.ask import ListRoots, OpenUrl, Sample
+from antiphon.model.question import ListRoots, OpenUrl, Sample
 from tests.cli import curious
 from tests.cli.strangers import Answer, page, stranger
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.doctor import _is_local, examine_server
-from antiphon.cli.exits import UNREACHABLE, CommandError
+from antiphon.cli.doctor.examine import _is_local, examine_server
+from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.targets import Target
 from tests.cli.command import antiphon
 from tests.cli.strangers import page, stranger

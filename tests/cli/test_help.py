@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.commands import app
 from antiphon.cli.examples import epilog
-from antiphon.cli.exits import report
+from antiphon.cli.exit_codes import report
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.person import at_a_terminal
 

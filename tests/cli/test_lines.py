@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.asking import Asker, Given
-from antiphon.cli.terminal import Left, Terminal
+from antiphon.cli.call.questions import Asker, Given
+from antiphon.cli.call.terminal import Left, Terminal
 from antiphon.client import Elicitation
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from antiphon.cli.progress import Meter
+from antiphon.cli.call.progress import Meter
 from antiphon.model.notification import Log, Progress
 
 

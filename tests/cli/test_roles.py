@@ -123,7 +123,7 @@ async def test_a_server_says_how_its_calls_went(shop: Path) -> None:
 
 
 async def test_one_that_is_told_to_end_is_not_ready_any_more() -> None:
-    from antiphon.transport.probes import Probes
+    from antiphon.transport.server.http.probes import Probes
 
     server = Server("leaving", store="memory:")
     app = server.asgi()

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from antiphon import Server
-from antiphon.cli import serve
 from antiphon.cli.commands import app
-from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.settings import Settings
+from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
+from antiphon.cli.run import serve
+from antiphon.cli.run.settings import Settings
 from tests.cli.command import antiphon
 
 SOURCE = """

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Server
-from antiphon.cli.exits import FAILED, CommandError
+from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks_following import Following
-from antiphon.cli.tasks_stored import Operator
+from antiphon.cli.tasks.following import Following
+from antiphon.cli.tasks.in_store import Operator
 from antiphon.client import Client
 from antiphon.errors import TaskCancelled, Unreachable
 from antiphon.model.outcome import Result
-from antiphon.model.status import TaskStatus
+from antiphon.model.task_status import TaskStatus
 from tests.support.polling import until
 
 THERE = Target("http://127.0.0.1:1/mcp", {}, 10)

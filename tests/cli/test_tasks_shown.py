@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.cli import tasks_shown
-from antiphon.cli.tasks_shown import Shown, as_json, change, page, table
-from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.cli.tasks import report as tasks_shown
+from antiphon.cli.tasks.report import Shown, as_json, change, page, table
 from antiphon.model.outcome import Result
-from antiphon.model.status import TaskStatus
+from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.task import Fault
+from antiphon.model.task_status import TaskStatus
 
 NOW = 1_785_230_000_000
 HOUR = 3_600_000

@@ -7,10 +7,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from antiphon.transport.channel import Receiver
+from antiphon.transport.client.channel import Receiver
 from antiphon.wire import jsonrpc
+from antiphon.wire.client.dialect import Message
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.speaker import Message
 from tests.client.fakes import META, MODERN
 
 LEGACY = "2025-11-25"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.client import Client, Elicitation
-from antiphon.client.handlers import Handlers
+from antiphon.client.callbacks import Handlers
 from antiphon.errors import InvalidParams, MethodNotFound, RequestError, Unreachable
 from antiphon.wire import jsonrpc
 from tests.client.channels import Line

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.client import Client, Elicitation, pursuing
+from antiphon.client import Client, Elicitation
+from antiphon.client.streaming import task_segments as pursuing
 from antiphon.errors import (
     ClientError,
     Failure,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.client import Stream, pursuing
+from antiphon.client import Stream
+from antiphon.client.streaming import task_segments as pursuing
 from antiphon.errors import BadAnswer, TaskLost, TimedOut, Unreachable
 from tests.client.fakes import Reply
 from tests.client.streams import DIALECTS, LIMIT, TASK, Modern, on, read, read_into, streaming

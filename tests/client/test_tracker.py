@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.client.tracker import Tracker, settled
+from antiphon.client.streaming.segment_tracker import Tracker, settled
 from antiphon.errors import BadAnswer
 from antiphon.model.content import Image, Text
 from antiphon.model.outcome import Result
 from antiphon.model.segment import Part, Segment
-from antiphon.model.status import TaskStatus
+from antiphon.model.task_status import TaskStatus
 
 LIMIT = 1 << 20
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from antiphon import Client, Failure, Server
-from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.load import load
+from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.cli.options import ending, required
+from antiphon.cli.run.load import load
 from antiphon.cli.targets import Target, run, split_words
 from antiphon.errors import ClientError
 from antiphon.store import open_store

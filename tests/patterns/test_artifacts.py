@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from antiphon import Artifact, Client, Limits, Result, Server
-from antiphon.runtime.artifacts import _characters
+from antiphon.runtime.artifacts.service import _characters
 from tests.patterns.conftest import in_a_thread
 from tests.patterns.tooling import DIALECTS, Report, make, plainly
 from tests.support.memory import in_memory

@@ -251,7 +251,7 @@ def test_what_is_no_picture_is_refused_with_a_hint() -> None:
 
 
 def test_a_result_can_be_returned_again_and_again() -> None:
-    from antiphon.runtime.output import Output
+    from antiphon.runtime.authoring.results import Output
 
     result: Result = Result("a", data={"b": 1}, next_steps=["c"])
     convert = Output("t", Result).convert

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon import Limits, Server
 from antiphon.errors import StoreUnavailable
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 from antiphon.store.sqlite.connection import Database
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach

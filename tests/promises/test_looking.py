@@ -11,9 +11,10 @@ import pytest
 
 from antiphon import Server
 from antiphon.model.task import Task
-from antiphon.runtime import held, recent
-from antiphon.runtime.held import now
-from antiphon.runtime.recent import Recent
+from antiphon.runtime.tasks import claimed_task as held
+from antiphon.runtime.tasks import finished_tasks as recent
+from antiphon.runtime.tasks.claimed_task import now
+from antiphon.runtime.tasks.finished_tasks import Recent
 from antiphon.store.memory import MemoryStore
 from tests.promises.speaking import Patient, begin, reach
 from tests.promises.tooling import Workshop

@@ -13,8 +13,8 @@ import pytest
 
 from antiphon import Context, InputRequired, Limits, Server
 from antiphon.errors import StoreUnavailable
-from antiphon.model.ask import Elicit
-from antiphon.store.log import Store
+from antiphon.model.question import Elicit
+from antiphon.store.contract import Store
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import Name, store_of

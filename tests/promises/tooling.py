@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Principal, Server
 from antiphon.store import open_store
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 from tests.asking.driving import EVERYTHING
 from tests.promises.speaking import Patient
 from tests.support.serving import Address, serving

@@ -6,11 +6,11 @@ import inspect
 from collections import Counter, defaultdict
 from typing import Any
 
-from antiphon.model.ask import Elicit
+from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_asks
-from antiphon.runtime.held import PHASES, Held, head_of, now
+from antiphon.runtime.tasks.claimed_task import PHASES, Held, head_of, now
 from antiphon.store import open_store
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 

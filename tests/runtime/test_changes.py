@@ -9,8 +9,8 @@ import pytest
 
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import Interests
-from antiphon.runtime.call import Peer
-from antiphon.runtime.changes import Changes, Listener, wants
+from antiphon.runtime.change_feed import Changes, Listener, wants
+from antiphon.runtime.execution.call import Peer
 
 TOOLS, PROMPTS, RESOURCES = ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")
 ALL: list[Change] = [TOOLS, PROMPTS, RESOURCES, ResourceUpdated("u:1"), ResourceUpdated("u:2")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Server
-from antiphon.model.party import LOG_LEVELS
+from antiphon.model.identity import LOG_LEVELS
 from tests.support.memory import in_memory
 from tests.support.speakers import CLIENT, KEY
 

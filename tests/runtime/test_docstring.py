@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.runtime.docstring import read
+from antiphon.runtime.authoring.docstring import read
 
 
 def google(a, b, c):

@@ -10,7 +10,7 @@ import pytest
 from antiphon import Text
 from antiphon.errors import StoreUnavailable
 from antiphon.model.content import Block
-from antiphon.runtime.emissions import Logged
+from antiphon.runtime.execution.output_stream import Logged
 
 
 class Log:

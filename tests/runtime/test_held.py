@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
-from antiphon.runtime.held import head_of
+from antiphon.runtime.tasks.claimed_task import head_of
 from tests.runtime.faulty import held, log, opened
 
 ENDED = {"result": {"content": [], "is_error": False}}

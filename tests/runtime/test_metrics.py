@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from antiphon import Server
 from antiphon.errors import StoreUnavailable
-from antiphon.runtime.metrics import render
-from antiphon.runtime.telemetry import Telemetry
+from antiphon.runtime.observability.metrics import render
+from antiphon.runtime.observability.telemetry import Telemetry
 from tests.runtime.faulty import kept, opened
 from tests.support.memory import in_memory
 

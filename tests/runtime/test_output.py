@@ -23,7 +23,7 @@ from antiphon import (
     Text,
     TextContents,
 )
-from antiphon.runtime.output import Output, Unfit
+from antiphon.runtime.authoring.results import Output, Unfit
 
 
 class Point(BaseModel):

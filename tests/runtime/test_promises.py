@@ -9,15 +9,15 @@ import pytest
 
 from antiphon import Limits, Server
 from antiphon.errors import Busy, NoTask, NotFound, RequestError, Stale, StoreUnavailable, TaskNotFound
-from antiphon.model.party import ANONYMOUS
+from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import RedeemTask
 from antiphon.model.task import Task, TaskChanged
-from antiphon.runtime import desk
-from antiphon.runtime.call import Call
-from antiphon.runtime.desk import Desk
-from antiphon.runtime.promises import Promises
+from antiphon.runtime.execution.call import Call
 from antiphon.runtime.relay import Relay
-from antiphon.runtime.worker import Worker
+from antiphon.runtime.tasks import handlers as desk
+from antiphon.runtime.tasks.handlers import Desk
+from antiphon.runtime.tasks.service import Promises
+from antiphon.runtime.tasks.worker import Worker
 from tests.runtime.faulty import kept, opened, waiting
 from tests.support.memory import in_memory
 from tests.support.polling import until

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import SealError
-from antiphon.runtime.seal import Seal
+from antiphon.runtime.carriers.seal import Seal
 
 OLD, NEW = "an old secret of ours", "a new secret of ours"
 seal = Seal([NEW])

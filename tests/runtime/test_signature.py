@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from typing_extensions import TypedDict  # the one of typing has what pydantic needs from 3.12 on
 
 from antiphon import Context, DefinitionError
-from antiphon.runtime.signature import Signature
+from antiphon.runtime.authoring.signature import Signature
 
 
 class Point(BaseModel):

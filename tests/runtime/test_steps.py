@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from antiphon import Context, DefinitionError, Server
-from antiphon.runtime import steps
-from antiphon.runtime.functions import Threads
+from antiphon.runtime.authoring import step as steps
+from antiphon.runtime.execution.executor import Threads
 from tests.support.memory import in_memory
 
 

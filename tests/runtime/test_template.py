@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import DefinitionError
-from antiphon.runtime.template import Template
+from antiphon.runtime.authoring.uri_template import Template
 
 MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
     ("u://{a}", "u://x", {"a": "x"}),

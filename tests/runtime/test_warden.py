@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.runtime.warden import Stopped, Warden, Watched
+from antiphon.runtime.execution.supervisor import Stopped, Warden, Watched
 from tests.support.polling import until
 
 

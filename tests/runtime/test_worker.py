@@ -10,9 +10,9 @@ import pytest
 
 from antiphon import Limits
 from antiphon.errors import NotFound, StoreUnavailable
-from antiphon.runtime import held as holding
-from antiphon.runtime import worker as working
-from antiphon.runtime.worker import Worker
+from antiphon.runtime.tasks import claimed_task as holding
+from antiphon.runtime.tasks import worker as working
+from antiphon.runtime.tasks.worker import Worker
 from tests.runtime.faulty import held, kept, log, opened
 from tests.support.polling import until
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import open_store
-from antiphon.store.log import Record, Store
+from antiphon.store.contract import Record, Store
 from antiphon.store.sqlite import SQLiteStore
 
 T = TypeVar("T")

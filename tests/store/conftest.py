@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 
 START = 1_800_000_000_000
 """When the tests' clock begins, in milliseconds."""

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from antiphon.errors import LeaseLost, NoTask
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 
 from .support import START, Clock, task
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import LeaseLost, NoTask, Stale, StoreUnavailable
-from antiphon.store.log import Entry, Store
+from antiphon.store.contract import Entry, Store
 
 from .support import START, Clock, task
 

@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import open_store
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 from antiphon.store.postgres import PostgresStore, migrations, statements, writer
 from antiphon.store.postgres.link import Database
 from tests.support.postgres import Postgres

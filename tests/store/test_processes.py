@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.errors import Stale
 from antiphon.store import open_store
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 from antiphon.store.sqlite import SQLiteStore
 
 from .processes import all_heard, child, heard, tell

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from antiphon.errors import StoreError
-from antiphon.store.log import Claim, Page, Store
+from antiphon.store.contract import Claim, Page, Store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore

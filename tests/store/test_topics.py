@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 
 SOON = 5.0
 """Seconds within which something must happen that happens at once."""

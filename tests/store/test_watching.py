@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 
 from .support import START, Clock, task
 

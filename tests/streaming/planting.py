@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.model.task import Task
-from antiphon.runtime.held import PHASES, head_of
-from antiphon.store.log import Record, Store
+from antiphon.runtime.tasks.claimed_task import PHASES, head_of
+from antiphon.store.contract import Record, Store
 
 
 async def planted(

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from antiphon import Context, InputRequired, Server
-from antiphon.model.ask import Elicit
+from antiphon.model.question import Elicit
 from tests.asking.driving import accept
 from tests.promises.speaking import answer, reach
 from tests.streaming.speaking import (

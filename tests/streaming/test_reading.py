@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.runtime.reading import Reading
+from antiphon.runtime.tasks.segment_reader import Reading
 from antiphon.store import open_store
 from tests.streaming.planting import planted
 

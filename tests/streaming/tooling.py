@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from antiphon import Context, Failure, InvalidParams, Limits, Principal, Server
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 from tests.promises.tooling import store_of
 from tests.support.serving import Address, serving
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from antiphon import Server
-from antiphon.transport.connection import Connection
+from antiphon.transport.server.stream_connection import Connection
 from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 
 

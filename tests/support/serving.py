@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from antiphon import Server
-from antiphon.transport.asgi import App
+from antiphon.transport.server.http.app import App
 from tests.support.polling import until
 
 

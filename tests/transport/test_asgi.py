@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from antiphon import Limits, Server
-from antiphon.transport.probes import Probes
+from antiphon.transport.server.http.probes import Probes
 from tests.support.polling import until
 
 Message = MutableMapping[str, Any]

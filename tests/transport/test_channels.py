@@ -14,13 +14,13 @@ import pytest
 
 from antiphon import Server
 from antiphon.errors import Unreachable
-from antiphon.transport import process
-from antiphon.transport.channel import Channel
-from antiphon.transport.http import HttpChannel
-from antiphon.transport.memory import MemoryChannel
-from antiphon.transport.process import ProcessChannel
+from antiphon.transport.client import stdio as process
+from antiphon.transport.client.channel import Channel
+from antiphon.transport.client.http import HttpChannel
+from antiphon.transport.client.memory import MemoryChannel
+from antiphon.transport.client.stdio import ProcessChannel
+from antiphon.wire.client.dialect import Message
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.speaker import Message
 from tests.support.polling import until
 
 PLACE = "http://server.example/mcp"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from antiphon import Limits, Server
-from antiphon.transport.connection import Connection
+from antiphon.transport.server.stream_connection import Connection
 from tests.support.memory import in_memory
 from tests.support.polling import until
 from tests.support.speakers import CLIENT, KEY, LEGACY

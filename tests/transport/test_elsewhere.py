@@ -9,15 +9,15 @@ import pytest
 
 from antiphon import Limits
 from antiphon.errors import SessionLost
-from antiphon.model.party import ANONYMOUS
+from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import SetLogLevel, Subscribe, Unsubscribe
+from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.execution.supervisor import Watched
 from antiphon.runtime.relay import Relay
-from antiphon.runtime.seal import Seal
-from antiphon.runtime.warden import Watched
 from antiphon.store.memory import MemoryStore
-from antiphon.transport.elsewhere import Elsewhere
-from antiphon.transport.sessions import Sessions
-from antiphon.wire.dialect import Negotiated
+from antiphon.transport.server.http.session_relay import Elsewhere
+from antiphon.transport.server.http.sessions import Sessions
+from antiphon.wire.server.dialect import Negotiated
 from tests.support.polling import until
 from tests.support.speakers import LEGACY
 

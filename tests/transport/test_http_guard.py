@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from antiphon import Server
 from antiphon.errors import BadOrigin
-from antiphon.transport import guard
+from antiphon.transport.server.http import guard
 from tests.support import http
 from tests.support.serving import Address, serving
 from tests.support.speakers import JSON, Bare, Session

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
-from antiphon.transport.outlet import Outlet
+from antiphon.transport.server.http.event_stream import Outlet
 
 
 async def test_a_tool_that_says_much_to_a_caller_that_is_gone_lets_others_be_served() -> None:

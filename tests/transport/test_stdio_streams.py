@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from antiphon import Server
-from antiphon.transport import stdio
-from antiphon.transport.connection import Connection
+from antiphon.transport.server import stdio
+from antiphon.transport.server.stream_connection import Connection
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

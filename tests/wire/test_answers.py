@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from antiphon.errors import BadAnswer, InvalidParams, RequestError
-from antiphon.model.ask import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.catalog import PromptMessage
 from antiphon.model.content import Annotations, BlobContents, EmbeddedResource, Text, TextContents
+from antiphon.model.identity import Implementation
 from antiphon.model.notification import Log, Progress
 from antiphon.model.outcome import Prompted
-from antiphon.model.party import Implementation
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.request import Cancel
-from antiphon.wire import answers, jsonrpc, statuses
+from antiphon.wire import jsonrpc
+from antiphon.wire.client import results as answers
+from antiphon.wire.client import tasks as statuses
 
 FORM = {"type": "object", "properties": {}}
 RELATED = "io.modelcontextprotocol/related-task"

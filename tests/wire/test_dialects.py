@@ -9,13 +9,13 @@ import pytest
 from msgspec import UNSET
 
 from antiphon.errors import InvalidParams, MethodNotFound, UnsupportedVersion
-from antiphon.model.party import Implementation
+from antiphon.model.identity import Implementation
 from antiphon.model.request import AnswerQuestion
 from antiphon.wire import jsonrpc
-from antiphon.wire.dialect import Dialect, Negotiated
-from antiphon.wire.dialects import SUPPORTED_VERSIONS, Dialects
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.tasks import RELATED
+from antiphon.wire.server.dialect import Dialect, Negotiated
+from antiphon.wire.server.tasks import RELATED
+from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
 
 MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
 OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import DefinitionError, HeaderMismatch
-from antiphon.wire.headers import check, declared, decode_value, encode_value, mirror
+from antiphon.wire.mirrored_headers import check, declared, decode_value, encode_value, mirror
 
 any_text = st.text(st.characters(blacklist_categories=["Cs"]))
 

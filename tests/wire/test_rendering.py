@@ -42,12 +42,12 @@ from antiphon.model.content import (
     Text,
     TextContents,
 )
+from antiphon.model.identity import Implementation
 from antiphon.model.notification import Acknowledged, ListChanged, Log, Progress, ResourceUpdated
 from antiphon.model.outcome import DONE, Completion, Discovery, Listened, Page, Prompted, Read, Result
-from antiphon.model.party import Implementation
 from antiphon.model.request import Interests, Ping
-from antiphon.runtime.tool import failed
-from antiphon.wire.dialects import SUPPORTED_VERSIONS, Dialects
+from antiphon.runtime.authoring.tool import failed
+from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
 
 SERVER = Implementation("tests", "1", title="Tests")
 SERVER_JSON = {"name": "tests", "version": "1", "title": "Tests"}

@@ -9,12 +9,12 @@ import pytest
 from msgspec import UNSET
 
 from antiphon.errors import HeaderMismatch, InvalidParams
-from antiphon.model.party import Implementation
+from antiphon.model.identity import Implementation
 from antiphon.model.request import Terms
 from antiphon.wire import jsonrpc
-from antiphon.wire.dialect import Dialect, Negotiated
-from antiphon.wire.dialects import Dialects
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.dialect import Dialect, Negotiated
+from antiphon.wire.versions import Dialects
 
 KEY = "io.modelcontextprotocol/"
 META = {KEY + "protocolVersion": "2026-07-28", KEY + "clientCapabilities": {"sampling": {}}}

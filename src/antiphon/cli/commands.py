@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli import tasks
 from antiphon.cli.examples import epilog
-from antiphon.cli.exits import CommandError
+from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.options import (
     AnswerFile,
     Answers,
@@ -21,7 +20,8 @@ from antiphon.cli.options import (
     ending,
     required,
 )
-from antiphon.cli.settings import Level
+from antiphon.cli.run.settings import Level
+from antiphon.cli.tasks import commands as tasks
 
 __all__ = ["app"]
 
@@ -93,8 +93,8 @@ def run(
     ] = False,
 ) -> None:
     """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
-    from antiphon.cli import serve
-    from antiphon.cli.settings import Settings, words
+    from antiphon.cli.run import serve
+    from antiphon.cli.run.settings import Settings, words
 
     if not path.startswith("/"):
         raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
@@ -133,8 +133,8 @@ def worker(
     log_level: LogLevel = "info",
 ) -> None:
     """Run the tasks of the Server in a Python file, without serving anybody, until Ctrl-C or SIGTERM."""
-    from antiphon.cli.settings import Settings, words
-    from antiphon.cli.working import work
+    from antiphon.cli.run.settings import Settings, words
+    from antiphon.cli.run.worker import work
 
     settings = Settings(target, log_level=log_level, store=store)
     with ending():
@@ -170,8 +170,8 @@ def call(
     timeout: Timeout = 60.0,
 ) -> None:
     """Call a tool and print what it gives. What it asks is asked at the terminal."""
-    from antiphon.cli.asking import Asker, Given
-    from antiphon.cli.calling import call_tool, stream_tool
+    from antiphon.cli.call.command import call_tool, stream_tool
+    from antiphon.cli.call.questions import Asker, Given
     from antiphon.cli.targets import Target, split_words
 
     with ending():
@@ -194,8 +194,8 @@ def tools(
     timeout: Timeout = 60.0,
 ) -> None:
     """List the tools of a server: their names, what they take and what they are for."""
-    from antiphon.cli.listing import list_tools
     from antiphon.cli.targets import Target
+    from antiphon.cli.tools import list_tools
 
     with ending():
         place = Target.of(required(target), headers=header or (), token=token, timeout=timeout)
@@ -211,7 +211,7 @@ def doctor(
     timeout: Timeout = 10.0,
 ) -> None:
     """Look at a server, anybody's: what it speaks, offers and lacks, and how quickly it answers."""
-    from antiphon.cli.doctor import examine_server
+    from antiphon.cli.doctor.examine import examine_server
     from antiphon.cli.targets import Target
 
     with ending():

@@ -5,7 +5,7 @@ The help leaves out single line breaks, so every line here is a paragraph.
 
 from __future__ import annotations
 
-from antiphon.cli.exits import EXIT_CODES
+from antiphon.cli.exit_codes import EXIT_CODES
 
 __all__ = ["epilog"]
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.exits import INTERRUPTED, CommandError, leave
-from antiphon.cli.settings import Otherwise
+from antiphon.cli.exit_codes import INTERRUPTED, CommandError, leave
+from antiphon.cli.run.settings import Otherwise
 
 __all__ = [
     "AnswerFile",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from antiphon.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.load import is_file, split
+from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
+from antiphon.cli.run.load import is_file, split
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """The client: everything it takes to call a server, whichever version that speaks."""
 
+from antiphon.client.callbacks import Elicit, Elicitation, Handler, Roots, Sampler
 from antiphon.client.client import Client
-from antiphon.client.handle import TaskHandle
-from antiphon.client.handlers import Elicit, Elicitation, Handler, Roots, Sampler
-from antiphon.client.streaming import Stream
+from antiphon.client.streaming.stream import Stream
+from antiphon.client.tasks.handle import TaskHandle
 from antiphon.model.segment import Segment
-from antiphon.model.status import TaskStatus
+from antiphon.model.task_status import TaskStatus
 
 __all__ = [
     "Client",

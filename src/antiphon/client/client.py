@@ -9,18 +9,18 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from antiphon.client.calls import Calls
+from antiphon.client.callbacks import Elicit, Handler, Handlers, Roots, Sampler, answering_with
+from antiphon.client.catalog_cache import Lists
 from antiphon.client.connection import Callback, Connection
-from antiphon.client.handle import TaskHandle
-from antiphon.client.handlers import Elicit, Handler, Handlers, Roots, Sampler, answering_with
-from antiphon.client.hearing import Hearing
-from antiphon.client.intake import Intake
-from antiphon.client.lists import Lists
-from antiphon.client.redeeming import checked
-from antiphon.client.rounds import Rounds, responses
-from antiphon.client.streaming import Stream, StreamedCall
+from antiphon.client.input_rounds import Rounds, responses
+from antiphon.client.notifications import Hearing
+from antiphon.client.streaming.segment_queue import Intake
+from antiphon.client.streaming.stream import Stream, StreamedCall
 from antiphon.client.targets import channel_to
-from antiphon.client.tasks import Tasks
+from antiphon.client.tasks.handle import TaskHandle
+from antiphon.client.tasks.redeeming import checked
+from antiphon.client.tasks.requests import Tasks
+from antiphon.client.tool_calls import Calls
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -28,8 +28,8 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
+from antiphon.model.identity import Implementation, LogLevel
 from antiphon.model.outcome import Completion, InputRequired, Prompted, Read, Result
-from antiphon.model.party import Implementation, LogLevel
 from antiphon.model.request import (
     CallTool,
     Complete,
@@ -44,9 +44,9 @@ from antiphon.model.request import (
     ResourceReference,
     Terms,
 )
-from antiphon.model.status import TaskStatus
-from antiphon.runtime.changes import Listener
-from antiphon.wire.speaker import KNOWN_VERSIONS
+from antiphon.model.task_status import TaskStatus
+from antiphon.runtime.change_feed import Listener
+from antiphon.wire.client.dialect import KNOWN_VERSIONS
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,21 +16,21 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from antiphon.client.handlers import Handlers
+from antiphon.client.callbacks import Handlers
 from antiphon.client.negotiation import Negotiation
 from antiphon.client.tracing import traced
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification, Progress
-from antiphon.model.party import Implementation
 from antiphon.model.request import Cancel, RedeemTask, Request, RequestId, StreamTask, Terms
 from antiphon.model.segment import Part
-from antiphon.model.status import TaskStatus
-from antiphon.transport.channel import Channel
-from antiphon.wire.answers import Welcome
-from antiphon.wire.headers import Mirrored
+from antiphon.model.task_status import TaskStatus
+from antiphon.transport.client.channel import Channel
+from antiphon.wire.client.dialect import KNOWN_VERSIONS, Message, Modern, Speaker
+from antiphon.wire.client.results import Welcome
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.speaker import KNOWN_VERSIONS, Message, Modern, Speaker
-from antiphon.wire.streaming import STREAMING, declared_modes
+from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.server.segments import STREAMING, declared_modes
 
 __all__ = ["Callback", "Connection", "Sink", "deliver"]
 

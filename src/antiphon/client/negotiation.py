@@ -16,10 +16,10 @@ from antiphon.errors import (
     Unauthorized,
     UnsupportedVersion,
 )
-from antiphon.model.party import Implementation
+from antiphon.model.identity import Implementation
 from antiphon.model.request import Discover, Request
-from antiphon.wire.answers import Welcome
-from antiphon.wire.speaker import KNOWN_VERSIONS, Legacy, Message, Modern, Speaker, is_modern, newest
+from antiphon.wire.client.dialect import KNOWN_VERSIONS, Legacy, Message, Modern, Speaker, is_modern, newest
+from antiphon.wire.client.results import Welcome
 
 __all__ = ["Negotiation", "Settled"]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from antiphon.transport.channel import Channel
+from antiphon.transport.client.channel import Channel
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,14 +33,14 @@ def channel_to(
     `TypeError` for what leads nowhere.
     """
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
-        from antiphon.transport.process import ProcessChannel
+        from antiphon.transport.client.stdio import ProcessChannel
 
         if not target:
             raise ValueError("The command is empty: name the program and its arguments, one by one.")
         return ProcessChannel(target, env=env, cwd=cwd, max_message=max_message, grace=grace)
     address = str(target)
     if address.startswith(("http://", "https://")):
-        from antiphon.transport.http import HttpChannel
+        from antiphon.transport.client.http import HttpChannel
 
         return HttpChannel(
             target,
@@ -56,7 +56,7 @@ def channel_to(
     if hasattr(target, "open") and hasattr(target, "request"):
         return cast(Channel, target)
     if hasattr(target, "handle") and hasattr(target, "running"):
-        from antiphon.transport.memory import connect
+        from antiphon.transport.client.memory import connect
 
         return connect(target)
     raise TypeError(f"A {type(target).__name__} leads to no server: name a URL, a command or a Server.")

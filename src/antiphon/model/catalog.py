@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.model.base import Value
 from antiphon.model.content import Annotations, Block, Icon, Role
-from antiphon.model.value import Value
 
 __all__ = [
     "Definition",

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.model.base import Value
 from antiphon.model.media import raw_of
-from antiphon.model.value import Value
 
 __all__ = [
     "Annotations",

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from antiphon.model.party import LogLevel
+from antiphon.model.identity import LogLevel
 from antiphon.model.request import Interests, RequestId
 
 __all__ = [

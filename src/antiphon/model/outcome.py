@@ -9,10 +9,10 @@ import msgspec
 from typing_extensions import TypeVar
 
 from antiphon.model.artifact import Keepable
-from antiphon.model.ask import Ask
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
-from antiphon.model.party import Implementation
+from antiphon.model.identity import Implementation
+from antiphon.model.question import Ask
 from antiphon.model.request import RequestId
 
 __all__ = [

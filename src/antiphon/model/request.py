@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from antiphon.model.party import Implementation, LogLevel
-from antiphon.model.value import Value
+from antiphon.model.base import Value
+from antiphon.model.identity import Implementation, LogLevel
 
 __all__ = [
     "AnswerQuestion",

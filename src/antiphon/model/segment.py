@@ -14,8 +14,8 @@ import msgspec
 from antiphon.model.content import Block, Text
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.status import TaskStatus
 from antiphon.model.task import Task, TaskChanged
+from antiphon.model.task_status import TaskStatus
 
 __all__ = ["MODES", "Part", "Portion", "Said", "Segment", "Segments", "Streamed"]
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from antiphon.model.ask import Ask, Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
 
 __all__ = [
     "TRANSITIONS",

@@ -14,8 +14,8 @@ from typing import Any
 
 from antiphon.errors import StoreError
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
-from antiphon.runtime.changes import Changes
-from antiphon.store.log import Store
+from antiphon.runtime.change_feed import Changes
+from antiphon.store.contract import Store
 
 __all__ = ["STOPPED", "Relay", "share"]
 

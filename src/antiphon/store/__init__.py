@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.store.log import Store
+from antiphon.store.contract import Store
 
 __all__ = ["DATABASES", "open_store"]
 

@@ -17,9 +17,9 @@ import msgspec
 
 from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.hub import Hub
-from antiphon.store.log import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.rules import Row
+from antiphon.store.watchers import Hub
 
 __all__ = ["MemoryStore"]
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.errors import LeaseLost, NoTask, Stale
-from antiphon.store.log import Phase, Record
+from antiphon.store.contract import Phase, Record
 
 __all__ = [
     "Pair",

@@ -16,9 +16,9 @@ import asyncpg
 import msgspec
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.hub import Hub
 from antiphon.store.postgres.link import LOST, Database, Link
 from antiphon.store.postgres.statements import keep, kept, mark_of, sql
+from antiphon.store.watchers import Hub
 
 __all__ = ["Feed"]
 

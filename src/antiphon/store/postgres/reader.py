@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.errors import StoreError
 from antiphon.store import rules
-from antiphon.store.log import Entry, Page, Phase, Record
+from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.postgres.lane import Job
 from antiphon.store.postgres.link import Database, Link
 from antiphon.store.postgres.statements import keep, kept, known, record_of, sql

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.log import Record
+from antiphon.store.contract import Record
 
 __all__ = ["FORMAT", "keep", "kept", "known", "mark_of", "record_of", "sql", "whole"]
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.hub import Hub
-from antiphon.store.log import Claim, Entry, Page, Phase, Record, Watch
-from antiphon.store.meter import Meter
+from antiphon.store.commit_stats import Meter
+from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.postgres.feed import Feed
 from antiphon.store.postgres.lane import Lane
 from antiphon.store.postgres.link import Database
@@ -37,6 +36,7 @@ from antiphon.store.postgres.writer import (
     Writer,
     subjects,
 )
+from antiphon.store.watchers import Hub
 
 __all__ = ["PostgresStore"]
 

@@ -15,13 +15,13 @@ import msgspec
 
 from antiphon.errors import Stale, StoreError
 from antiphon.store import rules
-from antiphon.store.hub import Hub
-from antiphon.store.log import Claim, Phase
-from antiphon.store.meter import Meter
+from antiphon.store.commit_stats import Meter
+from antiphon.store.contract import Claim, Phase
 from antiphon.store.postgres.lane import Job
 from antiphon.store.postgres.link import Database, Link
 from antiphon.store.postgres.statements import FORMAT, keep, kept, record_of, sql, whole
 from antiphon.store.rules import Pair, Row
+from antiphon.store.watchers import Hub
 
 __all__ = [
     "Append",

@@ -18,7 +18,7 @@ import msgspec
 
 from antiphon.errors import Stale
 from antiphon.store import rules
-from antiphon.store.log import Claim, Phase, Record
+from antiphon.store.contract import Claim, Phase, Record
 from antiphon.store.rules import Pair, Row
 from antiphon.store.sqlite import sql
 

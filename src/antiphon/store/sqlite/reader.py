@@ -14,7 +14,7 @@ import msgspec
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.log import Entry, Page, Phase, Record
+from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.sqlite import sql
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.lane import Done, Outcome

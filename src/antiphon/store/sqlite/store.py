@@ -20,9 +20,8 @@ import msgspec
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.hub import Hub
-from antiphon.store.log import Claim, Entry, Page, Phase, Record, Watch
-from antiphon.store.meter import Meter
+from antiphon.store.commit_stats import Meter
+from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.feed import Feed
@@ -30,6 +29,7 @@ from antiphon.store.sqlite.lane import Lane
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, Reading
 from antiphon.store.sqlite.writer import Writer
+from antiphon.store.watchers import Hub
 
 __all__ = ["SQLiteStore"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from antiphon.errors import StoreError
-from antiphon.store.meter import Meter
+from antiphon.store.commit_stats import Meter
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.lane import Done, Outcome

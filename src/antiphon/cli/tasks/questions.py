@@ -1,0 +1,34 @@
+"""Questions of a task, put to the person at the terminal or answered from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.cli.call.questions import Asker
+from antiphon.cli.exit_codes import CommandError
+from antiphon.client.callbacks import Handlers, answering_with
+from antiphon.client.input_rounds import Rounds
+from antiphon.model.question import Ask
+
+__all__ = ["Questions"]
+
+_TRIES = 10
+
+
+class Questions:
+    """Who answers."""
+
+    def __init__(self, asker: Asker) -> None:
+        table, _ = answering_with(asker, None, None)
+        self._rounds = Rounds(Handlers(table), _TRIES)
+
+    async def answer(self, asks: Mapping[str, Ask], key: str | None) -> dict[str, dict[str, Any]]:
+        """The responses, by key; raises `CommandError` where a person cannot answer."""
+        if key is not None and key not in asks:
+            raise CommandError(f"The task does not ask {key!r}. It asks: {', '.join(asks) or 'nothing'}.")
+        wanted = asks if key is None else {key: asks[key]}
+        for name, ask in wanted.items():
+            if not self._rounds.answers(ask):
+                raise CommandError(f"{name!r} is a question for a program, not for a person.")
+        return {name: await self._rounds.answer(name, ask) for name, ask in wanted.items()}

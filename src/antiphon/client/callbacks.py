@@ -1,0 +1,198 @@
+"""The requests that a server makes of its client, and who answers them.
+
+A table of handlers by method. On versions where a server asks on an open stream, each request is answered
+in a task of its own, of which there are only so many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from antiphon.errors import AntiphonError, InternalError, InvalidParams, MethodNotFound, RequestError
+from antiphon.model.base import Value
+from antiphon.model.form import defaults
+from antiphon.model.request import RequestId
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["Elicit", "Elicitation", "Handler", "Handlers", "Roots", "Sampler", "answering_with"]
+
+logger = logging.getLogger("antiphon.client")
+
+Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Answers a request of the server's: its params in, its result out; a `RequestError` refuses it."""
+
+
+class Elicitation(Value, frozen=True):
+    """A question for the person at the client: a form to fill in, or a page to visit."""
+
+    message: str
+    requested_schema: dict[str, Any] = {}
+    mode: Literal["form", "url"] = "form"
+    url: str | None = None
+    elicitation_id: str | None = None
+
+
+Answer: TypeAlias = Mapping[str, Any] | Literal["decline", "cancel"]
+Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Answer] | Answer]
+"""Asks the person: what they filled in, or that they said no, or that they went away."""
+
+
+Message: TypeAlias = Mapping[str, Any] | str
+Sampler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Message] | Message]
+"""Asks a model: the params of `sampling/createMessage` in, its text or its whole result out."""
+
+Folders: TypeAlias = Sequence[str | Mapping[str, Any]]
+Roots: TypeAlias = Folders | Callable[[], Awaitable[Folders] | Folders]
+"""The folders that the client works in, or who tells them: addresses, or roots as on the wire."""
+
+
+async def _settled(found: Any) -> Any:
+    """What a function gave, whether it is async or not."""
+    return await found if inspect.isawaitable(found) else found
+
+
+def elicitation(elicit: Elicit) -> Handler:
+    """The handler of `elicitation/create`. What a person left out gets the default of its schema."""
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            question = msgspec.convert(params, Elicitation)
+        except msgspec.ValidationError as error:
+            raise InvalidParams(f"Invalid params for elicitation/create: {error}.") from None
+        given: Answer = await _settled(elicit(question))
+        if isinstance(given, str):
+            return {"action": given}
+        if question.mode == "url":
+            return {"action": "accept"}
+        return {"action": "accept", "content": {**defaults(question.requested_schema), **given}}
+
+    return answer
+
+
+def sampling(sample: Sampler) -> Handler:
+    """The handler of `sampling/createMessage`. A plain text becomes a message of the assistant's."""
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        said: Message = await _settled(sample(params))
+        if isinstance(said, str):
+            return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "unknown"}
+        return said
+
+    return answer
+
+
+def listing(roots: Roots) -> Handler:
+    """The handler of `roots/list`. A plain string is an address."""
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = await _settled(roots()) if callable(roots) else roots
+        return {"roots": [{"uri": root} if isinstance(root, str) else dict(root) for root in found]}
+
+    return answer
+
+
+def answering_with(
+    elicit: Elicit | None, sample: Sampler | None, roots: Roots | None
+) -> tuple[dict[str, Handler], dict[str, Any]]:
+    """The handlers for these, by method, and the capabilities that they give a client."""
+    table: dict[str, Handler] = {}
+    able: dict[str, Any] = {}
+    if elicit is not None:
+        table["elicitation/create"] = elicitation(elicit)
+        able["elicitation"] = {"form": {}, "url": {}}
+    if sample is not None:
+        table["sampling/createMessage"] = sampling(sample)
+        able["sampling"] = {}
+    if roots is not None:
+        table["roots/list"] = listing(roots)
+        able["roots"] = {}
+    return table, able
+
+
+class Handlers:
+    """The table, and the answers that are being worked on."""
+
+    def __init__(self, table: Mapping[str, Handler], *, at_once: int = 64) -> None:
+        self._table: dict[str, Handler] = {"ping": _pong, **table}
+        self._at_once = at_once
+        self._working: dict[RequestId, asyncio.Task[None]] = {}
+
+    def knows(self, method: str) -> bool:
+        """Whether there is someone to answer a method."""
+        return method in self._table
+
+    @property
+    def know_anything(self) -> bool:
+        """Whether there is someone to answer any question."""
+        return len(self._table) > 1
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of a request; raises `RequestError` where it is refused."""
+        handler = self._table.get(method)
+        if handler is None:
+            raise MethodNotFound(f"This client does not answer {method}.")
+        try:
+            return await handler(params)
+        except AntiphonError as error:
+            if isinstance(error, RequestError):
+                raise
+            raise InternalError(str(error)) from error
+        except Exception as error:
+            logger.exception("The handler of %s failed.", method)
+            raise InternalError(f"The client failed to answer {method}.") from error
+
+    def accept(
+        self,
+        frame: Frame,
+        reply: Callable[[RequestId, Any], Awaitable[None]],
+        refuse: Callable[[RequestId, RequestError], Awaitable[None]],
+    ) -> None:
+        """Start to answer a request that came on a stream."""
+        request_id = frame.request_id
+        assert request_id is not None
+        task = asyncio.create_task(self._work(frame, request_id, reply, refuse))
+        self._working[request_id] = task
+        task.add_done_callback(lambda _: self._working.pop(request_id, None))
+
+    def cancel(self, request_id: RequestId) -> None:
+        """The server does not want this answer any more."""
+        task = self._working.get(request_id)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Give up what is being worked on."""
+        tasks = set(self._working.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _work(
+        self,
+        frame: Frame,
+        request_id: RequestId,
+        reply: Callable[[RequestId, Any], Awaitable[None]],
+        refuse: Callable[[RequestId, RequestError], Awaitable[None]],
+    ) -> None:
+        with contextlib.suppress(AntiphonError):  # the connection is gone, and whoever waits on it is told
+            try:
+                if len(self._working) > self._at_once:
+                    raise InternalError("This client has too many questions open.")
+                params = frame.params if isinstance(frame.params, dict) else {}
+                result = await self.answer(str(frame.method), params)
+            except RequestError as error:
+                await refuse(request_id, error)
+            else:
+                await reply(request_id, result)
+
+
+async def _pong(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}

@@ -1,0 +1,123 @@
+"""Sends tool calls, and sends them once more where the server says what the first one lacked.
+
+A call may lack headers that mirror its arguments, or the wish for a task. Which tools want which is known
+from their list, which is only read where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from antiphon.client.catalog_cache import Lists
+from antiphon.client.connection import Callback, Connection, Sink
+from antiphon.client.streaming.segment_tracker import settled
+from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
+from antiphon.model.request import CallTool, RedeemTask, TaskWish, Terms
+from antiphon.model.segment import Part
+
+__all__ = ["Calls"]
+
+_WATCHING = ("streaming", "task")
+"""How someone who watches takes the answer: not at once, which would mean that nothing is seen until then."""
+
+
+class Calls:
+    """The tool calls of one client. `relist` reads the list of tools anew."""
+
+    def __init__(
+        self, connection: Connection, lists: Lists, relist: Callable[[], Awaitable[object]], max_message: int
+    ) -> None:
+        self._connection = connection
+        self._lists = lists
+        self._relist = relist
+        self._max_message = max_message
+
+    async def wishing(self, request: CallTool, ttl: float | None) -> CallTool:
+        """The call with a wish for a task, where that is the caller's to say and the tool takes it."""
+        if not await self._takes_wishes(request.name):
+            return request
+        return _wishing(request, ttl)
+
+    async def streaming(self, request: CallTool, terms: Terms) -> tuple[CallTool, Terms]:
+        """The call and its terms, with the wish for what it emits as it comes, where a server sends that."""
+        if not self._connection.streams:
+            return request, terms
+        if RedeemTask not in self._connection.speaker.methods:
+            return request, msgspec.structs.replace(terms, streams=True)
+        request = msgspec.structs.replace(request, stream={})
+        return _wishing(request) if await self._takes_wishes(request.name) else request, terms
+
+    async def send(
+        self,
+        request: CallTool,
+        terms: Terms,
+        *,
+        timeout: float | None,
+        on_progress: Callback | None,
+        sink: Sink | None = None,
+    ) -> Any:
+        """Send one call: a result, what it asks, or the task that it has become.
+
+        With a sink, into which what it emits goes, it may also be the last part of that.
+        """
+        name = request.name
+        if request.task is None and self._has_wishes and self._lists.task_support(name) == "required":
+            request = _wishing(request)
+        try:
+            return await self._send(request, terms, timeout, on_progress, sink)
+        except HeaderMismatch:
+            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
+            self._lists.forget("tools")
+            await self._relist()
+            if self._lists.mirrored(name) is None:
+                raise
+        except (MethodNotFound, InvalidRequest) as error:
+            # https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
+            if request.task is not None or error.code not in (-32601, -32600) or not self._has_wishes:
+                raise
+            await self._relist()
+            if self._lists.task_support(name) != "required":
+                raise
+            request = _wishing(request)
+        return await self._send(request, terms, timeout, on_progress, sink)
+
+    async def _send(
+        self,
+        request: CallTool,
+        terms: Terms,
+        timeout: float | None,
+        on_progress: Callback | None,
+        sink: Sink | None,
+    ) -> Any:
+        mirrored = self._lists.mirrored(request.name)
+        outcome = await self._connection.ask(
+            request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored, sink=sink
+        )
+        return settled(outcome, self._max_message) if sink is None and isinstance(outcome, Part) else outcome
+
+    async def _takes_wishes(self, tool: str) -> bool:
+        """Whether a tool makes a task for a caller that wishes for one."""
+        if not self._has_wishes:
+            return False
+        if self._lists.task_support(tool) is None:
+            await self._relist()
+        return self._lists.task_support(tool) in ("optional", "required")
+
+    @property
+    def _has_wishes(self) -> bool:
+        """Whether a caller says that it wants a task, and the server makes some."""
+        if RedeemTask not in self._connection.speaker.methods:
+            return False
+        found: Any = self._connection.welcome.capabilities
+        for key in ("tasks", "requests", "tools", "call"):
+            found = found.get(key) if isinstance(found, dict) else None
+        return found is not None
+
+
+def _wishing(request: CallTool, ttl: float | None = None) -> CallTool:
+    modes = None if request.stream is None else _WATCHING
+    wish = TaskWish(None if ttl is None else int(ttl * 1000), modes)
+    return msgspec.structs.replace(request, task=wish, stream=None)

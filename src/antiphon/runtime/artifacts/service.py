@@ -1,0 +1,411 @@
+"""The artifacts of a server: kept for whoever called, found again by id, listed and read as resources.
+
+Owns the store, its bounds, and the words that go out with an artifact. Whose an artifact is, is said to
+the store with every question, so that an id of somebody else's is an id of nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import codecs
+import functools
+import logging
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pydantic
+
+from antiphon.errors import Failure, InvalidParams, ResourceNotFound, TooLarge, UnknownArtifact
+from antiphon.model.artifact import ArtifactRecord
+from antiphon.model.catalog import Definition, ResourceDefinition
+from antiphon.model.content import BlobContents, Contents, ResourceLink, Text, TextContents
+from antiphon.model.outcome import Page, Result
+from antiphon.runtime.artifacts.artifact import Artifact, Piece, encoded
+from antiphon.runtime.authoring.resource import Resource
+from antiphon.runtime.authoring.results import own_words
+from antiphon.runtime.authoring.signature import explain
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.context import Context
+from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.limits import Limits
+from antiphon.store import DATABASES
+from antiphon.store.artifacts import ArtifactStore, open_artifacts
+
+__all__ = ["Artifacts"]
+
+logger = logging.getLogger("antiphon")
+
+_INLINE = 16 * 1024
+"""How many bytes the value of an artifact may have, to be in the structured content as well."""
+_BEGINNING = 1000
+"""How many characters of a long result are in the content."""
+_SWEEP = 5.0
+"""Seconds between two looks for what has expired or is too much."""
+_CURSOR = "artifacts:"
+_dumps = msgspec.json.Encoder().encode
+_loads = msgspec.json.Decoder().decode
+
+
+class Artifacts:
+    """What one server keeps for its callers."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: str | ArtifactStore | None,
+        otherwise: Callable[[], Any],
+        limits: Limits,
+        threads: Threads,
+    ) -> None:
+        self.wanted = wanted if wanted is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
+        """Where artifacts are to be kept; in the file of the tasks, or in memory, if nothing is said."""
+        self._otherwise = otherwise
+        self._threads = threads
+        self._limits = limits
+        self._store: ArtifactStore | None = None
+        self._opening = asyncio.Lock()
+        self._swept = float("-inf")
+        self._since = 0
+        self._last = 0
+        self.enabled = wanted is not None
+        """Whether callers are told that there are artifacts."""
+        self.on_first: Callable[[], None] = lambda: None
+        """Called when there is one, and there were to be none."""
+        host = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "server"
+        self._base = f"artifact://{host}/"
+        self._shown = f"ui://{host}/"
+
+    @functools.cached_property
+    def resources(self) -> tuple[Resource, ...]:
+        """The addresses at which artifacts are read: their own, and the one for user interfaces."""
+        return tuple(
+            Resource(
+                self.read,
+                self._threads,
+                f"{base}{{artifact_id}}{{?offset,length}}",
+                name="artifact",
+                title="Artifacts of your calls",
+            )
+            for base in (self._base, self._shown)
+        )
+
+    def at(self, uri: str) -> tuple[Resource, ...]:
+        """Where to look for an address, whether there are artifacts or not: another process may have them."""
+        return self.resources if uri.startswith((self._base, self._shown)) else ()
+
+    async def close(self) -> None:
+        """Let the store go."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    # Going out
+
+    async def settle(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
+        """Keep what a result brings to be kept, or what is too much of it, and say where it is."""
+        artifact, whole = result.artifact, None
+        if artifact is None:
+            if over is None or result.is_error or (size := _size(result)) <= over:
+                return result
+            whole = result.data if result.structured else _text(result)
+            artifact = Artifact(
+                whole, type=f"{tool}_result", mime_type=None if result.structured else "text/markdown"
+            )
+            beginning = _text(result) if len(_text(result)) <= over else _beginning(_text(result), size)
+        assert isinstance(artifact, Artifact)
+        record, begun = await self._keep(artifact, call.principal.id)
+        reference: dict[str, Any] = {
+            "x-artifact-type": record.type,
+            "artifact_id": record.id,
+            "size": record.size,
+        }
+        if result.next_steps:
+            reference["next_steps"] = list(result.next_steps)
+        if whole is not None:
+            pictures = tuple(block for block in result.content if not isinstance(block, Text))
+            result.content = (Text(f"{beginning}\n\n{_named(record)}"), *pictures)
+            result.data, result.structured, result.boxed = reference, True, result.boxed and result.structured
+        elif not result.structured:
+            if record.encoding == "json" and record.size <= _INLINE:
+                reference["artifact"] = _loads(await self._bytes(record))
+            result.data, result.structured, result.boxed = reference, True, False
+        if not any(isinstance(block, Text) for block in result.content):
+            begun = own_words(artifact.value) or begun
+            result.content = (Text(f"{_beginning(begun, record.size)}\n\n{_named(record)}"), *result.content)
+        result.content = (*result.content, self._link(record))
+        result.meta = {"artifact_id": record.id, "ui_uri": self._shown + record.id, **(result.meta or {})}
+        result.artifact = None
+        return result
+
+    async def _keep(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
+        """Keep an artifact; gives how it begins, too."""
+        store = await self._opened()
+        self._last = now = max(_now(), self._last + 1)  # so that those made together have an order
+        encoding, mime, pieces = encoded(artifact)
+        source = _Source(pieces)
+        first = await source.first()
+        if encoding is None:
+            is_text = isinstance(first, str) or (mime or "").startswith("text/") or mime == "application/json"
+            encoding = "text" if is_text else "blob"
+            mime = mime or ("text/plain" if is_text else "application/octet-stream")
+        lasts = self._limits.artifact_time if artifact.ttl is None else artifact.ttl
+        record = ArtifactRecord(
+            id=artifact.id,
+            principal=principal,
+            type=artifact.type,
+            encoding=encoding,
+            mime_type=mime or "application/octet-stream",
+            created=now,
+            expires=now + int(lasts * 1000),
+            title=artifact.title,
+            description=artifact.description,
+        )
+        most = self._limits.artifact
+        try:
+            record = await store.put(record, source.bytes(), most=most)
+        except TooLarge:
+            raise Failure(
+                f"The result has more than {most} bytes, which is more than is kept: ask for less."
+            ) from None
+        await self._sweep(store, record.size)
+        if not self.enabled:
+            self.enabled = True
+            self.on_first()
+        return record, _readable(
+            first
+        ) if encoding != "blob" else f"{record.size} bytes of {record.mime_type}."
+
+    async def _sweep(self, store: ArtifactStore, size: int) -> None:
+        """Now and then, and before there is much too much, look for what is to be forgotten."""
+        self._since += size
+        at, most = time.monotonic(), self._limits.artifacts
+        if at - self._swept > _SWEEP or self._since > most // 16:
+            self._swept, self._since = at, 0
+            await store.sweep(now=_now(), most=most)
+
+    def _link(self, record: ArtifactRecord) -> ResourceLink:
+        return ResourceLink(
+            uri=self._base + record.id,
+            name=f"{record.type}-{record.id[:8]}",
+            title=record.title,
+            description=record.description,
+            mime_type=record.mime_type,
+            size=record.size,
+        )
+
+    # Coming back
+
+    async def resolve(self, arguments: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
+        """The arguments with the artifacts that their ids stand for; raises `UnknownArtifact`."""
+        return {name: await self._resolved(value, call) for name, value in arguments.items()}
+
+    async def _resolved(self, value: Any, call: Call[Any]) -> Any:
+        if isinstance(value, Artifact):
+            return await self._load(value, call.principal.id)
+        if isinstance(value, list):
+            return [await self._resolved(item, call) for item in value]
+        if isinstance(value, dict):
+            return {key: await self._resolved(item, call) for key, item in value.items()}
+        return value
+
+    async def _load(self, artifact: Artifact[Any], principal: str) -> Artifact[Any]:
+        store = await self._opened()
+        record = await store.get(principal, artifact.id, now=_now())
+        if record is None:
+            raise UnknownArtifact(
+                f"There is no artifact {artifact.id!r}: it has expired, or never was. "
+                "Call the tool that makes it once more, and use the artifact_id that it gives."
+            )
+        artifact.type, artifact.title, artifact.description = record.type, record.title, record.description
+        artifact.mime_type = record.mime_type
+        hint = artifact._hint
+        if get_origin(hint) is not None and issubclass(get_origin(hint) or object, AsyncIterator):
+            artifact._value = self._pieces(record, texts=get_args(hint)[:1] == (str,))
+            return artifact
+        raw = await self._bytes(record)
+        try:
+            artifact._value = _value(record, raw, hint)
+        except (pydantic.ValidationError, UnicodeDecodeError) as error:
+            problems = explain(error) if isinstance(error, pydantic.ValidationError) else "- it is no text"
+            raise UnknownArtifact(
+                f"The artifact {record.id!r} is a {record.type}, which is not what this takes:\n{problems}"
+            ) from None
+        return artifact
+
+    async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for offset in range(0, record.size, self._limits.artifact_page):
+            raw = await (await self._opened()).read(record, offset, self._limits.artifact_page)
+            yield decoder.decode(raw) if texts else raw
+
+    async def _bytes(self, record: ArtifactRecord) -> bytes:
+        return await (await self._opened()).read(record, 0, record.size)
+
+    # As resources
+
+    async def read(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
+        """An artifact, or a stretch of it; `_meta` says where the next one is."""
+        store = await self._opened()
+        record = await store.get(ctx.principal.id, artifact_id, now=_now())
+        uri = str(ctx._call.request.uri).partition("?")[0]
+        if record is None:
+            raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
+        if offset < 0 or length < 0:
+            raise InvalidParams("offset and length count bytes: neither can be negative.", data={"uri": uri})
+        page = min(length or record.size, self._limits.artifact_page)
+        raw = await store.read(record, offset, page)
+        text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
+        end = offset + (len(raw) if text is None else text[1])
+        meta: dict[str, Any] = {"artifact_id": record.id, "x-artifact-type": record.type, "size": record.size}
+        if (offset, end) != (0, record.size):
+            meta |= {"offset": offset, "length": end - offset}
+        if end < record.size:
+            meta["next"] = f"{uri}?offset={end}&length={page}"
+        if text is None:
+            return BlobContents(uri, base64.b64encode(raw).decode(), record.mime_type, meta)
+        return TextContents(uri, text[0], record.mime_type, meta)
+
+    async def page(self, fixed: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
+        """A page of all resources: those that everybody sees, and then the caller's artifacts."""
+        cursor: str | None = call.request.cursor
+        items: tuple[Definition, ...] = ()
+        before, ttl = None, 0
+        if cursor is not None and cursor.startswith(_CURSOR):
+            before = cursor.removeprefix(_CURSOR) or None
+        else:
+            page = fixed(cursor)
+            if page.next_cursor is not None:
+                return page
+            items, ttl = tuple(page.items), page.ttl_ms
+        room = max(size - len(items), 1)
+        try:
+            found = await (await self._opened()).list(
+                call.principal.id, now=_now(), cursor=before, limit=room
+            )
+        except ValueError:
+            raise InvalidParams(
+                "That cursor is not one that this server gave out: start again without one."
+            ) from None
+        following = None if found.cursor is None else _CURSOR + found.cursor
+        return Page(
+            "resources", (*items, *map(self._definition, found.records)), following, ttl, shared=False
+        )
+
+    def _definition(self, record: ArtifactRecord) -> ResourceDefinition:
+        link = self._link(record)
+        meta = {"artifact_id": record.id, "x-artifact-type": record.type, "ui_uri": self._shown + record.id}
+        return ResourceDefinition(
+            uri=link.uri,
+            name=link.name,
+            title=link.title,
+            description=link.description,
+            mime_type=link.mime_type,
+            size=link.size,
+            meta=meta,
+        )
+
+    async def _opened(self) -> ArtifactStore:
+        """The store, opened when it is first needed; raises `StoreUnavailable`."""
+        if self._store is None:
+            async with self._opening:
+                if self._store is None:
+                    wanted = self.wanted if self.wanted is not None else _beside(self._otherwise())
+                    store = open_artifacts(wanted) if isinstance(wanted, str) else wanted
+                    await store.open()
+                    self._store = store
+        return self._store
+
+
+class _Source:
+    """Pieces of a value, the first of which is looked at before the others."""
+
+    def __init__(self, pieces: AsyncIterator[Piece]) -> None:
+        self._pieces = pieces
+        self._first: Piece = b""
+
+    async def first(self) -> Piece:
+        """The first piece; empty if there is none."""
+        self._first = await anext(self._pieces, b"")
+        return self._first
+
+    async def bytes(self) -> AsyncIterator[bytes]:
+        """All of it."""
+        yield _raw(self._first)
+        async for piece in self._pieces:
+            yield _raw(piece)
+
+
+def _raw(piece: Piece) -> bytes:
+    return piece.encode() if isinstance(piece, str) else piece
+
+
+def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
+    """The value of an artifact, as the type that a function wants."""
+    if hint is bytes:
+        return raw
+    if hint is str:
+        return raw.decode()
+    if record.encoding == "json":
+        return _loads(raw) if hint is Any else pydantic.TypeAdapter(hint).validate_json(raw)
+    value: Any = raw.decode() if record.encoding == "text" else raw
+    if record.mime_type == "application/json" and hint is not Any:
+        return pydantic.TypeAdapter(hint).validate_json(raw)
+    return value if hint is Any else pydantic.TypeAdapter(hint).validate_python(value, strict=True)
+
+
+def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
+    """The whole characters in some bytes of a text, and how many of the bytes those take, or skip."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    start = 0
+    while start < min(len(raw), 3) and raw[start] & 0xC0 == 0x80:
+        start += 1
+    text = decoder.decode(raw[start:], final=last)
+    return text, len(raw) - len(decoder.getstate()[0])
+
+
+def _beside(store: Any) -> str:
+    """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
+    if isinstance(store, str) and store.startswith(DATABASES):
+        return store
+    if store not in (None, "memory:"):
+        logger.warning(
+            "Artifacts are kept in the memory of this process, where no other finds them. "
+            "Set ANTIPHON_ARTIFACTS, or Server(artifacts=…), to a file or a folder that all share."
+        )
+    return "memory:"
+
+
+def _size(result: Result) -> int:
+    """About how many bytes a result has to read, or to parse if that is more."""
+    text = sum(len(block.text) for block in result.content if isinstance(block, Text))
+    return max(text, len(_dumps(result.data))) if result.structured else text
+
+
+def _text(result: Result) -> str:
+    return "\n\n".join(block.text for block in result.content if isinstance(block, Text))
+
+
+def _readable(piece: Piece) -> str:
+    return piece if isinstance(piece, str) else piece.decode(errors="replace")
+
+
+def _beginning(text: str, size: int) -> str:
+    """How a long text begins, cut at the end of a line if there is one near."""
+    if len(text) <= _BEGINNING:
+        return text
+    cut = text[:_BEGINNING]
+    line = cut.rfind("\n", _BEGINNING // 2)
+    return f"{cut[: line if line > 0 else None]}\n\n… (this is the beginning of {size:,} bytes)"
+
+
+def _named(record: ArtifactRecord) -> str:
+    return f"**Artifact ID:** `{record.id}`"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

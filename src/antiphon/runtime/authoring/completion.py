@@ -1,0 +1,84 @@
+"""Suggestions for the arguments of prompts and the variables of resource templates."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from antiphon.errors import DefinitionError, InvalidParams
+from antiphon.model.outcome import Completion
+from antiphon.model.request import Complete, PromptReference
+from antiphon.runtime.authoring.prompt import choices
+from antiphon.runtime.authoring.registry import Catalog
+from antiphon.runtime.authoring.signature import name_of
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import Threads, awaitable
+
+__all__ = ["Completers"]
+
+_MOST = 100  # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+
+
+class Completers:
+    """Who suggests values for what."""
+
+    def __init__(self, catalog: Catalog, threads: Threads) -> None:
+        self._catalog = catalog
+        self._threads = threads
+        self._functions: dict[tuple[str, str], Callable[[str, Mapping[str, str]], Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._functions) or any(
+            choices(hint) for prompt in self._catalog.prompts.values() for hint in prompt.parameters.values()
+        )
+
+    def add(self, owner: str, argument: str, function: Callable[..., Any]) -> None:
+        """Let `function(value)` or `function(value, arguments)` suggest values for one argument."""
+        positional = [
+            parameter
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(positional) not in (1, 2):
+            raise DefinitionError(
+                f"{name_of(function)}: a completion takes the value typed so far, "
+                "and if it likes the other arguments as a mapping."
+            )
+        first, *rest = (parameter.name for parameter in positional)
+        run = awaitable(function, self._threads)
+
+        def adapted(value: str, others: Mapping[str, str]) -> Any:
+            return run(**{first: value, **({rest[0]: others} if rest else {})})
+
+        self._functions[owner, argument] = adapted
+
+    async def suggest(self, call: Call[Complete]) -> Completion:
+        """The values for what has been typed so far; none where nobody suggests any."""
+        request = call.request
+        name, typed = request.argument.name, request.argument.value
+        if isinstance(request.ref, PromptReference):
+            owner = request.ref.name
+            known = self._catalog.prompt(owner).parameters
+        else:
+            owner = request.ref.uri
+            known = self._variables(owner)
+        if name not in known:
+            raise InvalidParams(f"{owner!r} has no argument {name!r}.")
+        found = self._functions.get((owner, name))
+        if found is None:
+            values = [choice for choice in choices(known[name]) if choice.startswith(typed)]
+        else:
+            values = await found(typed, request.context.arguments)
+        if isinstance(values, Completion):
+            return values
+        listed = tuple(str(value) for value in values or ())
+        return Completion(listed[:_MOST], total=len(listed), has_more=len(listed) > _MOST)
+
+    def _variables(self, uri: str) -> Mapping[str, Any]:
+        resource = self._catalog.templates.get(uri)
+        if resource is None or resource.template is None:
+            if uri in self._catalog.resources:
+                return {}
+            raise InvalidParams(f"Unknown resource template: {uri!r}.")
+        return dict.fromkeys(resource.template.names)

@@ -1,0 +1,180 @@
+"""From a type to a form that a person can fill in, and from a filled-in form back to a value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pydantic
+
+from antiphon.errors import DefinitionError
+from antiphon.model.form import problems
+from antiphon.model.question import Elicit, key_of
+from antiphon.runtime.authoring.signature import explain, plainly, schema_of
+from antiphon.runtime.authoring.typed_dicts import adapted
+
+__all__ = ["Form"]
+
+_KEPT = {
+    "type",
+    "title",
+    "description",
+    "default",
+    "enum",
+    "enumNames",
+    "oneOf",
+    "anyOf",
+    "items",
+    "format",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+}
+_FORMATS = {"email", "uri", "date", "date-time"}
+_KINDS: Mapping[str, type[Any]] = {
+    "string": str,
+    "number": float,
+    "integer": int,
+    "boolean": bool,
+    "array": list,
+}
+_KEYS = 256
+"""How many keys a form remembers."""
+_PRIMITIVES = {"string", "number", "integer", "boolean"}
+
+
+class Form:
+    """What to show a person, and how to read what they entered."""
+
+    __slots__ = ("_keys", "_kinds", "_read", "schema")
+
+    def __init__(
+        self, schema: dict[str, Any], read: Callable[[dict[str, Any]], Any], *, typed: bool = False
+    ) -> None:
+        self.schema = schema
+        self._read = read
+        self._keys: dict[str, str] = {}
+        self._kinds = {
+            name: _KINDS[field["type"]]
+            for name, field in schema["properties"].items()
+            if typed and "type" in field
+        }
+
+    def key(self, message: str) -> str:
+        """The key of a question that shows this form; the same question has the same key everywhere."""
+        found = self._keys.get(message)
+        if found is None:
+            if len(self._keys) >= _KEYS:
+                self._keys.clear()
+            found = self._keys[message] = key_of(Elicit(message, self.schema))
+        return found
+
+    def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:
+        """The value that was entered, or what is wrong with it."""
+        entered = dict(content or {})
+        # A type checks its own bounds; what is left to see is that each value is of the kind asked for.
+        kinds = self._kinds
+        if not kinds or not all(type(value) is kinds.get(name) for name, value in entered.items()):
+            wrong = problems(self.schema, entered)
+            if wrong:
+                return None, "; ".join(wrong)
+        try:
+            return self._read(entered), None
+        except pydantic.ValidationError as error:
+            return None, "; ".join(problems(self.schema, entered)) or explain(error)
+
+    @staticmethod
+    def of(wanted: Any) -> Form:
+        """The form for a type, or for a schema given as it is; raises `DefinitionError`."""
+        if not isinstance(wanted, type) and isinstance(wanted, Mapping):
+            return Form(_checked(wanted), lambda content: content)
+        return _form(wanted)
+
+
+def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that an author wrote; raises `DefinitionError` for one that is no form."""
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise DefinitionError("A form is a JSON schema of type object, with properties.")
+    for name, field in properties.items():
+        kind = field.get("type") if isinstance(field, Mapping) else None
+        if not isinstance(kind, str) or kind not in _PRIMITIVES | {"array"}:
+            raise _not_flat(dict(schema), name)
+        if kind == "array" and not isinstance(field.get("items"), Mapping):
+            raise _not_flat(dict(schema), name)
+    return dict(schema)
+
+
+@functools.lru_cache(maxsize=1024)
+def _form(wanted: Any) -> Form:
+    try:
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapted(wanted))
+        schema = schema_of(adapter, mode="validation")
+    except (pydantic.errors.PydanticUserError, TypeError) as error:
+        raise DefinitionError(f"{wanted!r} is no type to ask for: {plainly(error)}.") from None
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    if "properties" in schema:
+        return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
+    if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
+        raise DefinitionError(
+            f"{wanted!r} has no fields: ask for a model, or for a string, a number or a choice."
+        )
+    field = _field(wanted, "value", schema, definitions)
+    whole = {"type": "object", "properties": {"value": field}, "required": ["value"]}
+    return Form(whole, lambda content: adapter.validate_python(content["value"]))
+
+
+def _flat(wanted: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with nothing in it but what forms may have."""
+    fields = {name: _field(wanted, name, prop, definitions) for name, prop in schema["properties"].items()}
+    flat: dict[str, Any] = {"type": "object", "properties": fields}
+    if required := schema.get("required"):
+        flat["required"] = list(required)
+    return flat
+
+
+def _field(wanted: Any, name: str, prop: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    field = _resolved(prop, definitions)
+    if "items" in field:
+        field["items"] = _resolved(field["items"], definitions)
+        field["items"].pop("title", None)
+        if not (field["items"].get("enum") or field["items"].get("anyOf")):
+            raise _not_flat(wanted, name)
+    elif field.get("type") not in _PRIMITIVES:
+        raise _not_flat(wanted, name)
+    if "exclusiveMinimum" in field or "exclusiveMaximum" in field:
+        raise DefinitionError(
+            f"{wanted!r}: the field {name!r} has a bound that forms cannot have: "
+            "use ge and le instead of gt and lt."
+        )
+    if field.get("format") not in _FORMATS:
+        field.pop("format", None)
+    return {key: value for key, value in field.items() if key in _KEPT}
+
+
+def _resolved(prop: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A property with its reference looked up, and without the null that makes it optional."""
+    field = dict(prop)
+    if "$ref" in field:
+        target = definitions[field.pop("$ref").rpartition("/")[2]]
+        field = {**{key: value for key, value in target.items() if key != "title"}, **field}
+    options = [option for option in field.get("anyOf", ()) if option.get("type") != "null"]
+    if len(options) == 1 and "const" not in options[0]:
+        field.pop("anyOf")
+        field = {**_resolved(options[0], definitions), **field}
+        if field.get("default", ...) is None:
+            field.pop("default")
+    if "const" in field and "enum" not in field:
+        field["enum"] = [field.pop("const")]
+    return field
+
+
+def _not_flat(wanted: Any, name: str) -> DefinitionError:
+    return DefinitionError(
+        f"{wanted!r}: the field {name!r} cannot stand in a form. "
+        "A form has strings, numbers, booleans, choices and lists of choices."
+    )

@@ -1,0 +1,119 @@
+"""A prompt: a function that writes messages."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
+
+import pydantic
+
+from antiphon.errors import InvalidParams
+from antiphon.model.catalog import PromptArgument, PromptDefinition, PromptMessage
+from antiphon.model.content import Block, Icon
+from antiphon.model.outcome import InputRequired, Prompted
+from antiphon.model.request import GetPrompt
+from antiphon.runtime.authoring.results import blocks
+from antiphon.runtime.authoring.signature import Signature, explain, name_of
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.invoke import Function, Stage
+
+__all__ = ["Prompt", "choices"]
+
+
+class Prompt:
+    """A function that a caller can fill in by name."""
+
+    __slots__ = ("_function", "definition", "name", "parameters")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        threads: Threads,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._function = Function(function, threads)
+        signature = self._function.signature
+        self.name = name or name_of(function)
+        self.parameters = signature.parameters
+        self.definition = PromptDefinition(
+            name=self.name,
+            title=title,
+            description=description or signature.description,
+            arguments=tuple(_arguments(signature)) or None,
+            icons=tuple(icons) if icons else None,
+            meta=dict(meta) if meta else None,
+        )
+
+    async def fill(self, call: Call[GetPrompt], stage: Stage) -> Prompted | InputRequired:
+        """Fill it in; raises `InvalidParams` for arguments that do not fit."""
+        arguments = self._bound(call.request.arguments)
+        value = await self._function.run(call, arguments, stage)
+        if isinstance(value, Prompted | InputRequired):
+            return value
+        return Prompted(tuple(_messages(value)), self.definition.description)
+
+    def _bound(self, given: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            return self._function.bind(given)
+        except pydantic.ValidationError as error:
+            # On the wire all arguments are strings; those of other types may be JSON.
+            decoded = {
+                key: value if self.parameters.get(key) is str else _decoded(value)
+                for key, value in given.items()
+            }
+            try:
+                return self._function.bind(decoded)
+            except pydantic.ValidationError:
+                problems = explain(error, self._function.names)
+                raise InvalidParams(f"Invalid arguments for the prompt {self.name!r}:\n{problems}") from None
+
+
+def choices(hint: Any) -> tuple[str, ...]:
+    """The values that a type allows, where they can be told: those of a `Literal` or an enum."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return choices(get_args(hint)[0])
+    if origin is Literal:
+        return tuple(str(value) for value in get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return tuple(str(member.value) for member in hint)
+    return ()
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _arguments(signature: Signature) -> Iterable[PromptArgument]:
+    required = set(signature.schema.get("required", ()))
+    for name, prop in signature.schema["properties"].items():
+        yield PromptArgument(
+            name=name,
+            title=prop.get("title"),
+            description=prop.get("description"),
+            required=name in required,
+        )
+
+
+def _messages(value: Any) -> Iterable[PromptMessage]:
+    if isinstance(value, PromptMessage):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [message for item in value for message in _messages(item)]
+    if isinstance(value, Mapping) and "role" in value:
+        content = value.get("content")
+        if isinstance(content, Mapping):  # a block as it is on the wire
+            return [PromptMessage(value["role"], cast(Block, content))]
+        return [PromptMessage(value["role"], block) for block in blocks(content)]
+    return [PromptMessage("user", block) for block in blocks(value)]

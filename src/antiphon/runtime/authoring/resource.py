@@ -1,0 +1,123 @@
+"""A resource: a function at an address, or at a family of addresses."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pydantic
+
+from antiphon.errors import DefinitionError, InvalidParams
+from antiphon.model.catalog import ResourceDefinition, TemplateDefinition
+from antiphon.model.content import Annotations, BlobContents, Contents, Icon, TextContents
+from antiphon.model.outcome import InputRequired, Read
+from antiphon.runtime.authoring.signature import Signature, explain, name_of
+from antiphon.runtime.authoring.uri_template import Template
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.invoke import Function, Stage
+
+__all__ = ["Resource"]
+
+_any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
+
+
+class Resource:
+    """A function that a caller can read by address."""
+
+    __slots__ = (
+        "_function",
+        "_mime",
+        "_shared",
+        "_ttl_ms",
+        "definition",
+        "template",
+        "uri",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        threads: Threads,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        ttl: float = 0,
+        shared: bool = False,
+    ) -> None:
+        self._function = Function(function, threads)
+        signature = self._function.signature
+        self.uri = uri
+        self.template = Template(uri) if Template.is_template(uri) else None
+        self._mime = mime_type
+        self._ttl_ms = int(ttl * 1000)
+        self._shared = shared
+        _check_variables(name_of(function), signature, self.template)
+        common: dict[str, Any] = {
+            "name": name or name_of(function),
+            "title": title,
+            "description": description or signature.description,
+            "mime_type": mime_type,
+            "annotations": annotations,
+            "icons": tuple(icons) if icons else None,
+            "meta": dict(meta) if meta else None,
+        }
+        self.definition = (
+            ResourceDefinition(uri=uri, size=size, **common)
+            if self.template is None
+            else TemplateDefinition(uri_template=uri, **common)
+        )
+
+    async def read(
+        self, call: Call[Any], variables: Mapping[str, str], uri: str, stage: Stage
+    ) -> Read | InputRequired:
+        """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
+        try:
+            arguments = self._function.bind(variables)
+        except pydantic.ValidationError as error:
+            raise InvalidParams(f"Invalid address {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
+        value = await self._function.run(call, arguments, stage)
+        if type(value) is InputRequired:
+            return value
+        return Read(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)
+
+    def _contents(self, value: Any, uri: str) -> Iterable[Contents]:
+        if isinstance(value, TextContents | BlobContents):
+            return [value]
+        if isinstance(value, list | tuple) and value and isinstance(value[0], TextContents | BlobContents):
+            return value
+        if isinstance(value, str):
+            return [TextContents(uri, value, self._mime or "text/plain")]
+        if isinstance(value, bytes | bytearray):
+            mime = self._mime or "application/octet-stream"
+            return [BlobContents(uri, base64.b64encode(value).decode(), mime)]
+        data = _any.dump_python(value, mode="json", by_alias=True)
+        return [TextContents(uri, msgspec.json.encode(data).decode(), self._mime or "application/json")]
+
+
+def _check_variables(label: str, signature: Signature, template: Template | None) -> None:
+    """Each variable has a parameter, and each parameter a variable or a default."""
+    names = set(template.names) if template else set()
+    unknown = names - set(signature.parameters)
+    if unknown and not signature.open:
+        raise DefinitionError(
+            f"{label}: the address has {{{sorted(unknown)[0]}}}, and the function no parameter of that name. "
+            "Name them alike."
+        )
+    required = set(signature.schema.get("required", ()))
+    always = names - (template.optional if template else frozenset())
+    if missing := required - always:
+        raise DefinitionError(
+            f"{label}: the parameter {sorted(missing)[0]!r} has no default, "
+            f"and the address has no variable {{{sorted(missing)[0]}}} that is always there. "
+            "Add one of the two."
+        )

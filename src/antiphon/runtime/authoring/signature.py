@@ -1,0 +1,302 @@
+"""From a function's signature to a JSON schema and a binder, once, at registration.
+
+Owns what an author may write as a parameter. Knows nothing of tools, prompts or the wire.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pydantic
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import SchemaValidator, core_schema
+
+from antiphon.errors import DefinitionError
+from antiphon.runtime.authoring import docstring
+from antiphon.runtime.authoring.typed_dicts import adapted
+
+__all__ = ["Signature", "explain", "name_of", "plainly", "schema_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes and gives."""
+
+    description: str | None
+    schema: dict[str, Any]
+    model: type[pydantic.BaseModel]
+    returns: Any
+    context: str | None
+    """The parameter that wants the `Context`, if there is one."""
+    parameters: Mapping[str, Any]
+    """Every parameter that a caller fills in, with its type."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the model that are named otherwise than the parameter they stand for."""
+    open: bool = False
+    """Whether the function takes `**kwargs`."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], context: type) -> Signature:
+        """Read a function; raises `DefinitionError` for what cannot be called by name."""
+        label = name_of(function)
+        hints = _hints(function, label)
+        description, meanings = docstring.read(_target(function))
+        fields: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        parameters: dict[str, Any] = {}
+        wants_context: str | None = None
+        takes_more = False
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                takes_more = True
+                continue
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+                raise DefinitionError(
+                    f"{label}: the parameter {parameter.name!r} cannot be given by name. "
+                    "Arguments of a call have names: remove the '/' or the '*args'."
+                )
+            hint = hints.get(parameter.name, Any)
+            if _is_context(hint, context):
+                if wants_context is not None:
+                    raise DefinitionError(
+                        f"{label}: {wants_context!r} and {parameter.name!r} are both a Context. "
+                        "There is one for each call: remove the other."
+                    )
+                wants_context = parameter.name
+                continue
+            parameters[parameter.name] = hint
+            key = _field_name(parameter.name)
+            while key in fields:
+                key += "_"
+            if key != parameter.name:
+                names[key] = parameter.name
+            fields[key] = _field(parameter, hint, meanings.get(parameter.name), renamed=key in names)
+        model = _model(label, fields, takes_more)
+        return cls(
+            description=description,
+            schema=_input_schema(label, model),
+            model=model,
+            returns=hints.get("return", inspect.Parameter.empty),
+            context=wants_context,
+            parameters=parameters,
+            names=names,
+            open=takes_more,
+        )
+
+    def binder(self) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """A function from a call's arguments to keyword arguments; raises `pydantic.ValidationError`."""
+        validate = self.model.__pydantic_validator__.validate_python
+        if not self.names and not self.open:
+            straight = _dictionary_validator(self.model) or (lambda arguments: validate(arguments).__dict__)
+            return _unless_exact(_exact_types(self.parameters, self.model), straight)
+        names = self.names
+
+        def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
+            value = validate(arguments)
+            bound = {names.get(key, key): item for key, item in value.__dict__.items()}
+            return bound | (value.__pydantic_extra__ or {})
+
+        return bind
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """Without the titles that pydantic makes from names: they cost a model tokens and say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def _update_class_schema(self, json_schema: Any, cls: Any, config: Any) -> None:
+        super()._update_class_schema(json_schema, cls, config)
+        if json_schema.get("title") == getattr(cls, "__name__", None):
+            json_schema.pop("title", None)
+
+
+def _exact_types(parameters: Mapping[str, Any], model: type[pydantic.BaseModel]) -> Mapping[str, type] | None:
+    """The types of parameters that are all plain strings, numbers or booleans; else `None`."""
+    plain = all(
+        hint in (str, int, float, bool)
+        and not model.model_fields[name].metadata
+        and model.model_fields[name].alias is None
+        for name, hint in parameters.items()
+    )
+    return dict(parameters) if plain and parameters else None
+
+
+def _unless_exact(
+    exact: Mapping[str, type] | None, validate: Callable[[Any], dict[str, Any]]
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Bind arguments; those that are of just the right types already need no looking into."""
+    if exact is None:
+        return validate
+    count, types_of = len(exact), tuple(exact.items())
+
+    def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if len(arguments) == count:
+            for name, kind in types_of:
+                if type(arguments.get(name)) is not kind:
+                    break
+            else:
+                return dict(arguments)
+        return validate(arguments)
+
+    return bind
+
+
+def _dictionary_validator(model: type[pydantic.BaseModel]) -> Callable[[Any], dict[str, Any]] | None:
+    """The model's fields as a validator that gives a dictionary, which is twice as quick as a model.
+
+    `None` where the model is of a kind that this cannot be made of.
+    """
+    whole: Any = model.__pydantic_core_schema__
+    inner = whole["schema"] if whole["type"] == "definitions" else whole
+    if inner["type"] != "model" or inner["schema"]["type"] != "model-fields":
+        return None
+    fields = {
+        name: core_schema.typed_dict_field(
+            field["schema"],
+            required=field["schema"]["type"] != "default",
+            validation_alias=field.get("validation_alias"),
+        )
+        for name, field in inner["schema"]["fields"].items()
+    }
+    schema: Any = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+    if whole["type"] == "definitions":
+        schema = core_schema.definitions_schema(schema, whole["definitions"])
+    return SchemaValidator(schema).validate_python
+
+
+def schema_of(
+    adapter: pydantic.TypeAdapter[Any], *, mode: typing.Literal["validation", "serialization"]
+) -> Any:
+    """The JSON schema of a type."""
+    return adapter.json_schema(mode=mode, by_alias=True, schema_generator=_PlainSchema)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What to call a function in a message and, unless told otherwise, on the wire."""
+    target = function.func if isinstance(function, functools.partial) else function
+    return getattr(target, "__name__", None) or type(target).__name__
+
+
+def explain(error: pydantic.ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """What is wrong with some arguments, in words that a model can act on."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        path = [str((names or {}).get(str(part), part)) for part in problem["loc"]]
+        message = problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            message = "There is no such argument"
+        elif problem["type"] == "missing":
+            message = "This argument is required"
+        given = (
+            ""
+            if problem["type"] in ("missing", "extra_forbidden")
+            else f" (given: {_short(problem['input'])})"
+        )
+        lines.append(f"- {'.'.join(path) or 'arguments'}: {message}{given}")
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _target(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain function behind a partial, a decorator or an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    return function
+
+
+def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(_target(function), include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"{label}: the annotation {error.name!r} cannot be found. "
+            "Define it at the top of the module, where the function can see it."
+        ) from None
+    except (SyntaxError, TypeError) as error:
+        raise DefinitionError(f"{label}: an annotation is no type: {plainly(error)}.") from None
+    return {name: adapted(hint) for name, hint in hints.items()}
+
+
+def _is_context(hint: Any, context: type) -> bool:
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _is_context(get_args(hint)[0], context)
+    if origin in (Union, types.UnionType):
+        return any(_is_context(member, context) for member in get_args(hint))
+    return inspect.isclass(hint) and issubclass(hint, context)
+
+
+def _field_name(name: str) -> str:
+    """A name that a pydantic model can have as a field."""
+    if name.startswith(("_", "model_")) or hasattr(pydantic.BaseModel, name):
+        return f"argument_{name.strip('_')}_"
+    return name
+
+
+def _field(parameter: inspect.Parameter, hint: Any, meaning: str | None, *, renamed: bool) -> Any:
+    default = parameter.default
+    if isinstance(default, FieldInfo):
+        info = FieldInfo.from_annotated_attribute(hint, default)
+    elif default is parameter.empty:
+        info = FieldInfo.from_annotation(hint)
+    else:
+        info = FieldInfo.from_annotated_attribute(hint, default)
+    if info.description is None and meaning:
+        info.description = meaning
+    if renamed:
+        info.alias = info.validation_alias = parameter.name
+    return (hint, info)
+
+
+def _model(label: str, fields: dict[str, Any], takes_more: bool) -> type[pydantic.BaseModel]:
+    config = pydantic.ConfigDict(extra="allow" if takes_more else "forbid", arbitrary_types_allowed=False)
+    try:
+        return pydantic.create_model(f"{label}Arguments", __config__=config, **fields)
+    except (pydantic.errors.PydanticUserError, TypeError) as error:
+        culprits = [name for name, (hint, _) in fields.items() if not _is_readable(hint)]
+        which = f"the type of the parameter {culprits[0]!r}" if culprits else "a parameter's type"
+        raise DefinitionError(
+            f"{label}: {which} is none that can be read from JSON: {plainly(error)}. "
+            "Take plain data, a dataclass, a TypedDict or a pydantic model."
+        ) from None
+
+
+def _is_readable(hint: Any) -> bool:
+    try:
+        pydantic.TypeAdapter(hint)
+    except (pydantic.errors.PydanticUserError, TypeError):
+        return False
+    return True
+
+
+def plainly(error: Exception) -> str:
+    """The first sentence of another library's error, which is all that is about the author's code."""
+    return str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0].removesuffix(".")
+
+
+def _input_schema(label: str, model: type[pydantic.BaseModel]) -> dict[str, Any]:
+    try:
+        schema = model.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
+    except pydantic.errors.PydanticInvalidForJsonSchema as error:
+        raise DefinitionError(
+            f"{label}: a parameter's type has no JSON schema: {plainly(error)}. "
+            "Take plain data, a dataclass, a TypedDict or a pydantic model."
+        ) from None
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema

@@ -1,0 +1,239 @@
+"""A tool: a function, what it takes and gives, and one run of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pydantic
+
+from antiphon.errors import Failure, InternalError, RequestError, StoreError
+from antiphon.model.catalog import ToolAnnotations, ToolDefinition
+from antiphon.model.content import Icon, Text
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.request import CallTool
+from antiphon.runtime.authoring.options import TaskPolicy
+from antiphon.runtime.authoring.results import Output, Unfit, Unwritable, blocks, is_block, jsonable, yielding
+from antiphon.runtime.authoring.signature import explain, name_of
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.observability.telemetry import Tally, calls, ending
+
+__all__ = ["Tool", "failed", "merged"]
+
+logger = logging.getLogger("antiphon")
+_of_text = Result.of_text
+_is_logged, _INFO = calls.isEnabledFor, logging.INFO
+
+
+class Tool:
+    """A function that a caller can run by name."""
+
+    __slots__ = (
+        "_bind",
+        "_convert",
+        "_invoke",
+        "_is_plain",
+        "_over",
+        "_says_text",
+        "answer_within",
+        "definition",
+        "function",
+        "has_artifacts",
+        "name",
+        "poll_interval",
+        "resume",
+        "streams",
+        "tally",
+        "task",
+        "timeout",
+        "ttl",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        threads: Threads,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        artifact_over: int | None = None,
+        timeout: float | None = None,
+        task: TaskPolicy = "forbidden",
+        ttl: float | None = 3600.0,
+        poll_interval: float = 1.0,
+        answer_within: float | None = None,
+        resume: bool = True,
+        streams: bool | None = None,
+    ) -> None:
+        self.function = Function(function, threads, may_emit=True)
+        signature = self.function.signature
+        self._is_plain = (
+            signature.context is None
+            and artifact_over is None
+            and not self.function.emits
+            and not self.function.takes_artifacts
+        )
+        self._over = artifact_over
+        self.tally = Tally()
+        self.streams = self.function.emits if streams is None else streams
+        self._invoke = self.function.invoke
+        self._bind = self.function.bind
+        self.name = name or name_of(function)
+        self.timeout = timeout
+        self.task = task
+        self.ttl = ttl
+        self.poll_interval = poll_interval
+        self.answer_within = answer_within
+        self.resume = resume
+        returns = yielding(signature.returns) if self.function.emits else signature.returns
+        output = Output(self.name, returns, structured=structured, over=artifact_over is not None)
+        self._convert = output.convert
+        self._says_text = output.says_text
+        self.has_artifacts = output.keeps or self.function.takes_artifacts or artifact_over is not None
+        self.definition = ToolDefinition(
+            name=self.name,
+            title=title,
+            description=description or signature.description,
+            input_schema=dict(input_schema) if input_schema is not None else signature.schema,
+            output_schema=output.schema,
+            annotations=annotations,
+            icons=tuple(icons) if icons else None,
+            meta=dict(meta) if meta else None,
+            execution=None if task == "forbidden" else {"taskSupport": task},
+        )
+
+    async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
+        """Run it once; raises only `RequestError` and cancellation."""
+        if stage.telemetry.listens or _is_logged(_INFO):
+            observed: Result | InputRequired = await stage.telemetry.observe(
+                call, self.tally, lambda: self._perform(call, stage)
+            )
+            return observed
+        result: Result | InputRequired
+        try:
+            if not self._is_plain or call.request.request_state is not None:
+                result = await self._perform(call, stage)
+                if type(result) is InputRequired:
+                    self.tally.questions += 1
+                else:
+                    self.tally.add(*ending(call, result), None)
+                return result
+            # What most calls are, without the detours that the others need.
+            try:
+                arguments = self._bind(call.request.arguments)
+            except pydantic.ValidationError as error:
+                result = self._misfit(error)
+            else:
+                try:
+                    value = await self._invoke(**arguments)
+                    if type(value) is str and self._says_text:
+                        self.tally.answers += 1
+                        return _of_text(value)
+                    given = self._convert(value)
+                    if given.artifact is None and not given.is_error:
+                        self.tally.answers += 1
+                        return given
+                    result = await self._settled(given, call, stage)
+                except Exception as error:
+                    result = await self._failed(call, error)
+        except BaseException as error:
+            self.tally.add(*ending(call, error), None)
+            raise
+        self.tally.add(*ending(call, result), None)
+        return result
+
+    async def _perform(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
+        try:
+            arguments = self._bind(call.request.arguments)
+        except pydantic.ValidationError as error:
+            return self._misfit(error)
+        try:
+            value = await self.function.run(call, arguments, stage)
+            if type(value) is InputRequired:
+                return value
+            if call.emissions is None or not call.emissions.begun:
+                if type(value) is str and self._says_text and self._over is None:
+                    return _of_text(value)
+                return await self._settled(self._convert(value), call, stage)
+            return await merged(call, await self._settled(self._after_segments(value), call, stage))
+        except Exception as error:
+            return await self._failed(call, error)
+
+    def _misfit(self, error: pydantic.ValidationError) -> Result:
+        problems = explain(error, self.function.names)
+        return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
+
+    async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
+        """The result of a call in which something was raised; raises what is no result."""
+        if isinstance(error, Failure):
+            return await merged(call, failed(error))
+        if isinstance(error, RequestError | StoreError):
+            if isinstance(error, RequestError) and error.data is not None:
+                error.data = jsonable(error.data, anything=True)
+            if call.emissions is not None:
+                await call.emissions.flush()
+            raise error
+        if isinstance(error, Unfit):
+            fault = "gave a result that is not what it has declared, which is a mistake of the server's"
+        else:
+            fault = "failed with an internal error"
+        logger.error("The tool %r %s, in request %r.", self.name, fault, call.id, exc_info=error)
+        message = (
+            f"The tool {self.name!r} {fault}. The server's log has the details, under request {call.id!r}."
+        )
+        if isinstance(error, Unwritable):
+            raise InternalError(message) from None
+        return await merged(call, Result(message, is_error=True))
+
+    async def _settled(self, result: Result, call: Call[CallTool], stage: Stage) -> Result:
+        """The result with what is to be kept of it kept."""
+        if (result.artifact is None and self._over is None) or stage.artifacts is None:
+            return result
+        return await stage.artifacts.settle(result, call, self.name, self._over)
+
+    def _after_segments(self, value: Any) -> Result:
+        """What is returned after segments: data is not written out a second time, as text."""
+        if value is None:
+            return Result()
+        said = value.content if isinstance(value, Result) else ()
+        result = self._convert(value)
+        if result.structured:
+            result.content = said
+        return result
+
+
+async def merged(call: Call[CallTool], result: Result) -> Result:
+    """The result, after what was emitted before it."""
+    if call.emissions is not None:
+        emitted = await call.emissions.rest()
+        result.content = (*emitted, *result.content)
+        result.emitted = len(emitted)
+    return result
+
+
+def failed(failure: Failure) -> Result:
+    """The result of a call that failed in a way its author foresaw, with what there is of it all the same.
+
+    What of that is to be read comes after the message; the rest is data.
+    """
+    content = failure.content or (Text(failure.message),)
+    data, partial = failure.data, failure.partial
+    if isinstance(partial, str) or is_block(partial):
+        content, partial = (*content, *blocks(partial)), None
+    if data is None and (failure.details is not None or partial is not None):
+        data = {"status": "error", "error": failure.message, **(failure.details or {})}
+    if data is None:
+        return Result(content, is_error=True)
+    if partial is not None and isinstance(data, Mapping):
+        data = {**data, "partial_results": partial}
+    data = jsonable(data, anything=True)
+    return Result(content, data=data, is_error=True, boxed=not isinstance(data, dict))

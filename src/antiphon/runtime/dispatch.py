@@ -1,0 +1,281 @@
+"""Which part of a server serves which request. Knows no protocol version, no bytes and no connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import (
+    Busy,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    NotFound,
+    RequestError,
+    StoreUnavailable,
+)
+from antiphon.model.identity import Implementation
+from antiphon.model.notification import Acknowledged
+from antiphon.model.outcome import (
+    DONE,
+    Completion,
+    Discovery,
+    Done,
+    InputRequired,
+    Listened,
+    Page,
+    Prompted,
+    Read,
+    Result,
+)
+from antiphon.model.request import (
+    CallTool,
+    Complete,
+    Discover,
+    GetPrompt,
+    Initialize,
+    Listen,
+    ListPrompts,
+    ListResources,
+    ListTemplates,
+    ListTools,
+    Ping,
+    ReadResource,
+    SetLogLevel,
+    Subscribe,
+    Unsubscribe,
+)
+from antiphon.model.segment import Streamed
+from antiphon.runtime.artifacts.service import Artifacts
+from antiphon.runtime.authoring.completion import Completers
+from antiphon.runtime.authoring.registry import Catalog
+from antiphon.runtime.authoring.tool import merged
+from antiphon.runtime.change_feed import Changes, wants
+from antiphon.runtime.execution.call import Call, Peer
+from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.tasks.handlers import Desk
+
+__all__ = ["Service"]
+
+logger = logging.getLogger("antiphon")
+
+
+class Service:
+    """Serves requests with what a server has registered."""
+
+    def __init__(
+        self,
+        info: Implementation,
+        catalog: Catalog,
+        completers: Completers,
+        changes: Changes,
+        limits: Limits,
+        stage: Stage,
+        artifacts: Artifacts,
+        *,
+        instructions: str | None,
+        ttl_ms: int,
+    ) -> None:
+        self._info = info
+        self._catalog = catalog
+        self._completers = completers
+        self._changes = changes
+        self._limits = limits
+        self._instructions = instructions
+        self._ttl_ms = ttl_ms
+        self._artifacts = artifacts
+        self.stage = stage
+        self.desk: Desk | None = None
+        """Where callers come with their tasks; `None` while the server does not run."""
+        self._handlers: Mapping[type[Any], Callable[[Call[Any]], Any]] = {
+            CallTool: self._call_tool,
+            ListTools: self._list_tools,
+            ListResources: self._list_resources,
+            ListTemplates: self._list_templates,
+            ListPrompts: self._list_prompts,
+            ReadResource: self._read_resource,
+            GetPrompt: self._get_prompt,
+            Complete: self._complete,
+            Initialize: self._discover,
+            Discover: self._discover,
+            Ping: self._ping,
+            SetLogLevel: self._set_log_level,
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            Listen: self._listen,
+        }
+
+    def handle(self, call: Call[Any]) -> Awaitable[Any]:
+        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+        call.deadline = call.started + self._limits.call_time
+        if type(call.request) is CallTool:
+            return self._call_tool(call)
+        handler = self._handlers.get(type(call.request)) or self._task_handler(call)
+        outcome: Awaitable[Any] = handler(call)
+        return outcome
+
+    def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
+        """What to tell a caller of something that was raised; what it was stays in the log."""
+        if isinstance(raised, RequestError):
+            return raised
+        if isinstance(raised, StoreUnavailable):
+            logger.warning("Request %r needs the store: %s", call.id, raised)
+            return Busy("The tasks of this server cannot be reached now: try again.", retry_after=2)
+        logger.error("Request %r failed.", call.id, exc_info=raised)
+        return InternalError(
+            f"The server failed to serve this. Its log has the details, under request {call.id!r}."
+        )
+
+    async def overdue(self, call: Call[Any]) -> Result | Streamed:
+        """How a call ends that took too long; raises `InternalError` where that is an error."""
+        allowed = call.deadline - call.started
+        if not isinstance(call.request, CallTool):
+            raise InternalError(f"The server did not finish within {allowed:g} seconds.")
+        message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."
+        return _last_word(call, await merged(call, Result(message, is_error=True)))
+
+    @property
+    def gives_promises(self) -> bool:
+        """Whether some tools give promises."""
+        return any(tool.task != "forbidden" for tool in self._catalog.tools.values())
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the server can do, as it tells its callers."""
+        found: dict[str, Any] = {"logging": {}}
+        if self._catalog.tools:
+            found["tools"] = {"listChanged": True}
+        if self._catalog.resources or self._catalog.templates:
+            found["resources"] = {"subscribe": True, "listChanged": True}
+        if self._catalog.prompts:
+            found["prompts"] = {"listChanged": True}
+        if self._completers:
+            found["completions"] = {}
+        return found
+
+    def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
+        tool = self._catalog.tools.get(call.request.name)
+        if tool is None:
+            self.stage.telemetry.unknown(call)
+            raise NotFound(f"Unknown tool: {call.request.name!r}.")
+        if tool.timeout is not None:
+            call.deadline = call.started + tool.timeout
+        if tool.task == "forbidden" and call.request.task is not None and self.gives_promises:
+            raise Desk.forbid(tool)
+        if tool.task == "forbidden" or self.desk is None:
+            answer: Awaitable[Any] = tool.run(call, self.stage)
+        else:
+            answer = self.desk.call(call, tool, self.stage)
+        return _streaming(call, answer) if call.streams else answer
+
+    def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
+        if self.desk is None or not self.gives_promises:
+            raise MethodNotFound("This server has no tasks.")
+        return self.desk.handlers[type(call.request)]
+
+    async def _list_tools(self, call: Call[ListTools]) -> Page:
+        _offered("tools", self._catalog.tools)
+        return self._catalog.page("tools", call.request.cursor, self._ttl_ms)
+
+    async def _list_resources(self, call: Call[ListResources]) -> Page:
+        _offered("resources", self._catalog.resources or self._catalog.templates)
+        catalog = self._catalog
+        if not self._artifacts.enabled:
+            return catalog.page("resources", call.request.cursor, self._ttl_ms)
+        return await self._artifacts.page(
+            lambda cursor: catalog.page("resources", cursor, self._ttl_ms), call, catalog.page_size
+        )
+
+    async def _list_templates(self, call: Call[ListTemplates]) -> Page:
+        _offered("resources", self._catalog.resources or self._catalog.templates)
+        return self._catalog.page("templates", call.request.cursor, self._ttl_ms)
+
+    async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
+        _offered("prompts", self._catalog.prompts)
+        return self._catalog.page("prompts", call.request.cursor, self._ttl_ms)
+
+    async def _read_resource(self, call: Call[ReadResource]) -> Read | InputRequired:
+        resource, variables = self._catalog.resource(call.request.uri)
+        return await resource.read(call, variables, call.request.uri, self.stage)
+
+    async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted | InputRequired:
+        return await self._catalog.prompt(call.request.name).fill(call, self.stage)
+
+    async def _complete(self, call: Call[Complete]) -> Completion:
+        return await self._completers.suggest(call)
+
+    async def _discover(self, call: Call[Any]) -> Discovery:
+        return Discovery(
+            self._info,
+            self.capabilities,
+            self._instructions,
+            self._ttl_ms,
+            tasks=self.gives_promises,
+            streams=bool(self._catalog.tools),
+        )
+
+    async def _ping(self, call: Call[Ping]) -> Done:
+        return DONE
+
+    async def _set_log_level(self, call: Call[SetLogLevel]) -> Done:
+        _peer(call).log_level = call.request.level
+        return DONE
+
+    async def _subscribe(self, call: Call[Subscribe]) -> Done:
+        self._catalog.resource(call.request.uri)
+        subscriptions = _peer(call).subscriptions
+        if len(subscriptions) >= Peer.SUBSCRIPTIONS:
+            raise InvalidParams(
+                f"A session can subscribe to {Peer.SUBSCRIPTIONS} resources: give some back first."
+            )
+        subscriptions.add(call.request.uri)
+        return DONE
+
+    async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
+        _peer(call).subscriptions.discard(call.request.uri)
+        return DONE
+
+    async def _listen(self, call: Call[Listen]) -> Listened:
+        call.deadline = float("inf")
+        interests = call.request.notifications
+        if max(len(interests.resource_subscriptions), len(interests.task_ids)) > Peer.SUBSCRIPTIONS:
+            raise InvalidParams(f"A listener can name {Peer.SUBSCRIPTIONS} resources, and as many tasks.")
+        async with AsyncExitStack() as stack:
+            if interests.task_ids:
+                ids = () if self.desk is None else await self.desk.known(interests.task_ids, call)
+                interests = msgspec.structs.replace(interests, task_ids=ids)
+            listener = stack.enter_context(self._changes.listen(wants(interests)))
+            await call.notify(Acknowledged(interests))
+            if interests.task_ids and self.desk is not None:
+                await stack.enter_async_context(self.desk.telling(interests.task_ids, call))
+            async for change in listener:
+                await call.notify(change)
+        return Listened(call.id)
+
+
+async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
+    """What a tool gave a caller that wanted to have it as it came."""
+    outcome = await answer
+    return _last_word(call, outcome) if type(outcome) is Result else outcome
+
+
+def _last_word(call: Call[CallTool], result: Result) -> Result | Streamed:
+    if not call.streams:
+        return result
+    return Streamed(result, 0 if call.emissions is None else call.emissions.sent)
+
+
+def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
+    if not shelf:
+        raise MethodNotFound(f"This server has no {kind}.")
+
+
+def _peer(call: Call[Any]) -> Peer:
+    if call.peer is None:
+        raise InvalidParams("This needs a session: initialize first, and send its id.")
+    return call.peer

@@ -1,0 +1,138 @@
+"""What a process can say of itself to those who watch over it, in the text format of Prometheus.
+
+Owns the names of the metrics. The numbers are counted where things happen; nothing is counted for this
+alone. https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from antiphon.errors import StoreError
+from antiphon.runtime.observability.telemetry import Telemetry
+from antiphon.runtime.tasks.worker import Worker
+from antiphon.store.contract import Phase, Store
+
+__all__ = ["CONTENT_TYPE", "render"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_PATIENCE = 2.0
+"""Seconds that the store may take."""
+_PHASES: tuple[Phase, ...] = ("ready", "waiting", "ended")
+
+
+async def render(telemetry: Telemetry, store: Store | None, worker: Worker | None) -> str:
+    """All metrics of one process."""
+    page = _Page()
+    page.add(
+        "antiphon_calls_total",
+        "counter",
+        "Calls of tools, by how they were answered and how they ended.",
+        (
+            ({"tool": key.tool, "response": key.response, "outcome": key.outcome}, count)
+            for key, count in telemetry.counters.items()
+        ),
+    )
+    for tool, timing in telemetry.timings.items():
+        page.histogram(
+            "antiphon_call_seconds",
+            "How long calls took.",
+            {"tool": tool},
+            timing.buckets,
+            timing[1],
+            timing.total,
+        )
+    if worker is not None:
+        _work(page, worker)
+    if store is not None:
+        await _store(page, store)
+    return page.text
+
+
+def _work(page: _Page, worker: Worker) -> None:
+    page.add("antiphon_tasks_running", "gauge", "Tasks that run in this process.", [({}, worker.running)])
+    page.add(
+        "antiphon_tasks_total",
+        "counter",
+        "Tasks that this process ran, by what became of them.",
+        (({"tool": tool, "status": status}, count) for (tool, status), count in worker.ended.items()),
+    )
+    page.add(
+        "antiphon_leases_lost_total",
+        "counter",
+        "Tasks that were another's, or gone, before they had ended in this process.",
+        [({}, worker.lost)],
+    )
+
+
+async def _store(page: _Page, store: Store) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
+            oldest = await store.oldest()
+        up = 1
+    except (StoreError, TimeoutError):
+        counts, oldest, up = [], None, 0
+    page.add("antiphon_store_up", "gauge", "Whether the store answers.", [({}, up)])
+    page.add("antiphon_tasks", "gauge", "Tasks in the store, by phase; the same for all processes.", counts)
+    if up:
+        age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+        about = "How long the task waits that a worker gets next."
+        page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
+    meter = getattr(store, "meter", None)
+    if meter is not None:
+        about = "Operations that shared one commit."
+        sizes = [(size, count) for size, count in meter.sizes]
+        page.histogram("antiphon_commit_operations", about, {}, sizes, meter.commits, meter.operations)
+
+
+class _Page:
+    """The lines so far."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._begun: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def add(
+        self, name: str, kind: str, about: str, samples: Iterable[tuple[Mapping[str, str], float]]
+    ) -> None:
+        self._begin(name, kind, about)
+        for labels, value in samples:
+            self._sample(name, labels, value)
+
+    def histogram(
+        self,
+        name: str,
+        about: str,
+        labels: Mapping[str, str],
+        buckets: Iterable[tuple[float, int]],
+        count: int,
+        total: float,
+    ) -> None:
+        self._begin(name, "histogram", about)
+        for bound, reached in buckets:
+            self._sample(f"{name}_bucket", {**labels, "le": f"{bound:g}"}, reached)
+        self._sample(f"{name}_bucket", {**labels, "le": "+Inf"}, count)
+        self._sample(f"{name}_sum", labels, total)
+        self._sample(f"{name}_count", labels, count)
+
+    def _begin(self, name: str, kind: str, about: str) -> None:
+        if name not in self._begun:
+            self._begun.add(name)
+            self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+    def _sample(self, name: str, labels: Mapping[str, str], value: Any) -> None:
+        said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        self._lines.append(f"{name}{{{said}}} {value}" if said else f"{name} {value}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,240 @@
+"""Serves what callers ask about tasks: looking, redeeming, answering, cancelling, listing, listening."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from antiphon.errors import (
+    Failure,
+    InternalError,
+    InvalidParams,
+    StoreUnavailable,
+    TaskForbidden,
+    TaskNotFound,
+    TaskRequired,
+)
+from antiphon.model.identity import Principal
+from antiphon.model.outcome import DONE, Done, InputRequired, Result
+from antiphon.model.question import Ask
+from antiphon.model.request import (
+    AnswerQuestion,
+    AnswerTask,
+    CallTool,
+    CancelTask,
+    GetTask,
+    ListTasks,
+    RedeemTask,
+    StreamTask,
+)
+from antiphon.model.segment import MODES, Portion
+from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.tasks.segment_streams import Streaming
+from antiphon.runtime.tasks.service import Promises, result_of
+
+__all__ = ["Desk"]
+
+
+_TRIES = 10
+"""How often a question is put again, on a connection, to a client whose answers do not fit."""
+
+_AT_ONCE = 0.1
+"""How long, in seconds, a caller that takes an answer at once is let wait for one."""
+
+_LATER = 1.0
+"""How long, in seconds, a listener waits for a store that does not answer, and a question for a caller
+that has gone: its answer may have come just before."""
+
+
+class Desk:
+    """Where a server's callers come with their tasks."""
+
+    def __init__(self, promises: Promises) -> None:
+        self._promises = promises
+        self._streaming = Streaming(promises, self._put)
+        self._keeping: set[asyncio.Task[Task]] = set()
+        self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
+            GetTask: self._get,
+            RedeemTask: self._redeem,
+            StreamTask: self._streaming.follow,
+            ListTasks: self._list,
+            CancelTask: self._cancel,
+            AnswerTask: self._answer,
+            AnswerQuestion: self._answer_question,
+        }
+
+    def call(
+        self, call: Call[CallTool], tool: Tool, stage: Stage
+    ) -> Awaitable[Result | InputRequired | Promise | Portion]:
+        """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
+        if not call.terms.promises:
+            if tool.task == "required":
+                raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
+            return tool.run(call, stage)
+        if call.request.task is not None:
+            return self._noted(call, tool, stage, self._as_wished(call, tool, stage))
+        if tool.answer_within is None:
+            return self._noted(call, tool, stage, self._promises.begin(call, tool, stage))
+        return self._noted(call, tool, stage, self._promises.answer_or_promise(call, tool, stage))
+
+    async def _noted(self, call: Call[CallTool], tool: Tool, stage: Stage, answer: Awaitable[Any]) -> Any:
+        """An answer, counted where that is not done where the tool is run."""
+        outcome = await answer
+        if isinstance(outcome, Promise | Portion):
+            stage.telemetry.note(call, tool.tally, outcome)
+        return outcome
+
+    async def _as_wished(
+        self, call: Call[CallTool], tool: Tool, stage: Stage
+    ) -> Result | InputRequired | Promise | Portion:
+        """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
+        if call.rounds and call.terms.modes is None and tool.answer_within is not None:
+            return await self._promises.answer_or_promise(call, tool, stage)
+        offered = call.terms.modes or (("streaming",) if call.streams else ())
+        modes = [mode for mode in MODES if mode in offered and (mode != "streaming" or call.takes_streams)]
+        if modes[:1] == ["immediate"]:
+            within = _AT_ONCE if tool.answer_within is None else tool.answer_within
+            outcome = await self._promises.answer_or_promise(call, tool, stage, within=within)
+            if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
+                return outcome
+        else:
+            outcome = await self._promises.begin(call, tool, stage)
+            if modes[:1] != ["streaming"]:
+                return Promise(outcome.task, fell_back=bool(offered) and not modes)
+        return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
+
+    @staticmethod
+    def forbid(tool: Tool) -> TaskForbidden:
+        """What a caller gets that wants a promise of a tool that gives none."""
+        return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
+
+    async def _get(self, call: Call[GetTask]) -> TaskShown:
+        return TaskShown(await self._promises.get(call.request.task_id, call.principal))
+
+    async def _list(self, call: Call[ListTasks]) -> TaskPage:
+        tasks, cursor = await self._promises.list(call.principal, call.request.cursor)
+        return TaskPage(tuple(tasks), cursor)
+
+    async def _cancel(self, call: Call[CancelTask]) -> TaskShown:
+        return TaskShown(await self._promises.cancel(call.request.task_id, call.principal))
+
+    async def _answer(self, call: Call[AnswerTask]) -> Done:
+        request = call.request
+        await self._promises.answer(request.task_id, call.principal, request.input_responses)
+        return DONE
+
+    async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
+        request = call.request
+        task = await self._promises.get(request.task_id, call.principal)
+        if len(task.asks) != 1:
+            raise InvalidParams(
+                f"The task {task.id} has {len(task.asks)} open questions: "
+                "answer by key, with tasks/input_response."
+            )
+        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.asks, request.response))
+        return DONE
+
+    async def _redeem(self, call: Call[RedeemTask]) -> Redeemed | Portion:
+        call.deadline = float("inf")
+        id, shown, after = call.request.task_id, None, call.request.last_seq_nr
+        if call.request.stream is not None and call.streams:
+            return await self._streaming.send(call, id, after or 0)
+        if after is not None:
+            return await self._streaming.portion(call, id, after)
+        async for task in self._promises.follow(id, call.principal):
+            if task.has_ended or task.shown == shown:
+                continue
+            if shown is not None and call.peer is not None:
+                await call.notify(TaskChanged(task))
+            shown = task.shown
+            if task.state == "waiting":
+                if call.rounds:
+                    return Redeemed(InputRequired(load_asks(task.asks)), id)
+                if call.asks:
+                    await self._put(call, task)
+        return Redeemed(result_of(await self._promises.whole(task)), id)
+
+    async def _put(self, call: Call[Any], task: Task) -> None:
+        """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
+        asks = load_asks(task.asks).items()
+        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in asks))
+        # It may be cancelled meanwhile, or answered by somebody else.
+        changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
+        either: set[asyncio.Future[Any]] = {asking, changed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                asking.result()
+        finally:
+            asking.cancel()
+            changed.cancel()
+            await asyncio.gather(asking, changed, return_exceptions=True)
+
+    async def _ask(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
+        """Put one question. An answer that has come is kept, even if its caller is gone by then."""
+        asking = asyncio.create_task(self._ask_until_it_fits(call, id, key, ask))
+        try:
+            await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            asyncio.get_running_loop().call_later(_LATER, asking.cancel)
+            raise
+
+    async def _ask_until_it_fits(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
+        for _ in range(_TRIES):
+            try:
+                response = await call.ask(key, ask, id)
+            except Failure as failure:
+                raise InternalError(failure.message) from None
+            keeping = asyncio.create_task(self._promises.answer(id, call.principal, {key: response}))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+            task = await asyncio.shield(keeping)
+            if key not in task.asks:
+                return
+        raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")
+
+    async def _no_longer_waits(self, id: str, principal: Principal) -> None:
+        async for task in self._promises.follow(id, principal):
+            if task.state != "waiting":
+                return
+
+    async def known(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
+        """Those of these tasks that are the caller's."""
+        found = []
+        for id in ids:
+            try:
+                await self._promises.get(id, call.principal)
+            except TaskNotFound:
+                continue
+            found.append(id)
+        return tuple(found)
+
+    @asynccontextmanager
+    async def telling(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
+        """Tell a listener how these tasks go, as long as the context lasts."""
+        followers = [asyncio.create_task(self._tell(id, call)) for id in ids]
+        try:
+            yield
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+    async def _tell(self, id: str, call: Call[Any]) -> None:
+        told: Task | None = None
+        while True:
+            try:
+                async for task in self._promises.follow(id, call.principal):
+                    if told is None or task.shown != told.shown:
+                        await call.notify(TaskChanged(await self._promises.whole(task)))
+                    told = task
+                return
+            except TaskNotFound:
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(_LATER)

@@ -1,0 +1,112 @@
+"""Serves those who want the segments of a task: as they come, or those after a number, at once.
+
+Owns what is said on such a stream and when. The segments come from the log and from nowhere else, so that
+every reader sees the same ones under the same numbers, a slow one later than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import TaskNotFound
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.request import StreamTask
+from antiphon.model.segment import Portion, Segments
+from antiphon.model.task import Task, TaskChanged, TaskShown, load_asks, load_result
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.tasks.service import Promises
+
+__all__ = ["Streaming"]
+
+
+class Streaming:
+    """The streams of a server's tasks. `put` puts a task's questions to a caller, on its connection."""
+
+    def __init__(self, promises: Promises, put: Callable[[Call[Any], Task], Awaitable[None]]) -> None:
+        self._promises = promises
+        self._put = put
+
+    async def follow(self, call: Call[StreamTask]) -> TaskShown:
+        """Send segments and changes as they come, and in the end the task as it is then."""
+        call.deadline = float("inf")
+        id, shown = call.request.task_id, None
+        async for news in self._promises.stream(id, call.principal, call.request.after):
+            if isinstance(news, Segments):
+                await call.notify(news)
+                continue
+            task = news
+            if not task.has_ended:
+                if task.shown != shown and (shown is not None or task.state == "waiting"):
+                    await call.notify(TaskChanged(task))
+                shown = task.shown
+        rest = _rest(task, call.request.after)
+        if rest.blocks:
+            await call.notify(rest)
+        return TaskShown(await self._promises.whole(task))
+
+    async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> Portion:
+        """Send segments as they come, all but the last ones; those are in what is returned.
+
+        A `task` that was made for this is told with the first of them. Questions are put to a caller that
+        can answer on the connection; for any other the stream ends with them.
+        """
+        call.deadline = float("inf")
+        last = after
+        try:
+            async for news in self._promises.stream(id, call.principal, after):
+                if isinstance(news, Segments):
+                    await call.notify(msgspec.structs.replace(news, task=task))
+                    last, task = news.first + len(news.blocks) - 1, None
+                elif news.has_ended:
+                    ended = news
+                elif news.state == "waiting" and call.rounds:
+                    stopped = InputRequired(load_asks(news.asks))
+                    return Portion(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
+                elif task is not None:  # nothing yet but what to come back for
+                    await call.notify(Segments(last + 1, (), id, task))
+                    task = None
+                if isinstance(news, Task) and news.state == "waiting" and call.asks:
+                    await self._put(call, news)
+        except TaskNotFound:
+            if last == after and task is None:
+                raise
+            # Its time was over before it had ended.
+            return Portion(last + 1, (), id, is_complete=True, is_error=True)
+        return _end(ended, last, task)
+
+    async def portion(self, call: Call[Any], id: str, after: int) -> Portion:
+        """The segments after a number, as things stand."""
+        task, blocks = await self._promises.segments(id, call.principal, after)
+        if not task.has_ended:
+            return Portion(after + 1, blocks, id, is_complete=False)
+        end = _end(task, after + len(blocks), None)
+        return msgspec.structs.replace(end, first=after + 1, blocks=(*blocks, *end.blocks))
+
+
+def _rest(task: Task, after: int) -> Segments:
+    """What a task's result has besides its segments, from a number on."""
+    content = () if task.result is None else task.result["content"]
+    first = max(task.segments, after) + 1
+    return Segments(first, content[first - 1 - task.segments :], task.id)
+
+
+def _end(task: Task, last: int, made: Task | None) -> Portion:
+    """The last portion of a task that has ended, for a caller that has its segments up to `last`."""
+    rest = _rest(task, last)
+    end: Result | None = None
+    if task.result is not None:
+        end = load_result(task.result)
+    elif task.fault is not None and not task.segments:
+        end = Result(task.fault.message, is_error=True)
+    return Portion(
+        rest.first,
+        rest.blocks,
+        task.id,
+        is_complete=True,
+        is_error=task.failed or task.fault is not None,
+        end=end,
+        task=None if made is None else task,
+    )

@@ -1,0 +1,347 @@
+"""Promises: tasks that are made, looked at, answered, cancelled and redeemed, by whoever they belong to.
+
+Owns the rules of who may see a task and what may be done to it when. Running them is the worker's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import (
+    Busy,
+    InvalidParams,
+    NoTask,
+    RequestError,
+    Stale,
+    StoreUnavailable,
+    TaskEnded,
+    TaskNotFound,
+)
+from antiphon.model.form import problems
+from antiphon.model.identity import Principal
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.question import Elicit, Elicited, read_answer
+from antiphon.model.request import CallTool
+from antiphon.model.segment import Segments
+from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.backoff import Patience
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.observability.telemetry import trace_of
+from antiphon.runtime.relay import STOPPED, Relay
+from antiphon.runtime.tasks.answer_or_promise import Turning
+from antiphon.runtime.tasks.claimed_task import PHASES, Held, head_of, now, task_of
+from antiphon.runtime.tasks.segment_reader import Reading
+from antiphon.runtime.tasks.worker import Worker
+from antiphon.store.contract import Record, Store
+
+__all__ = ["Promises", "result_of"]
+
+_UNKNOWN = "Failed to retrieve task: Task not found"
+_TRIES = 20
+_EVERYTHING = 2**62
+_BRIEFLY = 0.05
+"""How long a stream waits for the first segments before it says that there is nothing yet."""
+_AWAY = 15.0
+"""How long somebody who follows a task does so in vain, while the store is away."""
+_GLANCE = 5.0
+"""How long to trust a watch before looking without having been told."""
+
+
+class Promises:
+    """The tasks of one server."""
+
+    def __init__(self, store: Store, worker: Worker, limits: Limits, relay: Relay) -> None:
+        self.store = store
+        self.worker = worker
+        self._relay = relay
+        self._limits = limits
+        self._queued = 0
+        self._counted = 0
+
+    async def create(
+        self,
+        call: Call[CallTool],
+        tool: Tool,
+        journal: dict[str, Any],
+        *,
+        run: bool = True,
+        emitted: Sequence[Any] = (),
+    ) -> Held | Task:
+        """Make a task, durable when this returns; raises `Busy` when there are too many.
+
+        With room for it this process holds the task from the start, and `run` begins it. `emitted` are
+        segments from before there was a task.
+        """
+        await self._check_room()
+        at = now()
+        ttl = self._ttl(call.request, tool)
+        task = Task(
+            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # those made together lie together in a store
+            tool=tool.name,
+            created=at,
+            updated=at,
+            ttl=ttl,
+            poll=int(tool.poll_interval * 1000),
+        )
+        head = head_of(task)
+        principal = msgspec.to_builtins(call.principal)
+        created: dict[str, Any] = {
+            "v": 1,
+            "task": head,
+            "arguments": call.request.arguments,
+            "principal": principal,
+            "capabilities": dict(call.terms.capabilities),
+            "journal": journal,
+            "resume": tool.resume,
+        }
+        if call.terms.streams or call.terms.modes:
+            created["modes"] = call.terms.modes or ("streaming",)
+        if call.terms.client is not None:
+            created["client"] = msgspec.to_builtins(call.terms.client)
+        if trace := trace_of(call.terms.meta):
+            created["trace"] = trace
+        if call.request.input_responses:  # asked before it became a task
+            created["responses"] = call.request.input_responses
+        entries: list[tuple[EntryKind, Any]] = [("created", created)]
+        if emitted:
+            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
+            entries.append(("emitted", segments))
+            task = task.after("emitted", segments, at)
+            head = head_of(task)
+        here = self.worker.has_room or not run
+        claim = await self.store.create(
+            Record(
+                id=task.id,
+                principal=call.principal.id,
+                tool=tool.name,
+                phase="ready",
+                version=0,
+                created=at,
+                updated=at,
+                expires=None if ttl is None else at + ttl,
+                head=head,
+            ),
+            entries,
+            worker=self.worker.name if here else None,
+            lease=self._limits.lease,
+        )
+        if claim is None:
+            return task
+        held = Held(
+            self.store,
+            task,
+            created,
+            version=len(entries),
+            token=claim.token,
+            journal=dict(journal),
+            responses=call.request.input_responses,
+        )
+        if run:
+            self.worker.begin(held)
+        return held
+
+    async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
+        """Promise what a tool gives."""
+        return await self.go_on(call, tool, await stage.carrier.open(call))
+
+    async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
+        """Promise what a tool gives, from where a journal leaves off."""
+        made = await self.create(call, tool, {} if journal is None else journal.entries)
+        return Promise(made.task if isinstance(made, Held) else made)
+
+    async def answer_or_promise(
+        self, call: Call[CallTool], tool: Tool, stage: Stage, *, within: float | None = None
+    ) -> Result | InputRequired | Promise:
+        """Answer, if the tool is quick enough; else promise what it gives.
+
+        Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
+        """
+        turning = Turning(self, call, tool, within=within)
+        return await turning.run(stage)
+
+    async def get(self, id: str, principal: Principal) -> Task:
+        """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
+        known = await self.worker.look(id, principal.id)
+        return await self.whole(task_of(await self._record(id, principal)) if known is None else known)
+
+    async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
+        """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
+        try:
+            page = await self.store.list(principal.id, cursor=cursor)
+        except ValueError:
+            raise InvalidParams("That cursor is not one that this server gave out: start again.") from None
+        return [task_of(record) for record in page.records], page.cursor
+
+    async def cancel(self, id: str, principal: Principal) -> Task:
+        """Stop a task; raises `TaskEnded` for one that has ended already."""
+        works = False
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
+            if task.has_ended:
+                raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
+            nonlocal works
+            works = task.state == "working"
+            return "cancelled", {"message": "The task was cancelled by request."}
+
+        task = await self._write(id, principal, entry)
+        if works and not self.worker.stop_one(id):
+            await self._relay.say(STOPPED, id)
+        return task
+
+    async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
+        """Answer what a task asks. What it does not ask is ignored; what does not fit stays open.
+
+        Raises `InvalidParams` for a response that is none to its question.
+        """
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
+            fitting = _fitting(task, responses)
+            return ("answered", {"responses": fitting}) if fitting else None
+
+        return await self._write(id, principal, entry)
+
+    async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
+        """A task as it stands, and then each time it has changed, until it has ended."""
+        async with self.store.watch(id) as watch:
+            seen, patience = -1, Patience(0)
+            while True:
+                try:
+                    record = await self._record(id, principal)
+                except StoreUnavailable as error:
+                    await patience.wait(error)
+                    continue
+                patience = Patience(_AWAY)
+                if record.version != seen:
+                    seen = record.version
+                    task = task_of(record)
+                    yield task
+                    if task.has_ended:
+                        return
+                await watch.wait(_GLANCE)
+
+    async def stream(self, id: str, principal: Principal, after: int) -> AsyncIterator[Segments | Task]:
+        """The segments of a task after a number, as they come; and the task, each time it has changed.
+
+        What its result has besides its segments is not among them. Raises `TaskNotFound`, also when the
+        task expires meanwhile.
+        """
+        async with self.store.watch(id) as watch:
+            reading, seen, silent = Reading(self.store, id, after), -1, True
+            patience = Patience(0)
+            while True:
+                try:
+                    record = await self._record(id, principal)
+                    if record.version != seen:
+                        async for first, blocks in reading.up_to(record.version):
+                            silent = False
+                            yield Segments(first, blocks, id)
+                except StoreUnavailable as error:
+                    await patience.wait(error)
+                    continue
+                patience = Patience(_AWAY)
+                if record.version != seen:
+                    seen = record.version
+                    task = task_of(record)
+                    if silent and task.state == "working" and await watch.wait(_BRIEFLY):
+                        seen, silent = -1, False  # there is more to say already than that it works
+                        continue
+                    silent = False
+                    yield task
+                    if task.has_ended:
+                        return
+                await watch.wait(_GLANCE)
+
+    async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
+        """A task, and its segments after a number, without what its result has besides."""
+        record = await self._record(id, principal)
+        reading = Reading(self.store, id, after)
+        return task_of(record), [block async for _, some in reading.up_to(record.version) for block in some]
+
+    async def whole(self, task: Task) -> Task:
+        """The task with all of its content in its result, where it has one."""
+        if task.result is None or not task.segments:
+            return task
+        reading = Reading(self.store, task.id, 0)
+        blocks = [block async for _, some in reading.up_to(_EVERYTHING) for block in some]
+        content = [*blocks, *task.result["content"]]
+        return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
+
+    # Inside
+
+    async def _record(self, id: str, principal: Principal) -> Record:
+        record = await self.store.get(id)
+        if record is None or record.principal != principal.id:
+            raise TaskNotFound(_UNKNOWN)
+        return record
+
+    async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
+        """Append what `entry` makes of the task as it stands, however often it changes meanwhile."""
+        for _ in range(_TRIES):
+            record = await self._record(id, principal)
+            task = task_of(record)
+            made = entry(task)
+            if made is None:
+                return task
+            kind, data = made
+            task = task.after(kind, data, now())
+            try:
+                await self.store.append(
+                    id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
+                )
+            except Stale:
+                continue
+            except NoTask:
+                raise TaskNotFound(_UNKNOWN) from None
+            return task
+        raise Busy("The task is being written by others: try again.")
+
+    async def _check_room(self) -> None:
+        """Count what was made here as waiting, and ask the store now and then, and before refusing."""
+        self._counted += 1
+        if self._counted % 100 == 1 or self._queued >= self._limits.queued:
+            self._queued = await self.store.count("ready")
+        self._queued += 1
+        if self._queued > self._limits.queued:
+            raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
+
+    def _ttl(self, request: CallTool, tool: Tool) -> int | None:
+        most = None if tool.ttl is None else int(tool.ttl * 1000)
+        wish = None if request.task is None else request.task.ttl
+        if wish is None or wish < 0:
+            return most
+        return wish if most is None else min(wish, most)
+
+
+def result_of(task: Task) -> Result:
+    """What a task that has ended gave; raises the error that it ended with."""
+    if task.result is not None:
+        return load_result(task.result)
+    if task.fault is not None:
+        raise RequestError(task.fault.message, code=task.fault.code, data=task.fault.data)
+    raise RequestError("The task was cancelled.", code=-32603)
+
+
+def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
+    """The responses that answer open questions, and fit them."""
+    found = {}
+    for key, ask in load_asks(task.asks).items():
+        if key not in responses:
+            continue
+        answer = read_answer(ask, key, responses[key])
+        if (
+            isinstance(ask, Elicit)
+            and isinstance(answer, Elicited)
+            and answer.action == "accept"
+            and problems(ask.schema, answer.content or {})
+        ):
+            continue
+        found[key] = responses[key]
+    return found

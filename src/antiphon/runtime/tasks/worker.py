@@ -1,0 +1,317 @@
+"""Runs tasks: claims those that are ready, keeps their leases, and writes down how they end.
+
+One worker a process. What it holds is lost to another worker when the process dies; what that one does
+then is a replay of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+
+from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
+from antiphon.model.identity import Implementation, Principal
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.request import CallTool, Terms
+from antiphon.model.task import EntryKind, Fault, Folding, Task, dump_asks, dump_result
+from antiphon.runtime.authoring.tool import Tool, merged
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.output_stream import Emissions, Logged
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.tasks.claimed_task import Held
+from antiphon.runtime.tasks.finished_tasks import Recent
+from antiphon.store.contract import Claim, Store
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger("antiphon")
+
+_SWEPT = 1000
+"""Tasks that are forgotten in one go."""
+_PAGE = 16
+"""How many entries of a log are read at once; each may hold a whole batch of segments."""
+_RETRY = 1.0
+"""How long to wait after a store did not answer."""
+
+
+class Worker:
+    """Everything that one process has taken upon itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        find: Callable[[str], Tool],
+        stage: Callable[[], Stage],
+        *,
+        tools: Collection[str] | None = None,
+        claims: bool = True,
+    ) -> None:
+        self.name = f"worker-{secrets.token_hex(6)}"
+        self._store = store
+        self._limits = limits
+        self._find = find
+        self._stage = stage
+        self._staged: tuple[Stage, Stage] | None = None
+        self._tools = tools
+        self._claims = claims
+        self.lost = 0
+        """Tasks that were another's, or gone, before they had ended here."""
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """Runs that were written down here, by tool and by the state that the task has since."""
+        self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._recent = Recent()
+        self._loops: list[asyncio.Task[None]] = []
+        self._draining = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can take one more."""
+        return self._claims and not self._draining and len(self._running) < self._limits.tasks
+
+    @property
+    def running(self) -> int:
+        """How many tasks run here."""
+        return len(self._running)
+
+    def start(self) -> None:
+        """Begin to claim tasks, if it is to, and to forget those whose time is over.
+
+        One that claims none still looks after those that calls here have turned into.
+        """
+        self._draining = False
+        work = [(self._renew, self._limits.lease / 3), (self._expire, 0.5)]
+        if self._claims:
+            work.append((self._claim_forever, _RETRY))
+        self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
+
+    async def stop(self, *, within: float) -> None:
+        """Claim nothing more, let what runs end, and hand over what does not."""
+        self._draining = True
+        for loop in self._loops:
+            loop.cancel()
+        running = {task: held for held, task in self._running.values()}
+        if running:
+            _, late = await asyncio.wait(running, timeout=within)
+            for task in late:
+                task.cancel()
+                await _quietly(running[task].release())
+            if late:
+                await asyncio.wait(late)
+        await asyncio.gather(*self._loops, return_exceptions=True)
+
+    def begin(self, held: Held) -> None:
+        """Run a task that this worker holds."""
+        self.adopt(held, asyncio.create_task(self._run(held)))
+
+    def adopt(self, held: Held, task: asyncio.Task[None]) -> None:
+        """Look after a task whose function is already under way."""
+        self._running[held.task.id] = (held, task)
+        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+
+    def stop_one(self, id: str) -> bool:
+        """Stop a task that runs here, because it was cancelled or has expired; false if it runs elsewhere."""
+        found = self._running.get(id)
+        if found is not None:
+            found[1].cancel()
+        return found is not None
+
+    async def look(self, id: str, principal: str) -> Task | None:
+        """A task that ended here lately, or is just about to; `None` if only the store knows."""
+        found = self._running.get(id)
+        if found is None:
+            return self._recent.find(id, principal)
+        return await found[0].landed() if found[0].principal == principal else None
+
+    # Claiming
+
+    async def _loop(self, work: Callable[[], Any], every: float) -> None:
+        while True:
+            try:
+                await work()
+            except StoreError as error:
+                logger.warning("The worker goes on when the store is back: %s", error)
+                await asyncio.sleep(_RETRY)
+            except Exception:
+                logger.exception("The worker stumbled, and goes on.")
+                await asyncio.sleep(_RETRY)
+            await asyncio.sleep(every)
+
+    async def _claim_forever(self) -> None:
+        async with self._store.watch_ready() as ready:
+            while True:
+                room = self._limits.tasks - len(self._running)
+                if room > 0:
+                    claims = await self._store.claim(
+                        self.name, lease=self._limits.lease, limit=min(room, 50), tools=self._tools
+                    )
+                    if claims:  # together: their logs are read together
+                        await asyncio.gather(*map(self._try_to_take_up, claims))
+                        continue
+                await ready.wait(1.0)
+
+    async def _try_to_take_up(self, claim: Claim) -> None:
+        """One task that cannot be taken up is no reason to leave the others that were claimed with it."""
+        try:
+            await self._take_up(claim)
+        except StoreError as error:
+            logger.warning("The task %s is left to another worker: %s", claim.record.id, error)
+        except Exception:
+            logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
+
+    async def _take_up(self, claim: Claim) -> None:
+        folding, number, version = Folding(), 0, claim.record.version
+        while number < version:
+            entries = await self._store.read(claim.record.id, after=number, limit=_PAGE)
+            if not entries:
+                return
+            for entry in entries[: version - number]:
+                folding.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+            number = entries[-1].number
+        assert folding.task is not None
+        held = Held(
+            self._store,
+            folding.task,
+            dict(folding.created),
+            version=version,
+            token=claim.token,
+            journal=folding.journal,
+            responses=folding.responses,
+        )
+        # Whoever held it before has parked it, and been answered; or else was lost.
+        was_lost = claim.token > 1 and folding.last != "answered"
+        if folding.created.get("resume", True) or not was_lost:
+            self.begin(held)
+        else:
+            await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
+
+    async def _renew(self) -> None:
+        claims = [(id, held.token) for id, (held, _) in self._running.items()]
+        if not claims:
+            return
+        kept = await self._store.renew(claims, lease=self._limits.lease)
+        for id, _ in claims:
+            if id not in kept and self.stop_one(id):
+                self.lost += 1
+
+    async def _expire(self) -> None:
+        gone = await self._store.expire(limit=_SWEPT)
+        while gone:
+            for record in gone:
+                self.stop_one(record.id)
+                self._recent.forget(record.id)
+            gone = await self._store.expire(limit=_SWEPT) if len(gone) == _SWEPT else ()
+
+    # Running
+
+    async def _run(self, held: Held) -> None:
+        try:
+            await self.finish(held, await self._perform(held))
+        except (LeaseLost, NoTask) as error:
+            self.lost += 1
+            logger.info("A task was let go: %s", error)
+        except StoreError as error:
+            logger.warning("A task is left to another worker: %s", error)
+        except asyncio.CancelledError:
+            if self._draining:
+                raise
+            logger.info("The task %s was stopped.", held.task.id)
+
+    async def finish(self, held: Held, outcome: Result | InputRequired | RequestError) -> None:
+        """Write down how a run ended, or what it waits for."""
+        new = held.journal.take()
+        data: dict[str, Any] = {"journal": new} if new else {}
+        if isinstance(outcome, InputRequired):
+            await held.write("asked", {**data, "asks": dump_asks(outcome.asks)})
+        elif isinstance(outcome, RequestError):
+            fault = Fault(outcome.code, outcome.message, outcome.data)
+            await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
+        else:
+            await held.write("ended", {**data, "result": dump_result(outcome)})
+        self.ended[held.task.tool, "failed" if held.task.failed else held.task.state] += 1
+        if held.task.has_ended:
+            self._recent.add(held.task, held.principal)
+
+    async def _perform(self, held: Held) -> Result | InputRequired | RequestError:
+        created = held.created
+        try:
+            tool = self._find(held.task.tool)
+            client = created.get("client")
+            terms = Terms(
+                client=None if client is None else msgspec.convert(client, Implementation),
+                capabilities=created.get("capabilities", {}),
+                modes=tuple(created.get("modes", ())),
+                meta=created.get("trace", {}),
+            )
+            call = _Worked(held)
+            call.request = CallTool(
+                name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
+            )
+            call.id, call.terms, call.rounds = held.task.id, terms, True
+            call.task_id = held.task.id
+            call.principal = msgspec.convert(created["principal"], Principal)
+            call.journal = held.journal
+            call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
+            return await self._in_time(tool, call)
+        except NotFound:
+            return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
+        except RequestError as error:
+            return error
+
+    async def _in_time(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
+        """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
+        if tool.timeout is None:
+            return await tool.run(call, self._stage_of_tasks())
+        try:
+            async with asyncio.timeout(tool.timeout):
+                return await tool.run(call, self._stage_of_tasks())
+        except TimeoutError:
+            message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
+            return await merged(call, Result(message, is_error=True))
+
+    def _stage_of_tasks(self) -> Stage:
+        """The server's stage, but for who carries the journal."""
+        stage = self._stage()
+        if self._staged is None or self._staged[0] is not stage:
+            self._staged = (stage, replace(stage, carrier=StoreCarrier(), shed=None))
+        return self._staged[1]
+
+
+class _Worked(Call[CallTool]):
+    """A call whose caller has a promise."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+        """Segments go into the log, which has those of the runs before."""
+        return Logged(self._held.emit, already=self._held.task.segments)
+
+
+class StoreCarrier:
+    """Carries journals in the logs of tasks. A call of a task has its journal from the start."""
+
+    async def open(self, call: Call[Any]) -> Journal:
+        """The task's journal."""
+        assert call.journal is not None
+        return call.journal
+
+    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
+        """The log has it already."""
+        return stopped
+
+
+async def _quietly(work: Any) -> None:
+    try:
+        await work
+    except AntiphonError as error:
+        logger.info("A task is handed over when its lease ends: %s", error)

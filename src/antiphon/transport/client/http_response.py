@@ -1,0 +1,129 @@
+"""One answer over HTTP, read in bounded memory: a JSON body, a stream of events, or a refusal.
+
+Nothing here opens a connection or waits before trying again; `http` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import httpx2
+from msgspec import UNSET
+
+from antiphon.errors import (
+    BadAnswer,
+    ClientError,
+    Forbidden,
+    RequestError,
+    SessionLost,
+    Unauthorized,
+    Unreachable,
+)
+from antiphon.wire import jsonrpc
+from antiphon.wire.client import results as answers
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.sse import Decoder
+
+__all__ = ["Trail", "body", "decode", "frames", "media_type", "refusal"]
+
+_REFUSAL_BYTES = 64 * 1024
+_LONGEST_WAIT = 600.0
+
+
+@dataclass(slots=True)
+class Trail:
+    """Where a stream of events left off, and how long its server wants a reader to wait."""
+
+    last_id: str | None = None
+    retry: float = 1.0
+
+    def wait(self, failures: int) -> float:
+        """Seconds until the next try: what the server asked for, longer with each failure."""
+        return min(self.retry * float(2 ** max(0, failures - 1)), _LONGEST_WAIT)
+
+
+def media_type(response: httpx2.Response) -> str:
+    """The content type, without its parameters."""
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def decode(text: str | bytes | bytearray, url: str) -> Frame:
+    """One message of the server's; raises `BadAnswer`."""
+    try:
+        return jsonrpc.decode(text)
+    except RequestError as error:
+        raise BadAnswer(f"{url} sent something that is not JSON-RPC. {error.message}") from None
+
+
+async def body(response: httpx2.Response, limit: int) -> bytearray:
+    """The whole body; raises `BadAnswer` where it is longer than `limit`."""
+    _check_encoding(response)
+    read = bytearray()
+    async with aclosing(response.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            read += chunk
+            if len(read) > limit:
+                raise BadAnswer(f"{response.url} sent an answer of more than {limit} bytes.")
+    return read
+
+
+async def frames(response: httpx2.Response, limit: int, trail: Trail) -> AsyncGenerator[Frame, None]:
+    """The messages of a stream, as they come; raises `BadAnswer`. Close it when you stop reading."""
+    _check_encoding(response)
+    decoder = Decoder(limit)
+    url = str(response.url)
+    async with aclosing(response.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            for event in decoder.feed(chunk):
+                if event.id is not None:
+                    trail.last_id = event.id or None
+                if event.retry is not None:
+                    trail.retry = event.retry / 1000
+                if event.data and event.name == "message":
+                    yield decode(event.data, url)
+
+
+async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError | RequestError:
+    """The error for an answer that is no success."""
+    status, url = response.status_code, str(response.url)
+    stated = await _stated(response)
+    if status == 401:
+        challenge = response.headers.get("www-authenticate", "Bearer")
+        return Unauthorized(
+            stated.message if stated else f"{url} wants to know who is calling: pass auth= or headers=.",
+            challenge=challenge,
+        )
+    if status == 403:
+        return Forbidden(stated.message if stated else f"{url} does not let this caller in.")
+    if status == 404 and in_session:
+        return SessionLost(f"{url} does not know this session any more.")
+    if stated is not None:
+        return stated
+    said = f"{url} answered with HTTP status {status}"
+    if 300 <= status < 400:
+        return BadAnswer(
+            f"{said} and points to {response.headers.get('location', 'nowhere')}: use that address."
+        )
+    if status >= 500:
+        return Unreachable(f"{said}: the server, or something in front of it, is in trouble.")
+    return BadAnswer(
+        f"{said}: there seems to be no MCP server at this address. Most are at a path such as /mcp."
+    )
+
+
+async def _stated(response: httpx2.Response) -> RequestError | None:
+    """The JSON-RPC error that a refusal has in its body, where it has one."""
+    try:
+        frame = jsonrpc.decode(await body(response, _REFUSAL_BYTES))
+        return None if frame.error is UNSET else answers.error(frame.error)
+    except (RequestError, BadAnswer, httpx2.TransportError):
+        return None
+
+
+def _check_encoding(response: httpx2.Response) -> None:
+    # A few compressed bytes can be gigabytes, so none are asked for, and none are taken.
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise BadAnswer(f"{response.url} sent an answer in {encoding!r} that was asked for as it is.")

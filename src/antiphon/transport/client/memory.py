@@ -1,0 +1,58 @@
+"""A client and a server in one process, with the same frames between them as anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from antiphon.runtime.engine import Host
+from antiphon.transport.client.channel import Receiver
+from antiphon.transport.client.line_channel import Duplex, DuplexChannel
+from antiphon.transport.server.stream_connection import Connection
+
+__all__ = ["connect"]
+
+_UNREAD = 1024
+_GRACE = 1.0
+
+
+def connect(server: Host) -> MemoryChannel:
+    """A way to a server in this process."""
+    return MemoryChannel(server)
+
+
+class MemoryChannel(DuplexChannel):
+    """A way to a server in this process; the server runs as long as the channel is open."""
+
+    def __init__(self, server: Host) -> None:
+        super().__init__(f"the server {server.info.name!r} in this process")
+        self._server = server
+        self._running = AsyncExitStack()
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue(_UNREAD)
+        self._connection: Connection | None = None
+
+    async def open(self, receive: Receiver) -> None:
+        """Start the server."""
+        await self._running.enter_async_context(self._server.running())
+        connection = self._connection = Connection(self._server, self._deliver)
+
+        async def write(line: bytes) -> None:
+            connection.receive(line)
+
+        limit = 16 * self._server.limits.body
+        self._duplex = Duplex(self.peer, self._read, write, receive, max_message=limit)
+
+    async def close(self) -> None:
+        """Let the server go."""
+        duplex, self._duplex = self._duplex, None
+        if duplex is not None and self._connection is not None:
+            await duplex.close()
+            await self._connection.close(within=_GRACE)
+        await self._running.aclose()
+
+    async def _deliver(self, frame: bytes) -> None:
+        if self._duplex is not None:
+            await self._frames.put(frame + b"\n")
+
+    async def _read(self, most: int) -> bytes:
+        return await self._frames.get()

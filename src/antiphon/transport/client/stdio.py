@@ -1,0 +1,157 @@
+"""A server that is a child process and speaks on its standard streams: the client's side of stdio.
+
+The channel owns the process: it starts it, notices when it dies, and does not leave it behind. The
+child's standard error is this process's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from antiphon.errors import ProcessEnded, Unreachable
+from antiphon.transport.client.channel import Receiver
+from antiphon.transport.client.line_channel import Duplex, DuplexChannel
+
+__all__ = ["ProcessChannel"]
+
+_READ_AHEAD = 64 * 1024
+_LAST_WORDS = 1.0
+"""Seconds in which what a dead process had written must have been read."""
+
+
+class ProcessChannel(DuplexChannel):
+    """A way to the server that `command` starts; `env` is added to this process's environment."""
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        max_message: int = 64 * 1024 * 1024,
+        grace: float = 2.0,
+    ) -> None:
+        self._command = [os.fspath(part) for part in command]
+        super().__init__(shlex.join(self._command))
+        self._env = None if env is None else {**os.environ, **env}
+        self._cwd = cwd
+        self._max_message = max_message
+        self._grace = grace
+        self._process: _Child | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self, receive: Receiver) -> None:
+        """Start the process."""
+        loop = asyncio.get_running_loop()
+        try:
+            transport, child = await loop.subprocess_exec(
+                lambda: _Child(loop),
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=None,
+                env=self._env,
+                cwd=self._cwd,
+                start_new_session=sys.platform != "win32",  # so that its own children can be stopped with it
+            )
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"Cannot start {self.peer}: {error}.") from error
+        child.transport = transport
+        assert child.stdout is not None
+        self._process = child
+        self._duplex = Duplex(
+            self.peer, child.stdout.read, self._write, receive, max_message=self._max_message
+        )
+        self._watching = asyncio.create_task(self._watch(child, self._duplex))
+
+    async def close(self) -> None:
+        """Stop the process: by closing its input, then by asking it, then by force."""
+        child, self._process = self._process, None
+        duplex, self._duplex = self._duplex, None
+        if child is None or duplex is None or self._watching is None:
+            return
+        self._watching.cancel()
+        await asyncio.wait({self._watching})
+        await duplex.close()
+        try:
+            assert child.stdin is not None
+            child.stdin.close()
+            for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+                if await child.exits_within(self._grace):
+                    break
+                _signal(child.transport, signal_number)
+            else:
+                await child.exits_within(self._grace)
+        finally:
+            child.transport.close()
+
+    async def _write(self, line: bytes) -> None:
+        child = self._process
+        if child is None or child.stdin is None:
+            raise Unreachable(f"The connection to {self.peer} is closed.")
+        try:
+            child.stdin.write(line)
+            await child.stdin.drain()
+        except (ConnectionError, RuntimeError):
+            await child.exits_within(_LAST_WORDS)
+            raise _ended(self.peer, child) from None
+
+    async def _watch(self, child: _Child, duplex: Duplex) -> None:
+        """Fail what waits when the process dies or closes its output."""
+        exiting = asyncio.create_task(child.exited.wait())
+        try:
+            await asyncio.wait({exiting, duplex.listening}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({exiting, duplex.listening}, timeout=_LAST_WORDS)
+        finally:
+            exiting.cancel()
+        duplex.fail(_ended(self.peer, child))
+
+
+class _Child(asyncio.subprocess.SubprocessStreamProtocol):
+    """The process, as asyncio tells of it.
+
+    `asyncio.subprocess.Process.wait` of Python 3.11 waits for the pipes as well, which a grandchild, or
+    output that nobody reads, keeps open; this one knows when the process itself is gone.
+    """
+
+    transport: asyncio.SubprocessTransport
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(_READ_AHEAD, loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """Called by asyncio."""
+        super().process_exited()
+        self.exited.set()
+
+    async def exits_within(self, seconds: float) -> bool:
+        """Wait for the end of the process; whether it came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _ended(peer: str, child: _Child) -> Unreachable:
+    code = child.transport.get_returncode()
+    if code is None:
+        return Unreachable(f"{peer} has closed its output.")
+    how = f"was ended by signal {-code}" if code < 0 else f"has exited with code {code}"
+    return ProcessEnded(f"{peer} {how}: its standard error says why.", code)
+
+
+def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform != "win32":
+            os.killpg(transport.get_pid(), number)
+        else:
+            transport.send_signal(number)

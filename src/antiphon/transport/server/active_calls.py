@@ -1,0 +1,35 @@
+"""The calls under way on one session or connection, by their ids, so that a client can cancel them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.model.request import Cancel, RequestId
+from antiphon.runtime.execution.supervisor import Watched
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["Calls"]
+
+
+class Calls(dict[RequestId, Watched]):
+    """What is under way, by id."""
+
+    def told(self, frame: Frame) -> RequestId | None:
+        """Take a notification; only that a call is to be cancelled means anything.
+
+        Gives the id of a call that is to be cancelled, and is not under way here.
+        """
+        if frame.method != "notifications/cancelled":
+            return None
+        try:
+            cancel = msgspec.convert(frame.params, Cancel)
+        except msgspec.ValidationError:
+            return None
+        return None if self.cancel(cancel.request_id) else cancel.request_id
+
+    def cancel(self, request_id: RequestId) -> bool:
+        """Stop a call; false if it is not under way here."""
+        watched = self.get(request_id)
+        if watched is not None:
+            watched.stop("cancelled")
+        return watched is not None

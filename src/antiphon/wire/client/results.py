@@ -1,0 +1,350 @@
+"""What a server sends back, read for a client: results, errors and notifications.
+
+Reading is generous where the specification leaves room: an unknown kind of content stays as it came,
+and one malformed entry does not spoil a list. What a version adds to this is in `speaker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from antiphon.errors import (
+    BadAnswer,
+    HeaderMismatch,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingCapability,
+    ParseError,
+    RequestError,
+    ResourceNotFound,
+    UnsupportedVersion,
+)
+from antiphon.model.base import Value
+from antiphon.model.catalog import (
+    Definition,
+    Kind,
+    PromptDefinition,
+    PromptMessage,
+    ResourceDefinition,
+    TemplateDefinition,
+    ToolDefinition,
+)
+from antiphon.model.content import (
+    Annotations,
+    Audio,
+    BlobContents,
+    Block,
+    Contents,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    TextContents,
+)
+from antiphon.model.identity import LOG_LEVELS, Implementation
+from antiphon.model.notification import (
+    Acknowledged,
+    ListChanged,
+    Log,
+    Notification,
+    Progress,
+    ResourceUpdated,
+)
+from antiphon.model.outcome import DONE, Completion, InputRequired, Page, Prompted, Read, Result
+from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.request import Cancel, Interests
+from antiphon.wire.jsonrpc import Frame
+
+__all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
+__all__ += ["blocks", "completion", "input_required", "params_of", "prompted", "question", "read", "result"]
+
+T = TypeVar("T")
+Fields: TypeAlias = Mapping[str, Any]
+
+
+class _Embedded(Value, frozen=True, tag_field="type", tag="resource"):
+    """An embedded resource whose contents are not read yet: no tag tells text from blob."""
+
+    resource: dict[str, Any]
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+
+_BLOCKS: Mapping[str, type[Any]] = {
+    "text": Text,
+    "image": Image,
+    "audio": Audio,
+    "resource": _Embedded,
+    "resource_link": ResourceLink,
+}
+
+_ERRORS: Mapping[int, type[RequestError]] = {
+    -32700: ParseError,
+    -32600: InvalidRequest,
+    -32601: MethodNotFound,
+    -32602: InvalidParams,
+    -32603: InternalError,
+    -32002: ResourceNotFound,
+    -32020: HeaderMismatch,
+    -32021: MissingCapability,
+    -32022: UnsupportedVersion,
+}
+
+_ENTRIES: Mapping[Kind, tuple[str, type[Definition]]] = {
+    "tools": ("tools", ToolDefinition),
+    "resources": ("resources", ResourceDefinition),
+    "templates": ("resourceTemplates", TemplateDefinition),
+    "prompts": ("prompts", PromptDefinition),
+}
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """What a server said of itself, and which versions it speaks."""
+
+    versions: tuple[str, ...]
+    capabilities: Mapping[str, Any] = {}
+    server: Implementation | None = None
+    instructions: str | None = None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """One page, and the entries that could not be read: the name of each, and why."""
+
+    page: Page
+    rejected: tuple[tuple[str, str], ...] = ()
+
+
+def error(value: Any) -> RequestError:
+    """The error in a response, as the class that has its code."""
+    if not isinstance(value, dict) or type(value.get("code")) is not int:
+        raise BadAnswer(f"The server sent an error that is none: {_short(value)}.")
+    code, message = value["code"], value.get("message")
+    kind = _ERRORS.get(code, RequestError)
+    return kind(message if isinstance(message, str) else f"Error {code}", data=value.get("data"), code=code)
+
+
+def result(fields: Fields) -> Result:
+    """What a tool gave."""
+    meta = fields.get("_meta")
+    return Result(
+        blocks(fields.get("content")),
+        data=fields.get("structuredContent", msgspec.UNSET),
+        meta=meta if isinstance(meta, dict) else None,
+        is_error=fields.get("isError") is True,
+    )
+
+
+def input_required(fields: Fields) -> InputRequired:
+    """What a server wants to know before it goes on."""
+    requests, sealed = fields.get("inputRequests", {}), fields.get("requestState")
+    if not isinstance(requests, dict) or not isinstance(sealed, str | None):
+        raise BadAnswer("The server wants input, and does not say which.")
+    if not requests and sealed is None:
+        raise BadAnswer("The server wants input, and has neither questions nor state.")
+    return InputRequired({key: question(key, request) for key, request in requests.items()}, sealed=sealed)
+
+
+def question(key: str, request: Any) -> Ask:
+    """A question of the server's."""
+    params = request.get("params", {}) if isinstance(request, dict) else None
+    if not isinstance(params, dict):
+        raise BadAnswer(f"The server asks {key!r} without saying what.")
+    method, message = request.get("method"), params.get("message", "")
+    if method == "elicitation/create" and isinstance(message, str):
+        if params.get("mode") == "url" and isinstance(params.get("url"), str):
+            return OpenUrl(message, params["url"])
+        schema = params.get("requestedSchema")
+        if params.get("mode", "form") == "form" and isinstance(schema, dict):
+            return Elicit(message, schema)
+    elif method == "sampling/createMessage":
+        return Sample(params)
+    elif method == "roots/list":
+        return ListRoots()
+    raise BadAnswer(f"The server asks {key!r} in a way that this client does not know: {_short(request)}.")
+
+
+def read(fields: Fields) -> Read:
+    """What a resource holds."""
+    contents = fields.get("contents")
+    if not isinstance(contents, list):
+        raise BadAnswer("The server sent a resource without contents.")
+    return Read(
+        tuple(_contents(part) for part in contents),
+        ttl_ms=_ttl(fields),
+        shared=fields.get("cacheScope") == "public",
+    )
+
+
+def prompted(fields: Fields) -> Prompted:
+    """A prompt, filled in."""
+    messages = fields.get("messages")
+    if not isinstance(messages, list):
+        raise BadAnswer("The server sent a prompt without messages.")
+    return Prompted(tuple(_message(message) for message in messages), _text(fields, "description"))
+
+
+def completion(fields: Fields) -> Completion:
+    """Suggested values."""
+    inner = fields.get("completion")
+    renamed = {**inner, "has_more": inner.get("hasMore")} if isinstance(inner, dict) else inner
+    return _convert(renamed, Completion, "completion")
+
+
+def listing(kind: Kind) -> Callable[[Fields], Listing]:
+    """A reader of pages of this kind."""
+    key, entry = _ENTRIES[kind]
+
+    def page(fields: Fields) -> Listing:
+        entries = fields.get(key)
+        if not isinstance(entries, list):
+            raise BadAnswer(f"The server sent a page of {kind} without {key!r}.")
+        items: list[Definition] = []
+        rejected: list[tuple[str, str]] = []
+        for value in entries:
+            try:
+                items.append(msgspec.convert(value, entry))
+            except msgspec.ValidationError as reason:
+                name = value.get("name") if isinstance(value, dict) else value
+                rejected.append((_short(name), str(reason)))
+        shared = fields.get("cacheScope") == "public"
+        read = Page(kind, items, _text(fields, "nextCursor"), ttl_ms=_ttl(fields), shared=shared)
+        return Listing(read, tuple(rejected))
+
+    return page
+
+
+def discovered(fields: Fields) -> Welcome:
+    """The answer to `server/discover`."""
+    versions = _convert(fields.get("supportedVersions"), tuple[str, ...], "supportedVersions")
+    meta = fields.get("_meta")
+    stated = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+    return _welcome(fields, versions, stated or fields.get("serverInfo"))
+
+
+def initialized(fields: Fields) -> Welcome:
+    """The answer to `initialize`."""
+    version = _convert(fields.get("protocolVersion"), str, "protocolVersion")
+    return _welcome(fields, (version,), fields.get("serverInfo"))
+
+
+def done(fields: Fields) -> Any:
+    """An answer that says nothing but that it is done."""
+    return DONE
+
+
+def notification(frame: Frame) -> Notification | Cancel | None:
+    """The notification in a frame; `None` for what this client does not know or cannot read."""
+    reader = _NOTIFICATIONS.get(cast(str, frame.method))
+    if reader is None:
+        return None
+    try:
+        return reader(params_of(frame))
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
+def params_of(frame: Frame) -> Fields:
+    """The parameters in a frame, none where they are no object."""
+    return frame.params if isinstance(frame.params, dict) else {}
+
+
+def _progress(params: Fields) -> Progress:
+    renamed = {**params, "token": params["progressToken"]}
+    return msgspec.convert(renamed, Progress)
+
+
+def _log(params: Fields) -> Log | None:
+    if not isinstance(params.get("level"), str) or params["level"] not in LOG_LEVELS:
+        return None
+    return Log(params["level"], params.get("data"), _text(params, "logger"))
+
+
+_NOTIFICATIONS: Mapping[str, Callable[[Fields], Notification | Cancel | None]] = {
+    "notifications/progress": _progress,
+    "notifications/message": _log,
+    "notifications/tools/list_changed": lambda params: ListChanged("tools"),
+    "notifications/resources/list_changed": lambda params: ListChanged("resources"),
+    "notifications/prompts/list_changed": lambda params: ListChanged("prompts"),
+    "notifications/resources/updated": lambda params: msgspec.convert(params, ResourceUpdated),
+    "notifications/cancelled": lambda params: msgspec.convert(params, Cancel),
+    "notifications/subscriptions/acknowledged": lambda params: Acknowledged(
+        msgspec.convert(params["notifications"], Interests)
+    ),
+}
+
+
+def _welcome(fields: Fields, versions: tuple[str, ...], stated: Any) -> Welcome:
+    capabilities = fields.get("capabilities")
+    try:
+        server = None if stated is None else msgspec.convert(stated, Implementation)
+    except msgspec.ValidationError:  # nothing depends on who a server says it is
+        server = None
+    return Welcome(
+        versions,
+        capabilities if isinstance(capabilities, dict) else {},
+        server,
+        _text(fields, "instructions"),
+    )
+
+
+def blocks(value: Any) -> tuple[Block, ...]:
+    """Content blocks; raises `BadAnswer`."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise BadAnswer(f"The server sent content that is not a list: {_short(value)}.")
+    return tuple(_block(block) for block in value)
+
+
+def _block(value: Any) -> Block:
+    """A content block; one of a type that is not known here stays the dict that it came as."""
+    kind = (
+        _BLOCKS.get(value["type"]) if isinstance(value, dict) and isinstance(value.get("type"), str) else None
+    )
+    if kind is not None:
+        block = _convert(value, kind, "content")
+        if isinstance(block, _Embedded):
+            return EmbeddedResource(_contents(block.resource), block.annotations, block.meta)
+        return cast(Block, block)
+    if not isinstance(value, dict):
+        raise BadAnswer(f"The server sent a content block that is no object: {_short(value)}.")
+    return cast(Block, value)
+
+
+def _contents(value: Any) -> Contents:
+    if isinstance(value, dict) and "blob" in value:
+        return _convert(value, BlobContents, "contents")
+    return _convert(value, TextContents, "contents")
+
+
+def _message(value: Any) -> PromptMessage:
+    if not isinstance(value, dict) or value.get("role") not in ("user", "assistant"):
+        raise BadAnswer(f"The server sent a prompt message without a role: {_short(value)}.")
+    return PromptMessage(value["role"], _block(value.get("content")))
+
+
+def _convert(value: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as reason:
+        raise BadAnswer(f"The server sent {where} that cannot be read: {reason}.") from None
+
+
+def _ttl(fields: Fields) -> int:
+    ttl = fields.get("ttlMs")
+    return max(0, int(ttl)) if isinstance(ttl, int | float) and ttl < 2**53 else 0
+
+
+def _text(fields: Fields, key: str) -> str | None:
+    value = fields.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

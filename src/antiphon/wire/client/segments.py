@@ -1,0 +1,88 @@
+"""Segments, read for a client: from the responses of the draft, and from the notifications of the extension.
+
+Strict, because whoever merges them relies on it: a number that is none is no segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.errors import BadAnswer
+from antiphon.model.outcome import Result
+from antiphon.model.request import RequestId
+from antiphon.model.segment import Part, Segment
+from antiphon.model.task_status import TaskStatus
+from antiphon.wire.client import results as answers
+from antiphon.wire.client import tasks as statuses
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.tasks import RELATED
+
+__all__ = ["called", "is_partial", "notified", "part", "redeemed"]
+
+
+def is_partial(frame: Frame) -> bool:
+    """Whether a response is one of several to its request, and not the last."""
+    return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
+
+
+def called(fields: Mapping[str, Any]) -> Result | TaskStatus | Part:
+    """What `tools/call` gave: a result, a task in place of it, or the last part of its stream."""
+    return part(fields) if "isComplete" in fields else statuses.called(fields)
+
+
+def redeemed(fields: Mapping[str, Any]) -> Result | Part:
+    """What a task gave, or some of it."""
+    return part(fields) if "isComplete" in fields else statuses.redeemed(fields)
+
+
+def part(fields: Mapping[str, Any]) -> Part:
+    """What a response in the draft brings of a stream; raises `BadAnswer`."""
+    contents = fields.get("partial-content", [])
+    if not isinstance(contents, list):
+        raise BadAnswer("The server sent partial content that is not a list.")
+    task = statuses.status(fields["task"]) if isinstance(fields.get("task"), dict) else None
+    complete = fields.get("isComplete") is True
+    asks = fields.get("resultType") == "input_required"
+    return Part(
+        segments=tuple(_segment(content) for content in contents),
+        task_id=task.id if task is not None else _related(fields),
+        task=task,
+        is_complete=complete,
+        end=statuses.redeemed(fields) if complete else None,
+        stopped=answers.input_required(fields) if asks else None,
+    )
+
+
+def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, Part]:
+    """What a notification brings of a stream, and the request that it belongs to; raises `BadAnswer`."""
+    first, request_id, task_id = params.get("seqNr"), params.get("requestId"), params.get("taskId")
+    blocks = answers.blocks(params.get("content"))
+    return (
+        request_id if isinstance(request_id, str | int) else None,
+        Part(
+            tuple(Segment(number, block) for number, block in enumerate(blocks, _number(first))),
+            task_id=task_id if isinstance(task_id, str) else None,
+        ),
+    )
+
+
+def _segment(content: Any) -> Segment:
+    if not isinstance(content, dict):
+        raise BadAnswer("The server sent a segment that is no object.")
+    block = {key: value for key, value in content.items() if key != "seqNr"}
+    (read,) = answers.blocks([block])
+    return Segment(_number(content.get("seqNr")), read)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise BadAnswer(f"The server sent a segment with the number {value!r}: numbers start at 1.")
+    return value
+
+
+def _related(fields: Mapping[str, Any]) -> str | None:
+    meta = fields.get("_meta")
+    related = meta.get(RELATED) if isinstance(meta, dict) else None
+    task_id = related.get("taskId") if isinstance(related, dict) else None
+    return task_id if isinstance(task_id, str) else None

@@ -1,0 +1,343 @@
+"""What a dialect must say, and what all of them say alike.
+
+A dialect reads the parameters of a request and writes down outcomes, notifications and errors, for
+one protocol version. Its `methods` table is the gate: a method that is not in it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from antiphon.errors import (
+    Busy,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    RequestError,
+    UnsupportedVersion,
+)
+from antiphon.model.identity import Implementation
+from antiphon.model.notification import (
+    Acknowledged,
+    ListChanged,
+    Log,
+    Progress,
+    ResourceUpdated,
+)
+from antiphon.model.outcome import (
+    Completion,
+    Discovery,
+    Done,
+    InputRequired,
+    Outcome,
+    Page,
+    Prompted,
+    Read,
+    Result,
+)
+from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.request import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    ListPrompts,
+    ListResources,
+    ListTemplates,
+    ListTools,
+    ReadResource,
+    Request,
+    RequestId,
+    Terms,
+)
+from antiphon.model.segment import Portion, Said, Streamed
+from antiphon.model.task import Promise, Redeemed, TaskChanged, TaskPage, TaskShown
+from antiphon.wire import jsonrpc
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.server.tasks import RELATED, core_task
+
+__all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "TaskOutcome"]
+
+COMMON_METHODS: Mapping[str, type[Any]] = {
+    "tools/call": CallTool,
+    "tools/list": ListTools,
+    "resources/list": ListResources,
+    "resources/templates/list": ListTemplates,
+    "resources/read": ReadResource,
+    "prompts/list": ListPrompts,
+    "prompts/get": GetPrompt,
+    "completion/complete": Complete,
+}
+
+TaskOutcome: TypeAlias = Promise | TaskShown | TaskPage | Redeemed | Portion | Streamed
+
+_LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
+
+
+_ENVELOPE_ERRORS = (ParseError, InvalidRequest, Busy, UnsupportedVersion)
+
+
+class Negotiated(msgspec.Struct, frozen=True):
+    """What `initialize` settled for a session."""
+
+    version: str
+    capabilities: Mapping[str, Any] = {}
+    client: Implementation | None = None
+
+
+def _decoders(methods: Mapping[str, type[Any]]) -> Mapping[Any, msgspec.json.Decoder[Any]]:
+    """A decoder for the parameters of each method; one for each kind of request, however many dialects."""
+    for kind in methods.values():
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return {method: _DECODERS[kind] for method, kind in methods.items()}
+
+
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+class Dialect:
+    """One protocol version, spoken by one server."""
+
+    methods: ClassVar[Mapping[str, type[Any]]] = COMMON_METHODS
+    closing_cancels: ClassVar[bool] = True
+    """Whether a caller that closes its connection has thereby cancelled the call."""
+    rounds: ClassVar[bool] = False
+    """Whether a call can end with questions, to be made again with the answers."""
+    resumable: ClassVar[bool] = False
+    """Whether a broken stream can be taken up again after its last event id."""
+
+    def __init__(self, version: str, server: Implementation) -> None:
+        self.version = version
+        self.server = server
+        self._decoders: Mapping[Any, msgspec.json.Decoder[Any]] = _decoders(self.methods)
+
+    # Reading
+
+    def parse(self, frame: Frame) -> Any:
+        """The request in a frame; raises `MethodNotFound` or `InvalidParams`."""
+        decoder = self._decoders.get(frame.method)
+        if decoder is None:
+            raise MethodNotFound(f"Protocol version {self.version} has no method {frame.method!r}.")
+        try:
+            return decoder.decode(b"{}" if frame.raw is UNSET else frame.raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidParams(f"Invalid params for {frame.method}: {error}.") from None
+
+    def understand(
+        self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
+    ) -> tuple[Any, Terms]:
+        """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
+        terms = self.terms(frame, negotiated)
+        self.check_headers(frame, terms, headers)
+        request = self.parse(frame)
+        self.check_name(frame, request, headers)
+        return request, terms
+
+    def answered(self, frame: Frame) -> Any:
+        """The request that a response stands for, where this version has such a thing; else `None`."""
+        return None
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """What the request says besides its parameters."""
+        raise NotImplementedError
+
+    def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version wants headers that say what the body says."""
+
+    def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version wants the name of what is asked for in a header."""
+
+    def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` where this version mirrors arguments into headers."""
+
+    # Writing
+
+    def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
+        """The frame that answers a request."""
+        return jsonrpc.response(request_id, self.result(request, outcome))
+
+    def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
+        """The result object of an outcome."""
+        if type(outcome) is Result:
+            return self.tool_result(outcome)
+        value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
+        return value
+
+    def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+        """The frame that answers a request which was understood and could not be served."""
+        return self.error(request_id, error)
+
+    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
+        """The method and the parameters of a question, which a task may be asking."""
+        method, params = _ASKS[type(ask)](ask)
+        if task_id is not None:
+            params["_meta"] = {RELATED: {"taskId": task_id}}
+        return method, params
+
+    def input_requests(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+        """Questions by key, as a result carries them."""
+        written = {key: self.ask(ask) for key, ask in asks.items()}
+        return {key: {"method": method, "params": params} for key, (method, params) in written.items()}
+
+    def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
+        """The frame that refuses a request."""
+        return jsonrpc.failure(request_id, self.code(error), error.message, error.data)
+
+    def code(self, error: RequestError) -> int:
+        """The code that this version has for an error."""
+        return error.code
+
+    def status(self, error: RequestError, *, understood: bool) -> int:
+        """The HTTP status of an error, before or after its request was understood.
+
+        Clients read the code in the body; a status other than 200 is for what came before it.
+        """
+        if understood and type(error) is InvalidRequest:  # a tool says so
+            return 200
+        return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
+
+    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+        """The frame of what is said meanwhile, on behalf of a request or of a session."""
+        method, params = _NOTIFICATIONS[type(notification)](notification)
+        return jsonrpc.notification(method, params)
+
+    # The parts of a result, each a point where a version may differ
+
+    def tool_result(self, result: Result) -> dict[str, Any]:
+        """What a tool gave, as `tools/call` answers it."""
+        value: dict[str, Any] = {"content": result.content}
+        if result.structured:
+            value["structuredContent"] = self._structured(result)
+        value["isError"] = result.is_error
+        if result.meta:
+            value["_meta"] = result.meta
+        return value
+
+    def _structured(self, result: Result) -> Any:
+        return result.data
+
+    def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        if stopped.asks:
+            value["inputRequests"] = self.input_requests(stopped.asks)
+        if stopped.sealed is not None:
+            value["requestState"] = stopped.sealed
+        return value
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value: dict[str, Any] = {_LISTS[page.kind]: page.items}
+        if page.next_cursor is not None:
+            value["nextCursor"] = page.next_cursor
+        return value
+
+    def _read(self, read: Read) -> dict[str, Any]:
+        return {"contents": read.contents}
+
+    def _prompted(self, prompted: Prompted) -> dict[str, Any]:
+        if prompted.description is None:
+            return {"messages": prompted.messages}
+        return {"description": prompted.description, "messages": prompted.messages}
+
+    def _completion(self, completion: Completion) -> dict[str, Any]:
+        value: dict[str, Any] = {"values": completion.values}
+        if completion.total is not None:
+            value["total"] = completion.total
+        if completion.has_more is not None:
+            value["hasMore"] = completion.has_more
+        return {"completion": value}
+
+    def _discovery(self, discovery: Discovery) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _promise(self, promise: Promise) -> dict[str, Any]:
+        return {"task": core_task(promise.task)}
+
+    def _task(self, shown: TaskShown) -> dict[str, Any]:
+        return core_task(shown.task)
+
+    def _task_page(self, page: TaskPage) -> dict[str, Any]:
+        value: dict[str, Any] = {"tasks": [core_task(task) for task in page.tasks]}
+        if page.next_cursor is not None:
+            value["nextCursor"] = page.next_cursor
+        return value
+
+    def _redeemed(self, redeemed: Redeemed) -> dict[str, Any]:
+        inner = redeemed.outcome
+        value = self._input_required(inner) if isinstance(inner, InputRequired) else self.tool_result(inner)
+        value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": redeemed.task_id}}
+        return value
+
+    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+        return self.tool_result(streamed.result)
+
+    def _portion(self, portion: Portion) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _done(self, done: Done) -> dict[str, Any]:
+        return {}
+
+
+_RESULTS: Mapping[type[Any], Any] = {
+    Result: lambda dialect, outcome: dialect.tool_result(outcome),
+    InputRequired: lambda dialect, outcome: dialect._input_required(outcome),
+    Page: lambda dialect, outcome: dialect._page(outcome),
+    Read: lambda dialect, outcome: dialect._read(outcome),
+    Prompted: lambda dialect, outcome: dialect._prompted(outcome),
+    Completion: lambda dialect, outcome: dialect._completion(outcome),
+    Discovery: lambda dialect, outcome: dialect._discovery(outcome),
+    Done: lambda dialect, outcome: dialect._done(outcome),
+    Promise: lambda dialect, outcome: dialect._promise(outcome),
+    TaskShown: lambda dialect, outcome: dialect._task(outcome),
+    TaskPage: lambda dialect, outcome: dialect._task_page(outcome),
+    Redeemed: lambda dialect, outcome: dialect._redeemed(outcome),
+    Streamed: lambda dialect, outcome: dialect._streamed(outcome),
+    Portion: lambda dialect, outcome: dialect._portion(outcome),
+}
+
+
+def _elicit(ask: Elicit) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {} if ask.mode is None else {"mode": ask.mode}
+    return "elicitation/create", {**params, "message": ask.message, "requestedSchema": ask.schema}
+
+
+_ASKS: Mapping[type[Any], Any] = {
+    Elicit: _elicit,
+    OpenUrl: lambda ask: ("elicitation/create", {"mode": "url", "message": ask.message, "url": ask.url}),
+    Sample: lambda ask: ("sampling/createMessage", dict(ask.params)),
+    ListRoots: lambda ask: ("roots/list", {}),
+}
+
+
+def _progress(progress: Progress) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"progressToken": progress.token, "progress": progress.progress}
+    if progress.total is not None:
+        params["total"] = progress.total
+    if progress.message is not None:
+        params["message"] = progress.message
+    return "notifications/progress", params
+
+
+def _log(log: Log) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"level": log.level, "data": log.data}
+    if log.logger is not None:
+        params["logger"] = log.logger
+    return "notifications/message", params
+
+
+_NOTIFICATIONS: Mapping[type[Any], Any] = {
+    Progress: _progress,
+    Log: _log,
+    TaskChanged: lambda change: ("notifications/tasks/status", core_task(change.task)),
+    ListChanged: lambda change: (f"notifications/{change.kind}/list_changed", {}),
+    ResourceUpdated: lambda change: ("notifications/resources/updated", {"uri": change.uri}),
+    Acknowledged: lambda ack: (
+        "notifications/subscriptions/acknowledged",
+        {"notifications": ack.interests},
+    ),
+}

@@ -1,0 +1,88 @@
+"""The draft: 2025-11-25 with SEP-2322 and SEP-1905 on top, and stateless.
+
+It is what a bare request gets, one that names no version and belongs to no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from antiphon.model.outcome import InputRequired, Outcome
+from antiphon.model.request import AnswerQuestion, AnswerTask, Request, Terms
+from antiphon.model.segment import MODES, Portion, Segments
+from antiphon.model.task import Redeemed
+from antiphon.wire import jsonrpc
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.dialect import Negotiated, TaskOutcome
+from antiphon.wire.server.tasks import RELATED
+from antiphon.wire.server.v2025_11_25 import V2025
+
+__all__ = ["DRAFT_VERSION", "Draft"]
+
+DRAFT_VERSION = "DRAFT-2026-v1"
+
+_EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+
+
+class Draft(V2025):
+    """Every result says of which type it is."""
+
+    methods = {**V2025.methods, "tasks/input_response": AnswerTask}
+    closing_cancels = True
+    rounds = True
+    resumable = False
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """A bare request had no occasion to say what its client can do, or wants to hear of.
+
+        It is taken to be able to answer every question, and to want no log messages.
+        """
+        terms = super().terms(frame, negotiated)
+        if isinstance(frame.stream, dict) and not terms.modes and "streaming" in self._takes(negotiated):
+            terms = msgspec.structs.replace(terms, streams=True)
+        if negotiated is not None:
+            return terms
+        return msgspec.structs.replace(terms, log_level=None, capabilities=_EVERYTHING)
+
+    def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
+        """A bare request that wants segments knows what it asks for."""
+        return MODES if negotiated is None else super()._takes(negotiated)
+
+    def parse(self, frame: Frame) -> Any:
+        """A task that is answered may be named in the metadata, and a stream be wished for beside it all."""
+        if frame.stream is not UNSET and isinstance(frame.params, dict) and "stream" not in frame.params:
+            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "stream": frame.stream}))
+        related = frame.meta.get(RELATED) if frame.method == "tasks/input_response" else None
+        if isinstance(related, dict) and isinstance(frame.params, dict) and "taskId" not in frame.params:
+            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": related.get("taskId")}))
+        return super().parse(frame)
+
+    def answered(self, frame: Frame) -> Any:
+        """A response that names a task answers the question of that task's that is open."""
+        if not isinstance(frame.result, dict):
+            return None
+        for meta in (frame.result.get("_meta"), frame.beside):
+            related = meta.get(RELATED) if isinstance(meta, dict) else None
+            task_id = related.get("taskId") if isinstance(related, dict) else None
+            if isinstance(task_id, str):
+                response = {key: value for key, value in frame.result.items() if key != "_meta"}
+                return AnswerQuestion(task_id, response)
+        return None
+
+    def _partial(self, segments: Segments) -> dict[str, Any]:
+        return {**super()._partial(segments), "resultType": "complete"}
+
+    def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
+        """The result object of an outcome."""
+        value = super().result(request, outcome)
+        inner: Any = outcome.outcome if isinstance(outcome, Redeemed) else outcome
+        if isinstance(outcome, Portion):
+            inner = outcome.stopped
+        if isinstance(request, AnswerTask):
+            return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}
+        value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"
+        return value

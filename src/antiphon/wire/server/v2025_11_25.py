@@ -1,0 +1,239 @@
+"""2025-11-25 and the versions before it, which differ only by what they lack.
+
+https://modelcontextprotocol.io/specification/2025-11-25
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
+from antiphon.model.catalog import ToolDefinition
+from antiphon.model.content import Block, ResourceLink, Text
+from antiphon.model.outcome import Discovery, Page, Result
+from antiphon.model.question import Ask, OpenUrl
+from antiphon.model.request import (
+    CallTool,
+    CancelTask,
+    GetTask,
+    Initialize,
+    ListTasks,
+    Ping,
+    RedeemTask,
+    Request,
+    RequestId,
+    SetLogLevel,
+    Subscribe,
+    Terms,
+    Unsubscribe,
+)
+from antiphon.model.segment import MODES, Portion, Said, Segments, Streamed
+from antiphon.model.task import Promise
+from antiphon.wire import jsonrpc
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server import segments as streaming
+from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
+
+__all__ = ["LEGACY_VERSIONS", "V2025", "Before2025", "BeforeStructure"]
+
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+
+
+class V2025(Dialect):
+    """The version with sessions, whose streams can be taken up again."""
+
+    methods = {
+        **COMMON_METHODS,
+        "initialize": Initialize,
+        "ping": Ping,
+        "logging/setLevel": SetLogLevel,
+        "resources/subscribe": Subscribe,
+        "resources/unsubscribe": Unsubscribe,
+        "tasks/get": GetTask,
+        "tasks/result": RedeemTask,
+        "tasks/list": ListTasks,
+        "tasks/cancel": CancelTask,
+    }
+    closing_cancels = False
+    resumable = True
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """Who the client is was said once, in `initialize`."""
+        raw = frame.raw_params
+        meta = frame.meta if b"_meta" in raw else {}
+        token = meta.get("progressToken")
+        wish = _wish(frame) if b'"task"' in raw else None
+        capabilities = negotiated.capabilities if negotiated else {}
+        modes, streams = None, False
+        if wish is not None or b'"stream"' in raw:
+            modes = self._offered(wish, negotiated)
+            streams = isinstance(frame.params, dict) and frame.params.get("stream") is not None
+        return Terms(
+            client=negotiated.client if negotiated else None,
+            capabilities=capabilities,
+            log_level="debug",
+            progress_token=token if isinstance(token, str | int) else None,
+            promises=wish is not None,
+            modes=modes,
+            # Where a request says more closely how it takes its answer, that is what counts.
+            streams=streams and not modes and "streaming" in self._takes(negotiated),
+            meta=meta,
+        )
+
+    def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
+        """The modes that a client has said it knows: it may get several responses to one request, say."""
+        return () if negotiated is None else streaming.declared_modes(negotiated.capabilities)
+
+    def _offered(self, wish: Any, negotiated: Negotiated | None) -> tuple[Any, ...] | None:
+        """The modes that a request offers, and its client knows; `None` where one of them says nothing."""
+        modes = wish.get("responseModes") if isinstance(wish, dict) else None
+        known = self._takes(negotiated)
+        if not isinstance(modes, list) or not known:
+            return None
+        return tuple(mode for mode in modes if mode in known or mode not in MODES)
+
+    def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+        """There was no error for a capability that is missing: a tool that needs it fails."""
+        if type(error) is MissingCapability and isinstance(request, CallTool):
+            return self.response(request, request_id, Result(error.message, is_error=True))
+        return super().refusal(request, request_id, error)
+
+    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+        """Segments are not notifications here, but responses that are not the last."""
+        if isinstance(notification, Segments):
+            assert request_id is not None
+            return jsonrpc.response(request_id, self._partial(notification))
+        return super().notification(notification, request_id)
+
+    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
+        """An address that a person is sent to had an id, for a notice that was to come later."""
+        method, params = super().ask(ask, task_id)
+        if isinstance(ask, OpenUrl):
+            params["elicitationId"] = hashlib.sha256(ask.url.encode()).hexdigest()[:32]
+        return method, params
+
+    def code(self, error: RequestError) -> int:
+        """A missing resource had a code of its own, and a missing wish for a task was a missing method."""
+        if isinstance(error, ResourceNotFound):
+            return -32002
+        return -32601 if isinstance(error, TaskRequired) else error.code
+
+    def _structured(self, result: Result) -> Any:
+        """Structured content was an object, whatever the tool's type."""
+        return {"result": result.data} if result.boxed else result.data
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value = super()._page(page)
+        if page.kind == "tools":
+            value["tools"] = [boxed(tool) for tool in page.items if isinstance(tool, ToolDefinition)]
+        return value
+
+    def _discovery(self, discovery: Discovery) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "protocolVersion": self.version,
+            "capabilities": self._capabilities(discovery),
+            "serverInfo": discovery.server,
+        }
+        if discovery.instructions is not None:
+            value["instructions"] = discovery.instructions
+        return value
+
+    def _partial(self, segments: Segments) -> dict[str, Any]:
+        return streaming.partial(segments)
+
+    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+        return streaming.last(streamed, self.tool_result(streamed.result))
+
+    def _portion(self, portion: Portion) -> dict[str, Any]:
+        if portion.stopped is not None:
+            end = self._input_required(portion.stopped)
+        else:
+            end = {} if portion.end is None else self.tool_result(portion.end)
+        return streaming.portion(portion, end)
+
+    def _promise(self, promise: Promise) -> dict[str, Any]:
+        value = super()._promise(promise)
+        return {**value, "_meta": streaming.FALLBACK} if promise.fell_back else value
+
+    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
+        if not discovery.tasks:
+            return dict(discovery.capabilities)
+        offered: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        offered["responses"] = {"modes": MODES}
+        return {**discovery.capabilities, "tasks": offered}
+
+
+class Before2025(V2025):
+    """The versions before 2025-11-25, which had no tasks: a wish for one means nothing."""
+
+    methods = {method: kind for method, kind in V2025.methods.items() if not method.startswith("tasks/")}
+
+    def parse(self, frame: Frame) -> Any:
+        """The request in a frame."""
+        request = super().parse(frame)
+        if isinstance(request, CallTool) and request.task is not None:
+            return msgspec.structs.replace(request, task=None)
+        return request
+
+    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+        """What the request says besides its parameters."""
+        terms = super().terms(frame, negotiated)
+        return msgspec.structs.replace(terms, promises=False, modes=None, streams=False)
+
+    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
+        return dict(discovery.capabilities)
+
+
+class BeforeStructure(Before2025):
+    """The versions before 2025-06-18, which had neither structured content nor links to resources.
+
+    What a tool gives to programs is given to the reader, who is the only one here.
+    """
+
+    def tool_result(self, result: Result) -> dict[str, Any]:
+        """What a tool gave, with its data as text, unless it is there already."""
+        value = super().tool_result(result)
+        content = [_readable(block) for block in result.content]
+        if result.structured:
+            text = jsonrpc.encode(value.pop("structuredContent")).decode()
+            plain = jsonrpc.encode(result.data).decode()
+            if not any(isinstance(block, Text) and block.text in (text, plain) for block in content):
+                content.append(Text(text))
+        value["content"] = content
+        return value
+
+    def _page(self, page: Page) -> dict[str, Any]:
+        value = super()._page(page)
+        if page.kind == "tools":
+            value["tools"] = [msgspec.structs.replace(tool, output_schema=None) for tool in value["tools"]]
+        return value
+
+
+def _readable(block: Block) -> Block:
+    return Text(f"{block.title or block.name}: {block.uri}") if isinstance(block, ResourceLink) else block
+
+
+def _wish(frame: Frame) -> Any:
+    return frame.params.get("task") if isinstance(frame.params, dict) else None
+
+
+def boxed(tool: ToolDefinition) -> ToolDefinition:
+    """The tool with an output schema that is an object, as versions before 2026-07-28 want it."""
+    schema = tool.output_schema
+    if schema is None or is_object(schema):
+        return tool
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    if definitions:
+        outer["$defs"] = definitions
+    return msgspec.structs.replace(tool, output_schema=outer)
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    """Whether whatever fits the schema is an object."""
+    return schema.get("type") == "object"

@@ -132,7 +132,7 @@ async def asked(tour: Tour, url: str) -> None:
     async with served({**SECRET, "ANTIPHON_STORE": "memory:"}) as other:
         first = await round_of(url, None)
         assert isinstance(first, InputRequired)
-        tour.expect(f"the first asks: {message_of(first)}", list(first.asks) == ["resolution"])
+        tour.expect(f"the first asks: {message_of(first)}", list(first.questions) == ["resolution"])
         second = await round_of(other, first, resolution={"resolution": "Duplicate"})
         assert isinstance(second, InputRequired)
         size = len(second.sealed or "")
@@ -144,7 +144,7 @@ async def asked(tour: Tour, url: str) -> None:
 
 
 def message_of(stopped: InputRequired) -> str:
-    (ask,) = stopped.asks.values()
+    (ask,) = stopped.questions.values()
     return str(getattr(ask, "message", ""))
 
 
@@ -195,9 +195,9 @@ async def kept_promise(tour: Tour, stored: dict[str, str], id: str) -> None:
     async with served(stored) as url, Client(url, timeout=PATIENCE, elicit=nobody) as client:
         task = client.task(id)
         async for status in task.updates():
-            if status.asks:
+            if status.questions:
                 break
-        tour.expect(f"another one knows what it asks: {', '.join(status.asks)}", bool(status.asks))
+        tour.expect(f"another one knows what it asks: {', '.join(status.questions)}", bool(status.questions))
         await task.answer({"echo_input": {"input": "Hello World!"}})
         text = (await task.result(timeout=PATIENCE)).text
         tour.show(text)

@@ -26,26 +26,26 @@ from antiphon.model.notification import ResourceUpdated
 from antiphon.model.outcome import (
     Result,
 )
-from antiphon.model.segment import Streamed
-from antiphon.runtime.artifacts.service import Artifacts
-from antiphon.runtime.authoring.completion import Completers
+from antiphon.model.segment import StreamEnd
+from antiphon.runtime.artifacts.service import ArtifactService
+from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.options import PromptOptions, ResourceOptions, ToolOptions, check_options
 from antiphon.runtime.authoring.prompt import Prompt
-from antiphon.runtime.authoring.registry import Catalog
+from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.carriers.client import Rounds
+from antiphon.runtime.carriers.client import ClientCarrier
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.change_feed import Changes
-from antiphon.runtime.dispatch import Service
+from antiphon.runtime.change_feed import ChangeFeed
+from antiphon.runtime.dispatch import Dispatcher
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import Threads
-from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.telemetry import Counted, Telemetry, Timing
 from antiphon.runtime.relay import Relay, share
-from antiphon.runtime.tasks.lifecycle import Tasks
+from antiphon.runtime.tasks.lifecycle import TaskLifecycle
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
 from antiphon.wire.mirrored_headers import Mirrored, declared
@@ -112,20 +112,20 @@ class Server:
         )
         self.limits = limits or Limits()
         self.seal = Seal(_secrets() if secrets is None else secrets)
-        self.changes = Changes()
+        self.changes = ChangeFeed()
         self._authenticate = authenticate
         self._lifespan = lifespan
         self._users = 0
         self._works = True
         self._starting = asyncio.Lock()
         self._open: AbstractAsyncContextManager[Any] | None = None
-        self._threads = Threads(self.limits.threads)
-        self._catalog = Catalog(self.changes, page_size)
+        self._threads = ThreadExecutor(self.limits.threads)
+        self._catalog = Registry(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
-        self._completers = Completers(self._catalog, self._threads)
+        self._completers = CompletionRegistry(self._catalog, self._threads)
         self.relay = Relay(name)
         share(self.changes, self.relay)
-        self._tasks = Tasks(
+        self._tasks = TaskLifecycle(
             store,
             self.limits,
             self._catalog.tool,
@@ -134,16 +134,18 @@ class Server:
             needed=single_use_state,
         )
         use_once = self._tasks.use_once if single_use_state else None
-        rounds = Rounds(self.seal, name, self.limits, use_once=use_once)
+        rounds = ClientCarrier(self.seal, name, self.limits, use_once=use_once)
         self._telemetry = Telemetry(log_arguments=log_arguments)
-        self._artifacts = Artifacts(name, artifacts, lambda: self._tasks.wanted, self.limits, self._threads)
-        self._service = Service(
+        self._artifacts = ArtifactService(
+            name, artifacts, lambda: self._tasks.wanted, self.limits, self._threads
+        )
+        self._service = Dispatcher(
             self.info,
             self._catalog,
             self._completers,
             self.changes,
             self.limits,
-            Stage(
+            Environment(
                 threads=self._threads,
                 carrier=rounds,
                 limits=self.limits,
@@ -361,7 +363,7 @@ class Server:
         """Whether it asks who is calling."""
         return self._authenticate is not None
 
-    def function(self, tool: str) -> Function:
+    def function(self, tool: str) -> AuthorFunction:
         """The function behind a tool; raises `NotFound`."""
         return self._catalog.tool(tool).function
 
@@ -399,7 +401,7 @@ class Server:
         """What to tell a caller of something that was raised; what it was stays in the log."""
         return self._service.error_of(call, raised)
 
-    async def overdue(self, call: Call[Any]) -> Result | Streamed:
+    async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
         return await self._service.overdue(call)
 
@@ -409,7 +411,7 @@ class Server:
         return self._service.capabilities
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> Environment:
         """What all its runs share."""
         return self._service.stage
 

@@ -21,9 +21,9 @@ import pydantic
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
-from antiphon.model.request import CallTool, Terms
-from antiphon.model.segment import Said, Segments
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import TaskChanged
 from antiphon.runtime.authoring.signature import name_of
 from antiphon.runtime.execution.call import Call
@@ -32,9 +32,9 @@ from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
 from antiphon.server import Server
 
-__all__ = ["Question", "Rehearsal", "differences", "rehearse"]
+__all__ = ["AskedQuestion", "Rehearsal", "differences", "rehearse"]
 
-Answers: TypeAlias = Mapping[str, Any] | Callable[["Question"], Any]
+Answers: TypeAlias = Mapping[str, Any] | Callable[["AskedQuestion"], Any]
 """Answers by key, or a function from a question to its answer.
 
 An answer is what a form would hold (a mapping, a model, or the bare value of a question for one), the
@@ -46,11 +46,11 @@ _ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedQuestion:
     """Something that a tool asked."""
 
     key: str
-    ask: Ask
+    ask: Question
 
     @property
     def message(self) -> str:
@@ -64,9 +64,9 @@ class Rehearsal:
 
     result: Result | None = None
     """How it ended; `None` if it still waits for the answers to `open`."""
-    questions: list[Question] = field(default_factory=list)
+    questions: list[AskedQuestion] = field(default_factory=list)
     """Everything that was asked, in order."""
-    open: list[Question] = field(default_factory=list)
+    open: list[AskedQuestion] = field(default_factory=list)
     """What was asked and not answered."""
     rounds: int = 0
     """How often the call was made."""
@@ -100,7 +100,7 @@ async def rehearse(
                 assert isinstance(outcome, Result)
                 rehearsal.result = outcome
                 return rehearsal
-            asked = [Question(key, ask) for key, ask in outcome.asks.items()]
+            asked = [AskedQuestion(key, ask) for key, ask in outcome.questions.items()]
             rehearsal.questions += asked
             responses = _responses(asked, answers)
             if any(question.key not in responses for question in asked):
@@ -195,14 +195,14 @@ async def _play(
     call = _call(CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, _EVERYTHING)
     function = server.function(tool)
 
-    def answer(key: str, ask: Ask) -> Any:
-        given = _responses([Question(key, ask)], answers)
+    def answer(key: str, ask: Question) -> Any:
+        given = _responses([AskedQuestion(key, ask)], answers)
         if key not in given:
             raise _Unanswered(f"{tool!r} asks {key!r}, and there is no answer to it.")
         return given[key]
 
     run = Run(call, journal, limits=server.limits)
-    call.rounds, call.asks, call.answer = False, True, answer
+    call.rounds, call.can_ask, call.answer = False, True, answer
     bound = function.bind(call.request.arguments)
     try:
         return await function.once(run, bound, Context(run, server.stage))
@@ -229,7 +229,7 @@ def _call(
 ) -> _Rehearsed:
     call = _Rehearsed(rehearsal)
     call.request, call.id, call.principal = request, rehearsal.rounds, principal
-    call.terms = Terms(capabilities=capabilities, log_level="debug", progress_token="rehearsal")
+    call.request_meta = RequestMeta(capabilities=capabilities, log_level="debug", progress_token="rehearsal")
     call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
     call.rounds = True
     return call
@@ -238,20 +238,20 @@ def _call(
 class _Rehearsed(Call[CallTool]):
     """A call whose caller is a test."""
 
-    def __init__(self, rehearsal: Rehearsal, answer: Callable[[str, Ask], Any] | None = None) -> None:
+    def __init__(self, rehearsal: Rehearsal, answer: Callable[[str, Question], Any] | None = None) -> None:
         self._rehearsal = rehearsal
         self.answer = answer
 
-    async def notify(self, notification: Said) -> None:
+    async def notify(self, notification: CallerMessage) -> None:
         assert not isinstance(notification, TaskChanged | Segments)  # for callers who want a stream or a task
         self._rehearsal.notifications.append(notification)
 
-    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
         assert self.answer is not None
         return self.answer(key, ask)
 
 
-def _responses(asked: Sequence[Question], answers: Answers | None) -> dict[str, dict[str, Any]]:
+def _responses(asked: Sequence[AskedQuestion], answers: Answers | None) -> dict[str, dict[str, Any]]:
     """The answers to these questions, as they would be on the wire."""
     given: dict[str, dict[str, Any]] = {}
     for question in asked:
@@ -265,7 +265,7 @@ def _responses(asked: Sequence[Question], answers: Answers | None) -> dict[str, 
     return given
 
 
-def _response(ask: Ask, answer: Any) -> dict[str, Any]:
+def _response(ask: Question, answer: Any) -> dict[str, Any]:
     if isinstance(answer, Mapping) and ("action" in answer or "roots" in answer or "role" in answer):
         return dict(answer)
     if isinstance(ask, Elicit | OpenUrl) and answer in ("decline", "cancel"):

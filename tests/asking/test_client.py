@@ -13,7 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon import Client, Elicit, Failure, InputRequired, Limits, RequestError, Result, Server, shed_after
+from antiphon import (
+    Client,
+    Elicit,
+    Failure,
+    InputRequired,
+    Limits,
+    RequestError,
+    Result,
+    Server,
+    shed_after,
+)
 from antiphon.client import Elicitation
 from antiphon.errors import BadAnswer
 from antiphon.runtime.execution.context import Context
@@ -106,16 +116,18 @@ async def test_a_call_is_stopped_stored_and_gone_on_with_in_another_process(tmp_
         async with Client(server.url, elicit=Person()) as client:
             stopped = await client.call("five_rounds", drive=False)
         assert isinstance(stopped, InputRequired)
-        assert isinstance(stopped.asks["name_0"], Elicit)
+        assert isinstance(stopped.questions["name_0"], Elicit)
         stored = tmp_path / "stopped.json"
-        stored.write_text(json.dumps({"asks": msgspec.to_builtins(stopped.asks), "sealed": stopped.sealed}))
+        stored.write_text(
+            json.dumps({"questions": msgspec.to_builtins(stopped.questions), "sealed": stopped.sealed})
+        )
         script = (
             "import asyncio, json, sys\n"
             "from antiphon import Client, Elicit, InputRequired\n"
             "async def elicit(question): return {'name': question.message[-2]}\n"
             "async def main(url, stored):\n"
             "    kept = json.load(open(stored))\n"
-            "    asks = {key: Elicit(**ask) for key, ask in kept['asks'].items()}\n"
+            "    asks = {key: Elicit(**ask) for key, ask in kept['questions'].items()}\n"
             "    after = InputRequired(asks, sealed=kept['sealed'])\n"
             "    async with Client(url, elicit=elicit) as client:\n"
             "        answers = {'name_0': {'name': 'zero'}}\n"

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from antiphon import Context, Failure, Result, Server
 from antiphon.errors import MissingCapability
 from antiphon.model.notification import Log, Progress
-from antiphon.testing import Question, differences, rehearse
+from antiphon.testing import AskedQuestion, differences, rehearse
 
 
 class Resolution(BaseModel):
@@ -94,7 +94,7 @@ async def test_without_an_answer_the_question_stays_open() -> None:
 
 
 async def test_a_function_can_answer() -> None:
-    def answer(question: Question) -> Any:
+    def answer(question: AskedQuestion) -> Any:
         return "decline" if question.key == "resolution" else None
 
     rehearsal = await rehearse(resolve_bug, arguments={"item": 7}, answers=answer)

@@ -16,7 +16,7 @@ from antiphon.errors import InvalidParams
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool
-from antiphon.runtime.carriers.client import Rounds
+from antiphon.runtime.carriers.client import ClientCarrier
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.journal import Journal
@@ -157,7 +157,7 @@ def _call(state: str | None = None) -> Call[CallTool]:
     return call
 
 
-_rounds = Rounds(Seal([SECRET]), "server", Limits())
+_rounds = ClientCarrier(Seal([SECRET]), "server", Limits())
 
 
 def _opened(state: str) -> Journal:

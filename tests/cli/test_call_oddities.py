@@ -138,8 +138,8 @@ def test_an_address_of_another_kind_is_neither_a_server_nor_a_store() -> None:
 
 @pytest.mark.parametrize("ask", [Sample({"messages": []}), ListRoots()])
 async def test_a_question_for_a_program_is_not_put_to_a_person(ask: Sample | ListRoots) -> None:
-    asks = {"visit": OpenUrl("Log in.", "https://example.com"), "other": ask}
+    questions = {"visit": OpenUrl("Log in.", "https://example.com"), "other": ask}
     asker = Asker(Given(), otherwise="accept")
     with pytest.raises(CommandError, match="'other' is a question for a program"):
-        await Questions(asker).answer(asks, None)
-    assert await Questions(asker).answer(asks, "visit") == {"visit": {"action": "accept"}}
+        await Questions(asker).answer(questions, None)
+    assert await Questions(asker).answer(questions, "visit") == {"visit": {"action": "accept"}}

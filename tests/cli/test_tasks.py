@@ -150,7 +150,7 @@ def test_the_operator_sees_the_log(served: Served) -> None:
     assert re.findall(r"^ +\d+  \S+Z  (\w+)", done.stdout, re.MULTILINE) == ["created", "asked"]
     as_json = shown(served.store, id)
     assert [entry["kind"] for entry in as_json["log"]] == ["created", "asked"]
-    assert as_json["asks"]["first"]["message"] == "First name?"
+    assert as_json["questions"]["first"]["message"] == "First name?"
     caller = antiphon("tasks", "show", served.url, id).stdout
     assert "First name?" in caller
     assert '"v":1' not in caller
@@ -161,7 +161,7 @@ def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
     id = begin(served, "greet")
     place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
     assert antiphon("tasks", "answer", *place, "name=Ada").returncode == 0
-    wait_until(lambda: "last" in shown(served.store, id).get("asks", {}))
+    wait_until(lambda: "last" in shown(served.store, id).get("questions", {}))
     done = antiphon("tasks", "answer", *place, "name=Byron", "--json")
     assert (done.returncode, json.loads(done.stdout)["taskId"]) == (0, id)
     assert reaches(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
@@ -186,7 +186,7 @@ def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
         "Error: The task does not ask 'middle'. It asks: first, last.\n",
     )
     assert antiphon("tasks", "answer", served.url, id, "name=Ada", "--key", "first").returncode == 0
-    assert set(shown(served.store, id)["asks"]) == {"last"}
+    assert set(shown(served.store, id)["questions"]) == {"last"}
     open_question = antiphon("tasks", "answer", served.store, id, "--no-input")
     assert (open_question.returncode, open_question.stdout) == (2, "")
     assert "Last name?" in open_question.stderr

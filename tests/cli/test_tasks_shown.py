@@ -7,7 +7,7 @@ import pytest
 from antiphon.cli.tasks import report as tasks_shown
 from antiphon.cli.tasks.report import Shown, as_json, change, page, table
 from antiphon.model.outcome import Result
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.task import Fault
 from antiphon.model.task_status import TaskStatus
 
@@ -74,7 +74,7 @@ def test_what_a_task_gave_is_shown(result: Result, line: str) -> None:
         (ListRoots(), "wants the client's folders"),
     ],
 )
-def test_what_a_task_asks_is_told_in_words(ask: Ask, question: str) -> None:
-    task = Shown("t1", "input_required", updated=NOW, asks={"key": ask})
+def test_what_a_task_asks_is_told_in_words(ask: Question, question: str) -> None:
+    task = Shown("t1", "input_required", updated=NOW, questions={"key": ask})
     assert page(task).splitlines()[-1] == f"asks       key: {question}"
     assert change(task) == f"09:13:20 input_required: key: {question}"

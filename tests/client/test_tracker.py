@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.client.streaming.segment_tracker import Tracker, settled
+from antiphon.client.streaming.segment_tracker import SegmentTracker, settled
 from antiphon.errors import BadAnswer
 from antiphon.model.content import Image, Text
 from antiphon.model.outcome import Result
-from antiphon.model.segment import Part, Segment
+from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 
 LIMIT = 1 << 20
@@ -23,8 +23,8 @@ def segment(number: int) -> Segment:
     return Segment(number, Text(f"text {number}"))
 
 
-def part(*numbers: int, task_id: str | None = None) -> Part:
-    return Part(tuple(map(segment, numbers)), task_id=task_id)
+def part(*numbers: int, task_id: str | None = None) -> StreamPart:
+    return StreamPart(tuple(map(segment, numbers)), task_id=task_id)
 
 
 def numbers(segments: list[Segment]) -> list[int]:
@@ -45,7 +45,7 @@ def arrivals(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
 @given(arrivals())
 def test_what_comes_in_any_order_is_handed_on_in_one(arrived: tuple[int, list[list[int]]]) -> None:
     count, messages = arrived
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     handed = [each for message in messages for each in tracker.take(part(*message))]
     assert handed == [segment(number) for number in range(1, count + 1)]
     assert (tracker.last, tracker.missing) == (count, None)
@@ -57,7 +57,7 @@ def test_the_whole_content_supplies_what_has_not_come(
     arrived: tuple[int, list[list[int]]], after: int, lost: int
 ) -> None:
     count, messages = arrived
-    tracker = Tracker(LIMIT, after)
+    tracker = SegmentTracker(LIMIT, after)
     handed = [each for message in messages[lost:] for each in tracker.take(part(*message))]
     handed += tracker.settle(tuple(Text(f"text {number}") for number in range(1, count + 1)))
     assert handed == [segment(number) for number in range(after + 1, count + 1)]
@@ -65,7 +65,7 @@ def test_the_whole_content_supplies_what_has_not_come(
 
 
 def test_what_comes_early_waits_for_what_is_missing() -> None:
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     assert numbers(tracker.take(part(1, 3, 5))) == [1]
     assert (tracker.last, tracker.missing) == (1, 2)
     with pytest.raises(BadAnswer, match="the number 2"):
@@ -77,22 +77,22 @@ def test_what_comes_early_waits_for_what_is_missing() -> None:
 
 
 def test_a_number_belongs_to_what_came_first_with_it() -> None:
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     tracker.take(part(1))
-    assert tracker.take(Part((Segment(1, Text("other")),))) == []
+    assert tracker.take(StreamPart((Segment(1, Text("other")),))) == []
     tracker.take(part(3))
-    assert tracker.take(Part((Segment(3, Text("other")), segment(2)))) == [segment(2), segment(3)]
+    assert tracker.take(StreamPart((Segment(3, Text("other")), segment(2)))) == [segment(2), segment(3)]
 
 
 def test_a_result_with_less_than_what_came_early_is_a_bad_answer() -> None:
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     tracker.take(part(1, 4))
     with pytest.raises(BadAnswer, match="the number 3"):
         tracker.settle((Text("text 1"), Text("text 2")))
 
 
 def test_segments_of_another_task_are_a_bad_answer() -> None:
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     tracker.take(part(1))
     tracker.take(part(2, task_id="t1"))
     tracker.take(part(3))
@@ -100,7 +100,7 @@ def test_segments_of_another_task_are_a_bad_answer() -> None:
         tracker.take(part(4, task_id="t2"))
 
 
-def take_all(tracker: Tracker, endless: Callable[[int], Part]) -> None:
+def take_all(tracker: SegmentTracker, endless: Callable[[int], StreamPart]) -> None:
     for number in range(1, 1000):
         tracker.take(endless(number))
 
@@ -108,18 +108,18 @@ def take_all(tracker: Tracker, endless: Callable[[int], Part]) -> None:
 @pytest.mark.parametrize(
     "endless",
     [
-        lambda number: Part((Segment(number, Text("x" * 1000)),)),
-        lambda number: Part((Segment(1, Text("x" * 1000)),)),
-        lambda number: Part((Segment(number + 1, Text("ü" * 500)),)),
-        lambda number: Part((Segment(number, Image("A" * 1000, "image/png")),)),
-        lambda number: Part((Segment(number, {"type": "video", "of": "x" * 1000}),)),  # type: ignore[arg-type]
-        lambda number: Part((Segment(number, Text("")),)),
-        lambda number: Part(()),
+        lambda number: StreamPart((Segment(number, Text("x" * 1000)),)),
+        lambda number: StreamPart((Segment(1, Text("x" * 1000)),)),
+        lambda number: StreamPart((Segment(number + 1, Text("ü" * 500)),)),
+        lambda number: StreamPart((Segment(number, Image("A" * 1000, "image/png")),)),
+        lambda number: StreamPart((Segment(number, {"type": "video", "of": "x" * 1000}),)),  # type: ignore[arg-type]
+        lambda number: StreamPart((Segment(number, Text("")),)),
+        lambda number: StreamPart(()),
     ],
     ids=["new", "again", "early", "pictures", "unknown", "empty text", "nothing"],
 )
-def test_everything_that_comes_counts_and_is_bounded(endless: Callable[[int], Part]) -> None:
-    tracker = Tracker(100_000)
+def test_everything_that_comes_counts_and_is_bounded(endless: Callable[[int], StreamPart]) -> None:
+    tracker = SegmentTracker(100_000)
     with pytest.raises(BadAnswer, match="more than 100000 bytes of segments.*max_message="):
         take_all(tracker, endless)
 
@@ -135,7 +135,7 @@ def test_everything_that_comes_counts_and_is_bounded(endless: Callable[[int], Pa
     ],
 )
 def test_the_last_message_says_the_rest_of_the_result(end: Result, merged: list[str]) -> None:
-    tracker = Tracker(LIMIT)
+    tracker = SegmentTracker(LIMIT)
     tracker.take(part(1, 2))
     result = tracker.merged(end)
     assert [block.text for block in result.content if isinstance(block, Text)] == merged
@@ -144,12 +144,12 @@ def test_the_last_message_says_the_rest_of_the_result(end: Result, merged: list[
 
 
 def test_a_part_for_somebody_who_wanted_none() -> None:
-    whole = settled(Part((segment(1), segment(2)), is_complete=True, end=Result(data=3)), LIMIT)
+    whole = settled(StreamPart((segment(1), segment(2)), is_complete=True, end=Result(data=3)), LIMIT)
     assert isinstance(whole, Result)
     assert (whole.text, whole.data) == ("text 1\ntext 2", 3)
     task = TaskStatus("t1", "working")
-    assert settled(Part((), task_id="t1", task=task), LIMIT) is task
+    assert settled(StreamPart((), task_id="t1", task=task), LIMIT) is task
     with pytest.raises(BadAnswer, match="was not asked for parts"):
-        settled(Part((segment(1),)), LIMIT)
+        settled(StreamPart((segment(1),)), LIMIT)
     with pytest.raises(BadAnswer, match="the number 1"):
-        settled(Part((segment(2),), is_complete=True, end=Result()), LIMIT)
+        settled(StreamPart((segment(2),), is_complete=True, end=Result()), LIMIT)

@@ -43,14 +43,14 @@ async def begin(client: Client[Any], tool: str) -> ToolTask:
     return await call_tool_task(client, tool, {}, raise_on_error=False)
 
 
-async def asks(task: ToolTask) -> str:
+async def questions(task: ToolTask) -> str:
     """Wait until a task asks."""
     return (await task.wait(state="input_required", timeout=20)).status
 
 
 async def finish(person: Person, task: ToolTask) -> dict[str, Any]:
     """See a task ask, then let it be answered until it has ended."""
-    statuses = [await asks(task)]
+    statuses = [await questions(task)]
     result = await task.result()
     statuses.append((await task.status()).status)
     return {
@@ -68,7 +68,7 @@ async def unawares(client: Client[Any], tool: str) -> dict[str, Any]:
 
 async def cancel(person: Person, task: ToolTask) -> dict[str, Any]:
     """Cancel a task when it asks."""
-    await asks(task)
+    await questions(task)
     await task.cancel()
     return {"status": (await task.wait(timeout=20)).status, "asked": person.asked(task.task_id)}
 
@@ -101,7 +101,7 @@ async def main() -> None:
             told["cancelled"] = await cancel(person, await begin(client, OPTIONS["cancel"]))
         if "begin" in OPTIONS:
             task = await begin(client, OPTIONS["begin"])
-            await asks(task)
+            await questions(task)
             told["begun"] = task.task_id
         if "finish" in OPTIONS:
             told["finished"] = await finish(person, again(client, OPTIONS["finish"]))

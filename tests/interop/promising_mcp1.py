@@ -76,7 +76,7 @@ async def begin(session: ClientSession, tool: str) -> str:
     return (await session.experimental.call_tool_as_task(tool, {}, ttl=60_000)).task.taskId
 
 
-async def asks(session: ClientSession, id: str) -> None:
+async def questions(session: ClientSession, id: str) -> None:
     """Wait until a task asks."""
     async for task in session.experimental.poll_task(id):
         if task.status == "input_required":
@@ -97,7 +97,7 @@ async def finish(session: ClientSession, person: Person, id: str) -> dict[str, A
 
 async def cancel(session: ClientSession, person: Person, id: str) -> dict[str, Any]:
     """Cancel a task when it asks."""
-    await asks(session, id)
+    await questions(session, id)
     await session.experimental.cancel_task(id)
     status = (await session.experimental.get_task(id)).status
     return {"status": status, "asked": person.asked.get(id, [])}
@@ -124,7 +124,7 @@ async def main() -> None:
             told["listed"] = {task.taskId: task.status for task in listed}
         if "begin" in OPTIONS:
             told["begun"] = await begin(session, OPTIONS["begin"])
-            await asks(session, told["begun"])
+            await questions(session, told["begun"])
         if "finish" in OPTIONS:
             told["finished"] = await finish(session, person, OPTIONS["finish"])
     print(json.dumps(told))

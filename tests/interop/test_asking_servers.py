@@ -146,10 +146,10 @@ async def test_round_by_round_and_by_another_client_in_between(target: Any, pers
     async with Client(target, **options) as first:
         asked = await first.call("two_rounds", drive=False)
         assert isinstance(asked, InputRequired)
-        (key,) = asked.asks
+        (key,) = asked.questions
         again = await first.call("two_rounds", drive=False, after=asked, answers={key: {"name": "Ada"}})
         assert isinstance(again, InputRequired)
-        (key,) = again.asks
+        (key,) = again.questions
         if not isinstance(target, str):
             last = await first.call("two_rounds", after=again, answers={key: {"name": "King"}})
     if isinstance(target, str):

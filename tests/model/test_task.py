@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.model.task import EntryKind, Folding, Task
+from antiphon.model.task import EntryKind, Task, TaskHistory
 
 TASK = {"id": "t1", "tool": "sleep", "created": 1, "updated": 1}
 
 
 def test_a_log_is_folded_from_its_creation_on() -> None:
-    folding = Folding()
+    folding = TaskHistory()
     with pytest.raises(ValueError, match="A log begins with the creation of its task"):
         folding.add("recorded", 1, {})
     folding.add("created", 1, {"task": TASK})

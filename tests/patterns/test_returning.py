@@ -251,9 +251,9 @@ def test_what_is_no_picture_is_refused_with_a_hint() -> None:
 
 
 def test_a_result_can_be_returned_again_and_again() -> None:
-    from antiphon.runtime.authoring.results import Output
+    from antiphon.runtime.authoring.results import ResultBuilder
 
     result: Result = Result("a", data={"b": 1}, next_steps=["c"])
-    convert = Output("t", Result).convert
+    convert = ResultBuilder("t", Result).convert
     assert convert(convert(result)).data == {"next_steps": ["c"], "b": 1}
     assert result.text == "a\n\n**Next step:** c"

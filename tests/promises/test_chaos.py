@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.model.task import Folding
+from antiphon.model.task import TaskHistory
 from antiphon.store import open_store
 from tests.promises.flood import flood
 from tests.promises.speaking import Patient, answer, begin, look, reach
@@ -174,7 +174,7 @@ async def _nobody_wants_a_worker(tmp_path: Path) -> None:
 
 async def _check_the_log(tmp_path: Path, id: str) -> None:
     log = await log_of(tmp_path, id)
-    folding = Folding()
+    folding = TaskHistory()
     for kind, at, data in log:
         folding.add(kind, at, data)  # type: ignore[arg-type]
     assert folding.task is not None

@@ -193,11 +193,11 @@ async def test_questions_are_answered_by_hand() -> None:
         promise = await client.submit("both")
         waiting = asyncio.create_task(promise.result())
         async for status in promise.updates():
-            if status.asks:
+            if status.questions:
                 break
-        assert set(status.asks) == {"first", "last"}
+        assert set(status.questions) == {"first", "last"}
         await promise.answer({"first": {"name": "Ada"}, "unheard_of": {"x": 1}})
-        assert set((await promise.status()).asks) == {"last"}
+        assert set((await promise.status()).questions) == {"last"}
         assert promise.id is not None
         await client.task(promise.id).answer({"last": {"action": "accept", "content": {"name": "Byron"}}})
         assert (await asyncio.wait_for(waiting, 5)).text == "Ada Byron"
@@ -212,7 +212,7 @@ async def test_questions_are_answered_by_hand() -> None:
 
 async def _asking(promise: TaskHandle) -> TaskStatus:
     async for status in promise.updates():
-        if status.asks:
+        if status.questions:
             return status
     raise AssertionError("it never asks")
 

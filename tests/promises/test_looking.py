@@ -14,7 +14,7 @@ from antiphon.model.task import Task
 from antiphon.runtime.tasks import claimed_task as held
 from antiphon.runtime.tasks import finished_tasks as recent
 from antiphon.runtime.tasks.claimed_task import now
-from antiphon.runtime.tasks.finished_tasks import Recent
+from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.memory import MemoryStore
 from tests.promises.speaking import Patient, begin, reach
 from tests.promises.tooling import Workshop
@@ -114,7 +114,7 @@ def ended(id: str, *, ttl: int | None = None, text: str = "") -> Task:
 
 
 def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None:
-    kept = Recent()
+    kept = FinishedTasks()
     for number in range(recent._MOST + 10):
         kept.add(ended(f"t{number}"), "ada")
     assert [kept.find(f"t{number}", "ada") is None for number in (0, 9, 10)] == [True, True, False]
@@ -128,7 +128,7 @@ def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None
 
 
 def test_a_task_whose_time_is_over_is_kept_no_longer() -> None:
-    kept = Recent()
+    kept = FinishedTasks()
     kept.add(ended("short", ttl=0), "ada")
     kept.add(ended("long", ttl=60_000), "ada")
     assert kept.find("short", "ada") is None
@@ -137,7 +137,7 @@ def test_a_task_whose_time_is_over_is_kept_no_longer() -> None:
 
 
 def test_what_is_kept_cannot_be_changed_by_whoever_was_given_it() -> None:
-    kept, task = Recent(), ended("t")
+    kept, task = FinishedTasks(), ended("t")
     kept.add(task, "ada")
     assert task.result is not None
     task.result["content"].clear()

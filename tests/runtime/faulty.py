@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from antiphon.model.question import Elicit
-from antiphon.model.task import Task, dump_asks
-from antiphon.runtime.tasks.claimed_task import PHASES, Held, head_of, now
+from antiphon.model.task import Task, dump_questions
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now
 from antiphon.store import open_store
 from antiphon.store.contract import Record
 
@@ -74,16 +74,16 @@ async def kept(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str
     return task, created, 0 if claim is None else claim.token
 
 
-async def held(store: Any) -> Held:
+async def held(store: Any) -> ClaimedTask:
     """A task that this process holds."""
     task, created, token = await kept(store, worker="me")
-    return Held(store, task, created, version=1, token=token, journal={}, responses={})
+    return ClaimedTask(store, task, created, version=1, token=token, journal={}, responses={})
 
 
 async def waiting(store: Any) -> Task:
     """A task that asks for a name."""
     task, _, _ = await kept(store)
-    asked = {"asks": dump_asks({"name": Elicit("Who?", SCHEMA)})}
+    asked = {"asks": dump_questions({"name": Elicit("Who?", SCHEMA)})}
     task = task.after("asked", asked, now())
     await store.append(task.id, [("asked", asked)], expect=1, phase=PHASES[task.state], head=head_of(task))
     return task

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
-from antiphon.model.request import Interests
-from antiphon.runtime.change_feed import Changes, Listener, wants
-from antiphon.runtime.execution.call import Peer
+from antiphon.model.request import SubscriptionFilter
+from antiphon.runtime.change_feed import ChangeFeed, Listener, wants
+from antiphon.runtime.execution.call import SessionState
 
 TOOLS, PROMPTS, RESOURCES = ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")
 ALL: list[Change] = [TOOLS, PROMPTS, RESOURCES, ResourceUpdated("u:1"), ResourceUpdated("u:2")]
@@ -33,26 +33,26 @@ async def taken(listener: Listener, count: int) -> list[Change]:
 @pytest.mark.parametrize(
     ("interests", "expected"),
     [
-        (Interests(), []),
-        (Interests(tools_list_changed=True), [TOOLS]),
-        (Interests(prompts_list_changed=True), [PROMPTS]),
-        (Interests(resources_list_changed=True), [RESOURCES]),
-        (Interests(resource_subscriptions=("u:2", "u:3")), [ResourceUpdated("u:2")]),
-        (Interests(True, True, True, ("u:1", "u:2")), ALL),
+        (SubscriptionFilter(), []),
+        (SubscriptionFilter(tools_list_changed=True), [TOOLS]),
+        (SubscriptionFilter(prompts_list_changed=True), [PROMPTS]),
+        (SubscriptionFilter(resources_list_changed=True), [RESOURCES]),
+        (SubscriptionFilter(resource_subscriptions=("u:2", "u:3")), [ResourceUpdated("u:2")]),
+        (SubscriptionFilter(True, True, True, ("u:1", "u:2")), ALL),
     ],
 )
-def test_interests_choose_among_the_changes(interests: Interests, expected: list[Change]) -> None:
+def test_interests_choose_among_the_changes(interests: SubscriptionFilter, expected: list[Change]) -> None:
     assert [change for change in ALL if wants(interests)(change)] == expected
 
 
 def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
-    peer = Peer()
+    peer = SessionState()
     peer.subscriptions.add("u:1")
     assert [change for change in ALL if peer.wants(change)] == ALL[:4]
 
 
 async def test_every_listener_hears_what_it_wants_in_order() -> None:
-    changes = Changes()
+    changes = ChangeFeed()
     with changes.listen(everything) as one, changes.listen(lambda change: change == PROMPTS) as other:
         for change in ALL:
             changes.publish(change)
@@ -61,7 +61,7 @@ async def test_every_listener_hears_what_it_wants_in_order() -> None:
 
 
 async def test_a_change_that_happens_often_is_kept_once() -> None:
-    changes = Changes()
+    changes = ChangeFeed()
     with changes.listen(everything) as listener:
         for _ in range(10_000):
             changes.publish(TOOLS)
@@ -71,7 +71,7 @@ async def test_a_change_that_happens_often_is_kept_once() -> None:
 
 
 async def test_changes_may_come_from_any_thread() -> None:
-    changes = Changes()
+    changes = ChangeFeed()
     with changes.listen(everything) as listener:
         thread = threading.Thread(target=changes.publish, args=(TOOLS,))
         thread.start()
@@ -80,7 +80,7 @@ async def test_changes_may_come_from_any_thread() -> None:
 
 
 async def test_closing_ends_listening_after_what_had_happened() -> None:
-    changes = Changes()
+    changes = ChangeFeed()
     with changes.listen(everything) as listener:
         changes.publish(TOOLS)
         changes.close()
@@ -94,7 +94,7 @@ async def test_closing_ends_listening_after_what_had_happened() -> None:
 
 
 async def test_who_has_left_is_forgotten() -> None:
-    changes = Changes()
+    changes = ChangeFeed()
     with changes.listen(everything):
         assert len(changes._listeners) == 1
     assert len(changes._listeners) == 0

@@ -10,7 +10,7 @@ import pytest
 from antiphon import Text
 from antiphon.errors import StoreUnavailable
 from antiphon.model.content import Block
-from antiphon.runtime.execution.output_stream import Logged
+from antiphon.runtime.execution.output_stream import LoggedOutput
 
 
 class Log:
@@ -37,7 +37,7 @@ def texts(*words: str) -> list[Block]:
 async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_leaves_no_gap() -> None:
     log = Log()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = Logged(log.take, already=0)
+    emissions = LoggedOutput(log.take, already=0)
     await emissions.emit(texts("a"))
     with pytest.raises(StoreUnavailable):
         await emissions.flush()
@@ -52,7 +52,7 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
     log = Log()
     log.gate.clear()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = Logged(log.take, already=0)
+    emissions = LoggedOutput(log.take, already=0)
     await emissions.emit(texts("a"))
     flushing = asyncio.create_task(emissions.flush())
     await log.begun.wait()
@@ -67,7 +67,7 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
 
 async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log() -> None:
     log = Log()
-    emissions = Logged(log.take, already=0)
+    emissions = LoggedOutput(log.take, already=0)
     await emissions.emit(texts("a", "b"))
     await emissions.again()
     assert not emissions.begun

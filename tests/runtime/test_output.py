@@ -23,7 +23,7 @@ from antiphon import (
     Text,
     TextContents,
 )
-from antiphon.runtime.authoring.results import Output, Unfit
+from antiphon.runtime.authoring.results import ResultBuilder, Unfit
 
 
 class Point(BaseModel):
@@ -75,7 +75,7 @@ IMAGE = Image("YQ==", "image/png")
     ids=repr,
 )
 def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data: Any, boxed: bool) -> None:
-    output = Output("t", returns)
+    output = ResultBuilder("t", returns)
     assert output.schema is not None
     result = output.convert(value)
     assert (result.structured, result.data, result.boxed, result.is_error) == (True, data, boxed, False)
@@ -109,7 +109,7 @@ def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data
     ids=repr,
 )
 def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: list[Any]) -> None:
-    output = Output("t", returns)
+    output = ResultBuilder("t", returns)
     assert output.schema is None
     result = output.convert(value)
     assert list(result.content) == content
@@ -123,16 +123,16 @@ def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: li
 def test_what_has_named_fields_is_data_even_if_nothing_was_declared(
     returns: Any, value: Any, data: dict[str, Any]
 ) -> None:
-    result = Output("t", returns).convert(value)
+    result = ResultBuilder("t", returns).convert(value)
     assert (result.data, result.boxed, json.loads(result.text)) == (data, False, data)
-    assert not Output("t", returns, structured=False).convert(value).structured
+    assert not ResultBuilder("t", returns, structured=False).convert(value).structured
 
 
 def test_structured_content_can_be_switched_off_and_on() -> None:
-    off = Output("t", Point, structured=False)
+    off = ResultBuilder("t", Point, structured=False)
     assert off.schema is None
     assert off.convert(Point(x=1)).text == '{"x":1,"why":0}'
-    on = Output("t", str, structured=True)
+    on = ResultBuilder("t", str, structured=True)
     assert on.schema == {"type": "string"}
     assert on.convert("a").data == "a"
 
@@ -140,11 +140,11 @@ def test_structured_content_can_be_switched_off_and_on() -> None:
 @pytest.mark.parametrize("returns", [str, Result, Any])
 def test_a_result_is_passed_on_as_it_is(returns: Any) -> None:
     given = Result("a", data={"b": 1}, meta={"m": 1}, is_error=True)
-    assert Output("t", returns).convert(given) is given
+    assert ResultBuilder("t", returns).convert(given) is given
 
 
 def test_the_data_of_a_result_is_checked_against_the_annotation() -> None:
-    convert: Callable[[Any], Result] = Output("t", Point).convert
+    convert: Callable[[Any], Result] = ResultBuilder("t", Point).convert
     result = convert(Result("said otherwise", data={"x": 1}))
     assert (result.text, result.data) == ("said otherwise", {"x": 1, "why": 0})
     with pytest.raises(ValueError):
@@ -152,38 +152,40 @@ def test_the_data_of_a_result_is_checked_against_the_annotation() -> None:
 
 
 def test_the_data_of_a_failed_result_is_not_checked() -> None:
-    assert Output("t", Point).convert(Result("x", data={"why": "not"}, is_error=True)).data == {"why": "not"}
+    assert ResultBuilder("t", Point).convert(Result("x", data={"why": "not"}, is_error=True)).data == {
+        "why": "not"
+    }
 
 
 def test_a_value_that_is_not_what_was_announced_is_an_error() -> None:
     with pytest.raises(ValueError):
-        Output("t", Point).convert({"x": "no number"})
+        ResultBuilder("t", Point).convert({"x": "no number"})
 
 
 def test_a_type_without_a_schema_is_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
-        Output("t", object())
+        ResultBuilder("t", object())
     assert "structured=False" in str(caught.value)
 
 
 def test_a_model_that_has_no_named_fields_is_content_alone() -> None:
-    result = Output("t", Any).convert(Names(["a", "b"]))
+    result = ResultBuilder("t", Any).convert(Names(["a", "b"]))
     assert (result.text, result.structured) == ('["a","b"]', False)
 
 
 def test_the_data_of_a_result_may_be_anything_where_nothing_was_declared() -> None:
-    result = Output("t", Any).convert(Result(data=[1, 2]))
+    result = ResultBuilder("t", Any).convert(Result(data=[1, 2]))
     assert (result.text, result.data, result.boxed) == ("[1,2]", [1, 2], True)
 
 
 def test_the_data_of_a_result_may_be_what_was_declared_and_no_object() -> None:
-    result = Output("t", list[int]).convert(Result("two", data=(1, "2")))
+    result = ResultBuilder("t", list[int]).convert(Result("two", data=(1, "2")))
     assert (result.text, result.data, result.boxed) == ("two", [1, 2], True)
 
 
 @pytest.mark.parametrize("structured", [None, False])
 def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
-    convert = Output("t", Any, structured=structured).convert
+    convert = ResultBuilder("t", Any, structured=structured).convert
     artifact = Artifact({"a": 1})
     assert convert(artifact).artifact is artifact
     given = Result("said", artifact=artifact)
@@ -193,13 +195,13 @@ def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
 @pytest.mark.parametrize("value", [{"x": 1}, Result("said")])
 def test_a_tool_that_is_to_give_an_artifact_gives_one(value: Any) -> None:
     with pytest.raises(Unfit, match="gave none"):
-        Output("t", Artifact[Point]).convert(value)
+        ResultBuilder("t", Artifact[Point]).convert(value)
     failed = Result("It cannot be done.", is_error=True)
-    assert Output("t", Artifact[Point]).convert(failed) is failed
+    assert ResultBuilder("t", Artifact[Point]).convert(failed) is failed
 
 
 def test_the_schema_of_an_artifact_has_the_definitions_of_its_value() -> None:
-    schema = Output("t", Artifact[Line]).schema
+    schema = ResultBuilder("t", Artifact[Line]).schema
     assert schema is not None
     assert schema["properties"]["artifact"]["properties"]["ends"]["items"] == {"$ref": "#/$defs/Point"}
     assert set(schema["$defs"]) == {"Point"}
@@ -207,7 +209,7 @@ def test_the_schema_of_an_artifact_has_the_definitions_of_its_value() -> None:
 
 
 def test_what_is_an_artifact_or_something_else_has_no_schema() -> None:
-    output = Output("t", Artifact[Point] | Point | Result)
+    output = ResultBuilder("t", Artifact[Point] | Point | Result)
     assert output.schema is None
     assert output.convert(Point(x=1)).data == {"x": 1, "why": 0}
     assert output.convert(Artifact(Point(x=1))).artifact is not None

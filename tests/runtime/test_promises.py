@@ -15,8 +15,8 @@ from antiphon.model.task import Task, TaskChanged
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks import handlers as desk
-from antiphon.runtime.tasks.handlers import Desk
-from antiphon.runtime.tasks.service import Promises
+from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from tests.runtime.faulty import kept, opened, waiting
 from tests.support.memory import in_memory
@@ -27,9 +27,9 @@ def none(name: str) -> Any:
     raise NotFound(f"There is no tool {name!r}.")
 
 
-def promises(store: Any) -> Promises:
+def promises(store: Any) -> TaskService:
     worker = Worker(store, Limits(), none, none)  # type: ignore[arg-type]
-    return Promises(store, worker, Limits(), Relay("tests"))
+    return TaskService(store, worker, Limits(), Relay("tests"))
 
 
 class Told(Call[Any]):
@@ -85,7 +85,7 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
     task = await waiting(store)
     tasks = promises(store)
     redeeming = asyncio.create_task(
-        Desk(tasks).handlers[RedeemTask](Told(RedeemTask(task.id)))  # type: ignore[arg-type]
+        TaskHandlers(tasks).handlers[RedeemTask](Told(RedeemTask(task.id)))  # type: ignore[arg-type]
     )
     await until(lambda: store.calls["get"])
     assert not redeeming.done()
@@ -100,7 +100,7 @@ async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.Mon
     task = await waiting(store)
     store.instead("get", StoreUnavailable("It is away."))
     call = Told()
-    async with Desk(promises(store)).telling((task.id,), call):
+    async with TaskHandlers(promises(store)).telling((task.id,), call):
         await until(lambda: call.told)
     assert call.told == [TaskChanged(task)]
 

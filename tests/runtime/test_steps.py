@@ -10,7 +10,7 @@ import pytest
 
 from antiphon import Context, DefinitionError, Server
 from antiphon.runtime.authoring import step as steps
-from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.executor import ThreadExecutor
 from tests.support.memory import in_memory
 
 
@@ -24,7 +24,7 @@ async def unknown(number: int) -> Nowhere:  # type: ignore[name-defined]  # noqa
 
 async def test_a_partial_is_a_step_under_the_name_of_its_function() -> None:
     step = steps.of(functools.partial(functools.partial(day, month=2), 3))
-    value = await step.work(Threads(1), (), {})()
+    value = await step.work(ThreadExecutor(1), (), {})()
     assert (step.name, value) == ("day", date(2026, 2, 3))
     assert step.dump(value) == "2026-02-03"
     assert step.load("2026-02-03") == value

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import DefinitionError
-from antiphon.runtime.authoring.uri_template import Template
+from antiphon.runtime.authoring.uri_template import UriTemplate
 
 MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
     ("u://{a}", "u://x", {"a": "x"}),
@@ -37,12 +37,12 @@ MATCHES: list[tuple[str, str, dict[str, str] | None]] = [
 
 @pytest.mark.parametrize(("template", "uri", "expected"), MATCHES)
 def test_matching(template: str, uri: str, expected: dict[str, str] | None) -> None:
-    assert Template(template).match(uri) == expected
+    assert UriTemplate(template).match(uri) == expected
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1))
 def test_any_value_that_is_quoted_comes_back(value: str) -> None:
-    assert Template("u://{a}/end").match(f"u://{quote(value, safe='')}/end") == {"a": value}
+    assert UriTemplate("u://{a}/end").match(f"u://{quote(value, safe='')}/end") == {"a": value}
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_any_value_that_is_quoted_comes_back(value: str) -> None:
 )
 def test_templates_that_are_none(text: str) -> None:
     with pytest.raises(DefinitionError):
-        Template(text)
+        UriTemplate(text)
 
 
 def test_which_addresses_are_templates() -> None:
-    assert Template.is_template("u://{a}")
-    assert not Template.is_template("u://a")
+    assert UriTemplate.is_template("u://{a}")
+    assert not UriTemplate.is_template("u://a")
 
 
 def test_names_and_which_may_be_missing() -> None:
-    template = Template("u://{a}{?b,c}")
+    template = UriTemplate("u://{a}{?b,c}")
     assert template.names == ("a", "b", "c")
     assert template.optional == {"b", "c"}

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from antiphon.runtime.execution.supervisor import Stopped, Warden, Watched
+from antiphon.runtime.execution.supervisor import Stopped, Supervised, Supervisor
 from tests.support.polling import until
 
 
-async def sleeping(warden: Warden, box: list[Watched], deadline: float | None = None) -> str:
+async def sleeping(warden: Supervisor, box: list[Supervised], deadline: float | None = None) -> str:
     """Sleep under the warden's eyes; how it was stopped."""
-    watched = Watched()
+    watched = Supervised()
     warden.enter(watched, asyncio.get_running_loop())
     if deadline is not None:
         watched.deadline = watched.started + deadline
@@ -29,15 +29,15 @@ async def sleeping(warden: Warden, box: list[Watched], deadline: float | None = 
 
 
 async def test_a_deadline_stops_a_task() -> None:
-    warden = Warden()
+    warden = Supervisor()
     async with asyncio.timeout(5):
         assert await sleeping(warden, [], deadline=0.05) == "deadline"
     assert len(warden) == 0
 
 
 async def test_a_deadline_may_be_set_later_or_moved() -> None:
-    warden = Warden()
-    box: list[Watched] = []
+    warden = Supervisor()
+    box: list[Supervised] = []
     task = asyncio.create_task(sleeping(warden, box))
     await until(lambda: box)
     box[0].deadline = box[0].started + 0.01
@@ -47,8 +47,8 @@ async def test_a_deadline_may_be_set_later_or_moved() -> None:
 
 @pytest.mark.parametrize("reason", ["cancelled", "disconnected", "shutdown"])
 async def test_stopping_tells_why_and_the_first_reason_counts(reason: Stopped) -> None:
-    warden = Warden()
-    box: list[Watched] = []
+    warden = Supervisor()
+    box: list[Supervised] = []
     task = asyncio.create_task(sleeping(warden, box))
     await until(lambda: box)
     box[0].stop(reason)
@@ -58,8 +58,8 @@ async def test_stopping_tells_why_and_the_first_reason_counts(reason: Stopped) -
 
 
 async def test_stopping_all() -> None:
-    warden = Warden()
-    box: list[Watched] = []
+    warden = Supervisor()
+    box: list[Supervised] = []
     tasks = [asyncio.create_task(sleeping(warden, box)) for _ in range(10)]
     await until(lambda: len(box) == 10)
     assert len(warden) == 10
@@ -69,9 +69,9 @@ async def test_stopping_all() -> None:
 
 
 async def test_draining_waits_for_the_last_one() -> None:
-    warden = Warden()
+    warden = Supervisor()
     assert await warden.drained(0)
-    box: list[Watched] = []
+    box: list[Supervised] = []
     task = asyncio.create_task(sleeping(warden, box))
     await until(lambda: box)
     assert not await warden.drained(0.01)
@@ -82,9 +82,9 @@ async def test_draining_waits_for_the_last_one() -> None:
 
 
 async def test_who_takes_long_is_ticked() -> None:
-    warden = Warden()
+    warden = Supervisor()
     ticks: list[float] = []
-    box: list[Watched] = []
+    box: list[Supervised] = []
     task = asyncio.create_task(sleeping(warden, box))
     await until(lambda: box)
     box[0].tick = ticks.append  # type: ignore[method-assign]
@@ -95,16 +95,16 @@ async def test_who_takes_long_is_ticked() -> None:
 
 
 async def test_no_timer_runs_while_nothing_is_under_way() -> None:
-    warden = Warden()
+    warden = Supervisor()
     for _ in range(3):
-        watched = Watched()
+        watched = Supervised()
         warden.enter(watched, asyncio.get_running_loop())
         warden.leave(watched)
     await until(lambda: warden._timer is None)
 
 
 def test_one_that_has_no_task_yet_is_stopped_all_the_same() -> None:
-    watched = Watched()
+    watched = Supervised()
     watched.stop("cancelled")
     watched.stop("deadline")
     watched.absolve()

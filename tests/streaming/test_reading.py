@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.runtime.tasks.segment_reader import Reading
+from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.store import open_store
 from tests.streaming.planting import planted
 
@@ -31,7 +31,7 @@ async def read(batches: list[int], after: int, versions: list[int]) -> tuple[lis
     await store.open()
     try:
         counting = _Counting(store)
-        place = Reading(counting, await planted(store, batches), after)  # type: ignore[arg-type]
+        place = SegmentReader(counting, await planted(store, batches), after)  # type: ignore[arg-type]
         found: list[tuple[int, str]] = []
         for version in versions:
             async for first, blocks in place.up_to(version):
@@ -84,7 +84,7 @@ async def test_a_place_is_found_before_many_entries_that_hold_no_segments() -> N
 async def test_a_log_that_is_gone_has_no_segments() -> None:
     store = open_store("memory:")
     await store.open()
-    place = Reading(store, "gone", 5)
+    place = SegmentReader(store, "gone", 5)
     assert [some async for some in place.up_to(1000)] == []
     assert place.last == 5
     await store.close()

@@ -18,7 +18,7 @@ from antiphon.transport.client import stdio as process
 from antiphon.transport.client.channel import Channel
 from antiphon.transport.client.http import HttpChannel
 from antiphon.transport.client.memory import MemoryChannel
-from antiphon.transport.client.stdio import ProcessChannel
+from antiphon.transport.client.stdio import StdioChannel
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.jsonrpc import Frame
 from tests.support.polling import until
@@ -89,7 +89,7 @@ def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
     [
         HttpChannel(PLACE),
         MemoryChannel(Server("tests")),
-        ProcessChannel(["no-such-program"]),
+        StdioChannel(["no-such-program"]),
     ],
     ids=["http", "memory", "process"],
 )
@@ -192,7 +192,7 @@ async def test_what_waits_to_be_written_when_a_channel_is_closed_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "_LAST_WORDS", 0.05)
-    channel = ProcessChannel([sys.executable, "-c", "import time; time.sleep(60)"], grace=0.05)
+    channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], grace=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from antiphon import Limits, Server
-from antiphon.transport.server.stream_connection import Connection
+from antiphon.transport.server.stream_connection import StreamConnection
 from tests.support.memory import in_memory
 from tests.support.polling import until
 from tests.support.speakers import CLIENT, KEY, LEGACY
@@ -45,7 +45,7 @@ async def test_what_is_no_frame_is_answered_without_an_id(sent: str | bytes, cod
     async def write(data: bytes) -> None:
         written.append(json.loads(data))
 
-    connection = Connection(Server("tests"), write)
+    connection = StreamConnection(Server("tests"), write)
     connection.receive(sent)
     await connection.close(within=1)
     (answer,) = written
@@ -72,7 +72,7 @@ async def test_one_call_too_many_is_told_to_come_back() -> None:
 
 
 @asynccontextmanager
-async def waiting() -> AsyncIterator[Connection]:
+async def waiting() -> AsyncIterator[StreamConnection]:
     """A connection with one call that waits; it is stopped in the end, and nothing was said."""
     server, _, ends = slow()
     written: list[bytes] = []
@@ -81,7 +81,7 @@ async def waiting() -> AsyncIterator[Connection]:
         written.append(data)
 
     async with server.running():
-        connection = Connection(server, write)
+        connection = StreamConnection(server, write)
         connection.receive(frame(1, "tools/call", name="wait"))
         await until(lambda: ends)
         yield connection

@@ -12,10 +12,10 @@ from antiphon.errors import SessionLost
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import SetLogLevel, Subscribe, Unsubscribe
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.execution.supervisor import Watched
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
 from antiphon.store.memory import MemoryStore
-from antiphon.transport.server.http.session_relay import Elsewhere
+from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Sessions
 from antiphon.wire.server.dialect import Negotiated
 from tests.support.polling import until
@@ -31,7 +31,7 @@ class Process:
     def __init__(self, limits: Limits | None = None) -> None:
         self.relay = Relay("tests")
         self.sessions = Sessions(Seal([SECRET]), "tests", limits or Limits())
-        self.elsewhere = Elsewhere(self.relay, self.sessions)
+        self.elsewhere = SessionRelay(self.relay, self.sessions)
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_
     async with two() as (here, there):
         known = here.sessions.create(NEGOTIATED, ANONYMOUS)
         there.sessions.open(known, ANONYMOUS)
-        call = there.sessions.open(known, ANONYMOUS).calls[1] = Watched()
+        call = there.sessions.open(known, ANONYMOUS).calls[1] = Supervised()
         unknown = here.sessions.create(NEGOTIATED, ANONYMOUS)
         for token in (unknown, known):
             await here.elsewhere.ended(here.sessions.end(token, ANONYMOUS))

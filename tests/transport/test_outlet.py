@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
-from antiphon.transport.server.http.event_stream import Outlet
+from antiphon.transport.server.http.event_stream import EventStream
 
 
 async def test_a_tool_that_says_much_to_a_caller_that_is_gone_lets_others_be_served() -> None:
     async def send(message: MutableMapping[str, Any]) -> None:
         """As uvicorn does it once the caller is gone: nothing, at once."""
 
-    outlet = Outlet(send)
+    outlet = EventStream(send)
     served = asyncio.Event()
     other = asyncio.create_task(_set(served))
     deadline = asyncio.get_running_loop().time() + 5

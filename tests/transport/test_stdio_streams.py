@@ -15,7 +15,7 @@ import pytest
 
 from antiphon import Server
 from antiphon.transport.server import stdio
-from antiphon.transport.server.stream_connection import Connection
+from antiphon.transport.server.stream_connection import StreamConnection
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -59,7 +59,7 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
 ) -> None:
     with (tmp_path / "output").open("wb", buffering=0) as sink:
         output = stdio._Output(sink)
-        connection = Connection(Server("tests"), output.write)
+        connection = StreamConnection(Server("tests"), output.write)
         with given(b"x" * 200 + b"\n  \n\n" + PING + b"\n") as source:
             await stdio._read(source, 100, connection, output)
         await connection.close(within=5)

@@ -13,7 +13,7 @@ from antiphon.model.catalog import PromptMessage
 from antiphon.model.content import Annotations, BlobContents, EmbeddedResource, Text, TextContents
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Log, Progress
-from antiphon.model.outcome import Prompted
+from antiphon.model.outcome import PromptResult
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.request import Cancel
 from antiphon.wire import jsonrpc
@@ -115,7 +115,7 @@ def test_a_block_of_an_unknown_type_stays_as_it_came() -> None:
 
 def test_a_prompt_is_read_with_its_roles() -> None:
     said = {"messages": [{"role": "assistant", "content": {"type": "text", "text": "a"}}], "description": 1}
-    assert answers.prompted(said) == Prompted((PromptMessage("assistant", Text("a")),), None)
+    assert answers.prompted(said) == PromptResult((PromptMessage("assistant", Text("a")),), None)
 
 
 @pytest.mark.parametrize("stated", [None, "me", {"name": "me"}, {"name": 1, "version": "1"}])

@@ -44,8 +44,17 @@ from antiphon.model.content import (
 )
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Acknowledged, ListChanged, Log, Progress, ResourceUpdated
-from antiphon.model.outcome import DONE, Completion, Discovery, Listened, Page, Prompted, Read, Result
-from antiphon.model.request import Interests, Ping
+from antiphon.model.outcome import (
+    DONE,
+    Completion,
+    Discovery,
+    Listened,
+    Page,
+    PromptResult,
+    ReadResult,
+    Result,
+)
+from antiphon.model.request import Ping, SubscriptionFilter
 from antiphon.runtime.authoring.tool import failed
 from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
 
@@ -116,7 +125,7 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "a prompt",
-        Prompted((PromptMessage("user", Text("q")), PromptMessage("assistant", Text("a"))), "what"),
+        PromptResult((PromptMessage("user", Text("q")), PromptMessage("assistant", Text("a"))), "what"),
         {
             "description": "what",
             "messages": [
@@ -126,7 +135,7 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
         },
         {},
     ),
-    ("a prompt without a description", Prompted(()), {"messages": []}, {}),
+    ("a prompt without a description", PromptResult(()), {"messages": []}, {}),
     (
         "a completion",
         Completion(("a",), 7, True),
@@ -136,13 +145,13 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
     ("values alone", Completion(("a",)), {"completion": {"values": ["a"]}}, {}),
     (
         "what was read",
-        Read((TextContents("u:1", "t", "text/plain"), BlobContents("u:2", "YQ=="))),
+        ReadResult((TextContents("u:1", "t", "text/plain"), BlobContents("u:2", "YQ=="))),
         {"contents": [{"uri": "u:1", "text": "t", "mimeType": "text/plain"}, {"uri": "u:2", "blob": "YQ=="}]},
         PRIVATE,
     ),
     (
         "what was read for everyone",
-        Read((), ttl_ms=5000, shared=True),
+        ReadResult((), ttl_ms=5000, shared=True),
         {"contents": []},
         {"ttlMs": 5000, "cacheScope": "public"},
     ),
@@ -287,7 +296,7 @@ def test_notifications(value: Any, method: str, params: dict[str, Any], subscrib
 
 
 def test_an_acknowledgement_repeats_what_is_listened_for() -> None:
-    interests = Interests(tools_list_changed=True, resource_subscriptions=("u:",))
+    interests = SubscriptionFilter(tools_list_changed=True, resource_subscriptions=("u:",))
     assert json.loads(dialects.modern.notification(Acknowledged(interests), 9))["params"] == {
         "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["u:"]},
         "_meta": {SUBSCRIPTION: 9},

@@ -1,6 +1,6 @@
 """The client: everything it takes to call a server, whichever version that speaks."""
 
-from antiphon.client.callbacks import Elicit, Elicitation, Handler, Roots, Sampler
+from antiphon.client.callbacks import Elicitation, ElicitCallback, RequestHandler, Roots, SampleCallback
 from antiphon.client.client import Client
 from antiphon.client.streaming.stream import Stream
 from antiphon.client.tasks.handle import TaskHandle
@@ -9,11 +9,11 @@ from antiphon.model.task_status import TaskStatus
 
 __all__ = [
     "Client",
-    "Elicit",
+    "ElicitCallback",
     "Elicitation",
-    "Handler",
+    "RequestHandler",
     "Roots",
-    "Sampler",
+    "SampleCallback",
     "Segment",
     "Stream",
     "TaskHandle",

@@ -21,11 +21,19 @@ from antiphon.model.form import defaults
 from antiphon.model.request import RequestId
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["Elicit", "Elicitation", "Handler", "Handlers", "Roots", "Sampler", "answering_with"]
+__all__ = [
+    "Callbacks",
+    "ElicitCallback",
+    "Elicitation",
+    "RequestHandler",
+    "Roots",
+    "SampleCallback",
+    "answering_with",
+]
 
 logger = logging.getLogger("antiphon.client")
 
-Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+RequestHandler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers a request of the server's: its params in, its result out; a `RequestError` refuses it."""
 
 
@@ -40,12 +48,12 @@ class Elicitation(Value, frozen=True):
 
 
 Answer: TypeAlias = Mapping[str, Any] | Literal["decline", "cancel"]
-Elicit: TypeAlias = Callable[[Elicitation], Awaitable[Answer] | Answer]
+ElicitCallback: TypeAlias = Callable[[Elicitation], Awaitable[Answer] | Answer]
 """Asks the person: what they filled in, or that they said no, or that they went away."""
 
 
 Message: TypeAlias = Mapping[str, Any] | str
-Sampler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Message] | Message]
+SampleCallback: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Message] | Message]
 """Asks a model: the params of `sampling/createMessage` in, its text or its whole result out."""
 
 Folders: TypeAlias = Sequence[str | Mapping[str, Any]]
@@ -58,7 +66,7 @@ async def _settled(found: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def elicitation(elicit: Elicit) -> Handler:
+def elicitation(elicit: ElicitCallback) -> RequestHandler:
     """The handler of `elicitation/create`. What a person left out gets the default of its schema."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,7 +84,7 @@ def elicitation(elicit: Elicit) -> Handler:
     return answer
 
 
-def sampling(sample: Sampler) -> Handler:
+def sampling(sample: SampleCallback) -> RequestHandler:
     """The handler of `sampling/createMessage`. A plain text becomes a message of the assistant's."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,7 +96,7 @@ def sampling(sample: Sampler) -> Handler:
     return answer
 
 
-def listing(roots: Roots) -> Handler:
+def listing(roots: Roots) -> RequestHandler:
     """The handler of `roots/list`. A plain string is an address."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,10 +107,10 @@ def listing(roots: Roots) -> Handler:
 
 
 def answering_with(
-    elicit: Elicit | None, sample: Sampler | None, roots: Roots | None
-) -> tuple[dict[str, Handler], dict[str, Any]]:
+    elicit: ElicitCallback | None, sample: SampleCallback | None, roots: Roots | None
+) -> tuple[dict[str, RequestHandler], dict[str, Any]]:
     """The handlers for these, by method, and the capabilities that they give a client."""
-    table: dict[str, Handler] = {}
+    table: dict[str, RequestHandler] = {}
     able: dict[str, Any] = {}
     if elicit is not None:
         table["elicitation/create"] = elicitation(elicit)
@@ -116,11 +124,11 @@ def answering_with(
     return table, able
 
 
-class Handlers:
+class Callbacks:
     """The table, and the answers that are being worked on."""
 
-    def __init__(self, table: Mapping[str, Handler], *, at_once: int = 64) -> None:
-        self._table: dict[str, Handler] = {"ping": _pong, **table}
+    def __init__(self, table: Mapping[str, RequestHandler], *, at_once: int = 64) -> None:
+        self._table: dict[str, RequestHandler] = {"ping": _pong, **table}
         self._at_once = at_once
         self._working: dict[RequestId, asyncio.Task[None]] = {}
 

@@ -16,7 +16,7 @@ from antiphon.model.request import ListPrompts, ListResources, ListTemplates, Li
 from antiphon.wire.client.results import Listing
 from antiphon.wire.mirrored_headers import Mirrored, declared
 
-__all__ = ["Lists"]
+__all__ = ["CatalogCache"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -37,7 +37,7 @@ _STALE: Mapping[str, tuple[Kind, ...]] = {
 """Which lists are out of date when the server says that one has changed."""
 
 
-class Lists:
+class CatalogCache:
     """The lists of one server. `clock` counts seconds."""
 
     def __init__(

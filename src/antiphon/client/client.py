@@ -9,18 +9,25 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from antiphon.client.callbacks import Elicit, Handler, Handlers, Roots, Sampler, answering_with
-from antiphon.client.catalog_cache import Lists
+from antiphon.client.callbacks import (
+    Callbacks,
+    ElicitCallback,
+    RequestHandler,
+    Roots,
+    SampleCallback,
+    answering_with,
+)
+from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection
-from antiphon.client.input_rounds import Rounds, responses
-from antiphon.client.notifications import Hearing
-from antiphon.client.streaming.segment_queue import Intake
+from antiphon.client.input_rounds import InputRounds, responses
+from antiphon.client.notifications import Notifications
+from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.streaming.stream import Stream, StreamedCall
 from antiphon.client.targets import channel_to
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.client.tasks.redeeming import checked
-from antiphon.client.tasks.requests import Tasks
-from antiphon.client.tool_calls import Calls
+from antiphon.client.tasks.requests import TaskRequests
+from antiphon.client.tool_calls import ToolCalls
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -29,7 +36,7 @@ from antiphon.model.catalog import (
     ToolDefinition,
 )
 from antiphon.model.identity import Implementation, LogLevel
-from antiphon.model.outcome import Completion, InputRequired, Prompted, Read, Result
+from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import (
     CallTool,
     Complete,
@@ -41,8 +48,8 @@ from antiphon.model.request import (
     PromptReference,
     ReadResource,
     Request,
+    RequestMeta,
     ResourceReference,
-    Terms,
 )
 from antiphon.model.task_status import TaskStatus
 from antiphon.runtime.change_feed import Listener
@@ -100,20 +107,20 @@ class Client:
         on_log: Callback | None = None,
         on_progress: Callback | None = None,
         on_change: Callback | None = None,
-        elicit: Elicit | None = None,
-        sample: Sampler | None = None,
+        elicit: ElicitCallback | None = None,
+        sample: SampleCallback | None = None,
         roots: Roots | None = None,
         max_rounds: int = 100,
-        handlers: Mapping[str, Handler] | None = None,
+        handlers: Mapping[str, RequestHandler] | None = None,
         capabilities: Mapping[str, Any] | None = None,
     ) -> None:
         if protocol is not None and protocol not in KNOWN_VERSIONS:
             raise ValueError(f"protocol={protocol!r} is not one of {', '.join(KNOWN_VERSIONS)}.")
         answering, able = answering_with(elicit, sample, roots)
         table = {**answering, **(handlers or {})}
-        answers = Handlers(table)
-        self._lists = Lists(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
-        self._hearing = Hearing(
+        answers = Callbacks(table)
+        self._lists = CatalogCache(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
+        self._hearing = Notifications(
             self._lists,
             log_level=log_level,
             on_log=on_log,
@@ -144,9 +151,9 @@ class Client:
             connect_timeout=connect_timeout,
             probe_wait=probe_wait,
         )
-        self._rounds = Rounds(answers, max_rounds)
-        self._calls = Calls(self._connection, self._lists, self.tools, max_message)
-        self._tasks = Tasks(
+        self._rounds = InputRounds(answers, max_rounds)
+        self._calls = ToolCalls(self._connection, self._lists, self.tools, max_message)
+        self._tasks = TaskRequests(
             self._connection,
             self._rounds,
             patience=patience,
@@ -252,7 +259,7 @@ class Client:
         request = CallTool(
             name=name,
             arguments={**(arguments or {}), **kwargs},
-            input_responses=responses(after.asks if after else {}, answers or {}),
+            input_responses=responses(after.questions if after else {}, answers or {}),
             request_state=after.sealed if after else None,
         )
         send = self._sender(timeout, on_progress, log_level, meta)
@@ -314,13 +321,13 @@ class Client:
         call up. What reading raises stands with `Stream`.
         """
         request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
-        intake = Intake(self._tasks.max_message)
+        intake = SegmentQueue(self._tasks.max_message)
         call = StreamedCall(
             self._calls,
             self._tasks,
             intake,
             request,
-            self._terms(log_level, meta),
+            self._request_meta(log_level, meta),
             timeout=timeout,
             on_progress=on_progress or self._hearing.on_progress,
         )
@@ -352,24 +359,24 @@ class Client:
         """All prompts."""
         return await self._list("prompts")
 
-    async def read(self, uri: str, *, timeout: float | None = None) -> Read:
+    async def read(self, uri: str, *, timeout: float | None = None) -> ReadResult:
         """Read a resource, through as many rounds as it takes."""
 
         async def send(request: ReadResource) -> Any:
-            return await self._connection.ask(request, self._terms(), timeout=timeout)
+            return await self._connection.ask(request, self._request_meta(), timeout=timeout)
 
-        return cast(Read, await self._rounds.drive(ReadResource(uri=uri), send))
+        return cast(ReadResult, await self._rounds.drive(ReadResource(uri=uri), send))
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> Prompted:
+    ) -> PromptResult:
         """Fill in a prompt, through as many rounds as it takes."""
 
         async def send(request: GetPrompt) -> Any:
-            return await self._connection.ask(request, self._terms(), timeout=timeout)
+            return await self._connection.ask(request, self._request_meta(), timeout=timeout)
 
         request = GetPrompt(name=name, arguments=dict(arguments or {}))
-        return cast(Prompted, await self._rounds.drive(request, send))
+        return cast(PromptResult, await self._rounds.drive(request, send))
 
     async def complete(
         self,
@@ -385,7 +392,7 @@ class Client:
             ref = ResourceReference(ref) if "://" in ref or "{" in ref else PromptReference(ref)
         known = CompletionContext(dict(context or {}))
         request = Complete(ref, CompletionArgument(argument, value), known)
-        return cast(Completion, await self._connection.ask(request, self._terms(), timeout=timeout))
+        return cast(Completion, await self._connection.ask(request, self._request_meta(), timeout=timeout))
 
     # What the server says by itself
 
@@ -413,7 +420,7 @@ class Client:
 
     async def _list(self, kind: Kind) -> list[Any]:
         async def ask(request: Request) -> Any:
-            return await self._connection.ask(request, self._terms())
+            return await self._connection.ask(request, self._request_meta())
 
         return await self._lists.get(kind, ask, mirroring=self._mirrors)
 
@@ -429,16 +436,18 @@ class Client:
         log_level: LogLevel | None,
         meta: Mapping[str, Any] | None,
     ) -> Callable[[CallTool], Awaitable[Any]]:
-        terms = self._terms(log_level, meta)
+        request_meta = self._request_meta(log_level, meta)
         progress = on_progress or self._hearing.on_progress
 
         async def send(request: CallTool) -> Any:
-            return await self._calls.send(request, terms, timeout=timeout, on_progress=progress)
+            return await self._calls.send(request, request_meta, timeout=timeout, on_progress=progress)
 
         return send
 
-    def _terms(self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None) -> Terms:
-        return Terms(log_level=log_level or self._hearing.log_level, meta=meta or {})
+    def _request_meta(
+        self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
+    ) -> RequestMeta:
+        return RequestMeta(log_level=log_level or self._hearing.log_level, raw=meta or {})
 
 
 def _own_version() -> str:

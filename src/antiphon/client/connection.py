@@ -16,17 +16,17 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from antiphon.client.callbacks import Handlers
+from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation
 from antiphon.client.tracing import traced
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification, Progress
-from antiphon.model.request import Cancel, RedeemTask, Request, RequestId, StreamTask, Terms
-from antiphon.model.segment import Part
+from antiphon.model.request import Cancel, RedeemTask, Request, RequestId, RequestMeta, StreamTask
+from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.transport.client.channel import Channel
-from antiphon.wire.client.dialect import KNOWN_VERSIONS, Message, Modern, Speaker
+from antiphon.wire.client.dialect import KNOWN_VERSIONS, ClientDialect, Message, Modern
 from antiphon.wire.client.results import Welcome
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
@@ -59,7 +59,7 @@ class Sink(Protocol):
     def ends_with(self, request: Request) -> bool:
         """Whether giving up a request is to stop what it started, which the server is then told."""
 
-    def take(self, part: Part) -> None:
+    def take(self, part: StreamPart) -> None:
         """Take what came. It raises nothing."""
 
     def fail(self, error: AntiphonError) -> None:
@@ -75,7 +75,7 @@ class Connection:
         client: Implementation,
         capabilities: Mapping[str, Any],
         *,
-        handlers: Handlers,
+        handlers: Callbacks,
         noticed: Callable[[Notification | TaskStatus, RequestId | None], Awaitable[None]],
         renewed: Callable[[], Awaitable[None]],
         protocol: str | None,
@@ -85,7 +85,9 @@ class Connection:
     ) -> None:
         self.channel = channel
         self.timeout = timeout
-        self.speaker: Speaker = Modern(KNOWN_VERSIONS[0], client, capabilities)  # until they come to terms
+        self.speaker: ClientDialect = Modern(
+            KNOWN_VERSIONS[0], client, capabilities
+        )  # until they come to terms
         self.welcome = Welcome(())
         self._connect_timeout = connect_timeout
         self._probe_wait = None if channel.has_streams else probe_wait
@@ -130,7 +132,7 @@ class Connection:
     async def ask(
         self,
         request: Request,
-        terms: Terms = Terms(),  # noqa: B008 - it is frozen
+        request_meta: RequestMeta = RequestMeta(),  # noqa: B008 - it is frozen
         *,
         timeout: float | None = None,
         on_progress: Callback | None = None,
@@ -143,10 +145,10 @@ class Connection:
         """
         session = self._session
         try:
-            return await self._ask(request, terms, timeout, on_progress, mirrored, sink)
+            return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
         except SessionLost:
             await self._renew(session)
-            return await self._ask(request, terms, timeout, on_progress, mirrored, sink)
+            return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
 
     @property
     def streams(self) -> bool:
@@ -157,14 +159,14 @@ class Connection:
             return isinstance(extensions, Mapping) and STREAMING in extensions
         return RedeemTask in self.speaker.methods and "streaming" in declared_modes(capabilities)
 
-    def write(self, request: Request, terms: Terms) -> Message:
+    def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """A request with an id of its own, for a caller that follows it itself."""
-        return self.speaker.request(next(self._ids), request, terms)
+        return self.speaker.request(next(self._ids), request, request_meta)
 
-    async def exchange(self, speaker: Speaker, request: Request) -> Any:
+    async def exchange(self, speaker: ClientDialect, request: Request) -> Any:
         """Send a request in this version, and read its result. The caller has the deadline."""
         self.speaker = speaker
-        message = speaker.request(next(self._ids), request, Terms())
+        message = speaker.request(next(self._ids), request, RequestMeta())
         try:
             return speaker.read(request, await self.channel.request(message))
         except asyncio.CancelledError:
@@ -175,7 +177,9 @@ class Connection:
         """Send a notification."""
         await self.channel.send(message)
 
-    def abandon(self, speaker: Speaker, message: Message, reason: str = "The caller went away.") -> None:
+    def abandon(
+        self, speaker: ClientDialect, message: Message, reason: str = "The caller went away."
+    ) -> None:
         """Tell the server that a request's answer is not wanted, where closing its stream has not said so."""
         if self.channel.has_streams and speaker.closing_cancels:
             return
@@ -192,7 +196,7 @@ class Connection:
     async def _ask(
         self,
         request: Request,
-        terms: Terms,
+        request_meta: RequestMeta,
         timeout: float | None,
         on_progress: Callback | None,
         mirrored: Mirrored | None,
@@ -201,14 +205,14 @@ class Connection:
         if not self._open:
             raise Unreachable("The client is not connected: use it inside `async with`.")
         request_id = next(self._ids)
-        speaker, terms = self.speaker, traced(terms)
+        speaker, request_meta = self.speaker, traced(request_meta)
         if on_progress is not None:
-            terms = msgspec.structs.replace(terms, progress_token=request_id)
+            request_meta = msgspec.structs.replace(request_meta, progress_token=request_id)
             self._progress[request_id] = on_progress
         if sink is not None:
             self._sinks[request_id] = sink
         try:
-            message = speaker.request(request_id, request, terms, mirrored)
+            message = speaker.request(request_id, request, request_meta, mirrored)
             limit = self.timeout if timeout is None else timeout
             try:
                 async with self._deadline(limit, message.method):

@@ -11,22 +11,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from antiphon.client.callbacks import Handlers
+from antiphon.client.callbacks import Callbacks
 from antiphon.errors import BadAnswer, ClientError
 from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 
-__all__ = ["Rounds", "responses"]
+__all__ = ["InputRounds", "responses"]
 
 R = TypeVar("R", CallTool, GetPrompt, ReadResource)
 
 
-class Rounds:
+class InputRounds:
     """Takes requests to their end, in so many rounds at the most."""
 
-    def __init__(self, handlers: Handlers, most: int) -> None:
+    def __init__(self, handlers: Callbacks, most: int) -> None:
         self._handlers = handlers
         self._most = most
 
@@ -40,11 +40,11 @@ class Rounds:
             outcome = await send(request)
             if not isinstance(outcome, InputRequired):
                 return outcome
-            answers = {key: await self._answer(ask) for key, ask in outcome.asks.items()}
+            answers = {key: await self._answer(ask) for key, ask in outcome.questions.items()}
             request = msgspec.structs.replace(request, input_responses=answers, request_state=outcome.sealed)
         raise BadAnswer(f"The server is still asking after {self._most} rounds.")
 
-    def answers(self, ask: Ask) -> bool:
+    def answers(self, ask: Question) -> bool:
         """Whether there is a handler for a question."""
         return self._handlers.knows(_wire(ask)[0])
 
@@ -53,7 +53,7 @@ class Rounds:
         """Whether there is a handler for any question."""
         return self._handlers.know_anything
 
-    async def answer(self, key: str, ask: Ask) -> dict[str, Any]:
+    async def answer(self, key: str, ask: Question) -> dict[str, Any]:
         """The response to a question that is put once only: whoever answers it is asked until it fits.
 
         Raises `ClientError` where it never does, and the `RequestError` of a handler that refuses.
@@ -68,21 +68,21 @@ class Rounds:
                 return response
         raise ClientError(f"The answers to {key!r} do not fit what was asked: {'; '.join(wrong)}.")
 
-    async def _answer(self, ask: Ask) -> dict[str, Any]:
+    async def _answer(self, ask: Question) -> dict[str, Any]:
         method, params = _wire(ask)
         return dict(await self._handlers.answer(method, params))
 
 
-def responses(asks: Mapping[str, Ask], answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def responses(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Answers that a person wrote down, as they go to the server.
 
     A form is answered with what was filled in, or with `"decline"` or `"cancel"`; anything can be
     answered with the response as it is on the wire.
     """
-    return {key: _response(asks.get(key), answer) for key, answer in answers.items()}
+    return {key: _response(questions.get(key), answer) for key, answer in answers.items()}
 
 
-def _response(ask: Ask | None, answer: Any) -> dict[str, Any]:
+def _response(ask: Question | None, answer: Any) -> dict[str, Any]:
     if answer in ("decline", "cancel"):
         return {"action": answer}
     if isinstance(answer, Mapping) and ("action" in answer or isinstance(ask, Sample | ListRoots)):
@@ -92,7 +92,7 @@ def _response(ask: Ask | None, answer: Any) -> dict[str, Any]:
     return {"action": "accept", "content": answer}
 
 
-def _wire(ask: Ask) -> tuple[str, Mapping[str, Any]]:
+def _wire(ask: Question) -> tuple[str, Mapping[str, Any]]:
     if isinstance(ask, Elicit):
         return "elicitation/create", {"message": ask.message, "requestedSchema": ask.schema}
     if isinstance(ask, OpenUrl):

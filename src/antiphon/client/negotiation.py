@@ -18,19 +18,27 @@ from antiphon.errors import (
 )
 from antiphon.model.identity import Implementation
 from antiphon.model.request import Discover, Request
-from antiphon.wire.client.dialect import KNOWN_VERSIONS, Legacy, Message, Modern, Speaker, is_modern, newest
+from antiphon.wire.client.dialect import (
+    KNOWN_VERSIONS,
+    ClientDialect,
+    Legacy,
+    Message,
+    Modern,
+    is_modern,
+    newest,
+)
 from antiphon.wire.client.results import Welcome
 
 __all__ = ["Negotiation", "Settled"]
 
-Settled = tuple[Speaker, Welcome]
+Settled = tuple[ClientDialect, Welcome]
 """The version that was agreed on, and what the server said of itself."""
 
 
 class Line(Protocol):
     """What negotiating needs of a connection."""
 
-    async def exchange(self, speaker: Speaker, request: Request) -> Any:
+    async def exchange(self, speaker: ClientDialect, request: Request) -> Any:
         """Send a request in this version, and read its result."""
 
     async def send(self, message: Message) -> None:

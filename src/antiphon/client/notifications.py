@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from antiphon.client.catalog_cache import Lists
+from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, deliver
 from antiphon.client.subscriptions import Subscriptions
-from antiphon.client.tasks.requests import Tasks
+from antiphon.client.tasks.requests import TaskRequests
 from antiphon.errors import RequestError
 from antiphon.model.identity import LOG_LEVELS, LogLevel
 from antiphon.model.notification import (
@@ -26,25 +26,25 @@ from antiphon.model.notification import (
     Progress,
     ResourceUpdated,
 )
-from antiphon.model.request import Interests, RequestId, SetLogLevel
+from antiphon.model.request import RequestId, SetLogLevel, SubscriptionFilter
 from antiphon.model.task_status import TaskStatus
-from antiphon.runtime.change_feed import Changes, Listener, wants
+from antiphon.runtime.change_feed import ChangeFeed, Listener, wants
 
-__all__ = ["Hearing"]
+__all__ = ["Notifications"]
 
 logger = logging.getLogger("antiphon.client")
 
 
-class Hearing:
+class Notifications:
     """The ears of one client; `answers` says whether it answers requests of the server's too."""
 
     connection: Connection
     subscriptions: Subscriptions
-    tasks: Tasks
+    tasks: TaskRequests
 
     def __init__(
         self,
-        lists: Lists,
+        lists: CatalogCache,
         *,
         log_level: LogLevel | None,
         on_log: Callback | None,
@@ -58,9 +58,9 @@ class Hearing:
         self._level_was_set = log_level is not None
         self._on_log, self._on_change = on_log, on_change
         self._hears = on_log is not None or on_change is not None or answers
-        self._changes = Changes()
+        self._changes = ChangeFeed()
 
-    def attach(self, connection: Connection, tasks: Tasks) -> None:
+    def attach(self, connection: Connection, tasks: TaskRequests) -> None:
         """Hear what comes on a connection."""
         self.connection = connection
         self.subscriptions = Subscriptions(connection, self._lists.forget)
@@ -97,7 +97,7 @@ class Hearing:
     @asynccontextmanager
     async def listen(self, *uris: str, lists: bool) -> AsyncIterator[Listener]:
         """Changes, as long as the context lasts."""
-        with self._changes.listen(wants(Interests(lists, lists, lists, uris))) as listener:
+        with self._changes.listen(wants(SubscriptionFilter(lists, lists, lists, uris))) as listener:
             await self.subscriptions.add(*uris, lists=lists)
             try:
                 yield listener

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
-from antiphon.model.request import Interests, Listen, RequestId, Subscribe, Terms, Unsubscribe
+from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
 
 __all__ = ["Subscriptions"]
 
@@ -34,7 +34,7 @@ class Subscriptions:
         self._lists = 0
         self._changing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
-        self._acknowledging: dict[RequestId, asyncio.Future[Interests]] = {}
+        self._acknowledging: dict[RequestId, asyncio.Future[SubscriptionFilter]] = {}
 
     async def add(self, *uris: str, lists: bool = False) -> None:
         """Hear of these resources, and of lists that change.
@@ -74,7 +74,7 @@ class Subscriptions:
         for uri in self._uris:
             await self._connection.ask(Subscribe(uri))
 
-    def acknowledge(self, subscription: RequestId | None, interests: Interests) -> None:
+    def acknowledge(self, subscription: RequestId | None, interests: SubscriptionFilter) -> None:
         """The server has said which changes it will tell of."""
         waiting = self._acknowledging.get(subscription) if subscription is not None else None
         if waiting is not None and not waiting.done():
@@ -93,23 +93,25 @@ class Subscriptions:
         self._lists = max(0, self._lists - lists)
         return gone
 
-    def _interests(self) -> Interests:
+    def _interests(self) -> SubscriptionFilter:
         offered = self._connection.welcome.capabilities
 
         def changing(kind: str) -> bool:
             capability = offered.get(kind)
             return self._lists > 0 and isinstance(capability, dict) and capability.get("listChanged") is True
 
-        return Interests(changing("tools"), changing("prompts"), changing("resources"), tuple(self._uris))
+        return SubscriptionFilter(
+            changing("tools"), changing("prompts"), changing("resources"), tuple(self._uris)
+        )
 
     async def _reopen(self, needed: list[str]) -> None:
         """Open a stream for the interests of now, and only then close the one of before."""
         before = self._stream
         interests = self._interests()
-        if interests == Interests():
+        if interests == SubscriptionFilter():
             self._stream = None
         else:
-            accepted: asyncio.Future[Interests] = asyncio.get_running_loop().create_future()
+            accepted: asyncio.Future[SubscriptionFilter] = asyncio.get_running_loop().create_future()
             stream = asyncio.create_task(self._hear(interests, accepted))
             try:
                 async with asyncio.timeout(self._connection.timeout):
@@ -126,7 +128,9 @@ class Subscriptions:
             self._stream = stream
         await _stop(before)
 
-    async def _hear(self, interests: Interests, accepted: asyncio.Future[Interests]) -> None:
+    async def _hear(
+        self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
+    ) -> None:
         """Keep a stream open; what comes on it goes the way of all notifications."""
         failures = 0
         while failures < _TRIES:
@@ -146,11 +150,13 @@ class Subscriptions:
             await asyncio.sleep(min(_FIRST_DELAY * 2.0**failures, _LONGEST_DELAY))
         logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
 
-    async def _hear_once(self, interests: Interests, accepted: asyncio.Future[Interests]) -> None:
+    async def _hear_once(
+        self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
+    ) -> None:
         connection = self._connection
         speaker = connection.speaker
         request = Listen(interests)
-        message = connection.write(request, Terms())
+        message = connection.write(request, RequestMeta())
         assert message.id is not None
         self._acknowledging[message.id] = accepted
         try:

@@ -33,11 +33,11 @@ def channel_to(
     `TypeError` for what leads nowhere.
     """
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
-        from antiphon.transport.client.stdio import ProcessChannel
+        from antiphon.transport.client.stdio import StdioChannel
 
         if not target:
             raise ValueError("The command is empty: name the program and its arguments, one by one.")
-        return ProcessChannel(target, env=env, cwd=cwd, max_message=max_message, grace=grace)
+        return StdioChannel(target, env=env, cwd=cwd, max_message=max_message, grace=grace)
     address = str(target)
     if address.startswith(("http://", "https://")):
         from antiphon.transport.client.http import HttpChannel

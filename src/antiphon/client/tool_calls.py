@@ -11,24 +11,28 @@ from typing import Any
 
 import msgspec
 
-from antiphon.client.catalog_cache import Lists
+from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, Sink
 from antiphon.client.streaming.segment_tracker import settled
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
-from antiphon.model.request import CallTool, RedeemTask, TaskWish, Terms
-from antiphon.model.segment import Part
+from antiphon.model.request import CallTool, RedeemTask, RequestMeta, TaskParams
+from antiphon.model.segment import StreamPart
 
-__all__ = ["Calls"]
+__all__ = ["ToolCalls"]
 
 _WATCHING = ("streaming", "task")
 """How someone who watches takes the answer: not at once, which would mean that nothing is seen until then."""
 
 
-class Calls:
+class ToolCalls:
     """The tool calls of one client. `relist` reads the list of tools anew."""
 
     def __init__(
-        self, connection: Connection, lists: Lists, relist: Callable[[], Awaitable[object]], max_message: int
+        self,
+        connection: Connection,
+        lists: CatalogCache,
+        relist: Callable[[], Awaitable[object]],
+        max_message: int,
     ) -> None:
         self._connection = connection
         self._lists = lists
@@ -41,19 +45,19 @@ class Calls:
             return request
         return _wishing(request, ttl)
 
-    async def streaming(self, request: CallTool, terms: Terms) -> tuple[CallTool, Terms]:
+    async def streaming(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
         """The call and its terms, with the wish for what it emits as it comes, where a server sends that."""
         if not self._connection.streams:
-            return request, terms
+            return request, request_meta
         if RedeemTask not in self._connection.speaker.methods:
-            return request, msgspec.structs.replace(terms, streams=True)
+            return request, msgspec.structs.replace(request_meta, wants_stream=True)
         request = msgspec.structs.replace(request, stream={})
-        return _wishing(request) if await self._takes_wishes(request.name) else request, terms
+        return _wishing(request) if await self._takes_wishes(request.name) else request, request_meta
 
     async def send(
         self,
         request: CallTool,
-        terms: Terms,
+        request_meta: RequestMeta,
         *,
         timeout: float | None,
         on_progress: Callback | None,
@@ -67,7 +71,7 @@ class Calls:
         if request.task is None and self._has_wishes and self._lists.task_support(name) == "required":
             request = _wishing(request)
         try:
-            return await self._send(request, terms, timeout, on_progress, sink)
+            return await self._send(request, request_meta, timeout, on_progress, sink)
         except HeaderMismatch:
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
             self._lists.forget("tools")
@@ -82,21 +86,25 @@ class Calls:
             if self._lists.task_support(name) != "required":
                 raise
             request = _wishing(request)
-        return await self._send(request, terms, timeout, on_progress, sink)
+        return await self._send(request, request_meta, timeout, on_progress, sink)
 
     async def _send(
         self,
         request: CallTool,
-        terms: Terms,
+        request_meta: RequestMeta,
         timeout: float | None,
         on_progress: Callback | None,
         sink: Sink | None,
     ) -> Any:
         mirrored = self._lists.mirrored(request.name)
         outcome = await self._connection.ask(
-            request, terms, timeout=timeout, on_progress=on_progress, mirrored=mirrored, sink=sink
+            request, request_meta, timeout=timeout, on_progress=on_progress, mirrored=mirrored, sink=sink
         )
-        return settled(outcome, self._max_message) if sink is None and isinstance(outcome, Part) else outcome
+        return (
+            settled(outcome, self._max_message)
+            if sink is None and isinstance(outcome, StreamPart)
+            else outcome
+        )
 
     async def _takes_wishes(self, tool: str) -> bool:
         """Whether a tool makes a task for a caller that wishes for one."""
@@ -119,5 +127,5 @@ class Calls:
 
 def _wishing(request: CallTool, ttl: float | None = None) -> CallTool:
     modes = None if request.stream is None else _WATCHING
-    wish = TaskWish(None if ttl is None else int(ttl * 1000), modes)
+    wish = TaskParams(None if ttl is None else int(ttl * 1000), modes)
     return msgspec.structs.replace(request, task=wish, stream=None)

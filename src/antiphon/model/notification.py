@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.model.identity import LogLevel
-from antiphon.model.request import Interests, RequestId
+from antiphon.model.request import RequestId, SubscriptionFilter
 
 __all__ = [
     "Acknowledged",
@@ -55,7 +55,7 @@ Change: TypeAlias = ListChanged | ResourceUpdated
 class Acknowledged(msgspec.Struct, frozen=True):
     """A subscription is in force, for these interests."""
 
-    interests: Interests
+    interests: SubscriptionFilter
 
 
 Notification: TypeAlias = Progress | Log | Change | Acknowledged

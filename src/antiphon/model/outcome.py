@@ -12,7 +12,7 @@ from antiphon.model.artifact import Keepable
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
 from antiphon.model.identity import Implementation
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.request import RequestId
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "Listened",
     "Outcome",
     "Page",
-    "Prompted",
-    "Read",
+    "PromptResult",
+    "ReadResult",
     "Result",
 ]
 
@@ -122,26 +122,26 @@ def _followed_by(content: tuple[Block, ...], text: str) -> tuple[Block, ...]:
 class InputRequired:
     """The call cannot go on without answers: the caller retries it with them, and with the state.
 
-    A function of the explicit style returns one: `asks` are its questions by key, `state` is what it
+    A function of the explicit style returns one: `questions` are its questions by key, `state` is what it
     wants back as `ctx.state` in the next round. With neither of them, or with state alone, the caller
     retries at once.
     """
 
-    __slots__ = ("asks", "sealed", "state")
+    __slots__ = ("questions", "sealed", "state")
 
     def __init__(
-        self, asks: Mapping[str, Ask] | None = None, *, state: Any = None, sealed: str | None = None
+        self, questions: Mapping[str, Question] | None = None, *, state: Any = None, sealed: str | None = None
     ) -> None:
-        self.asks = dict(asks or {})
+        self.questions = dict(questions or {})
         self.state = state
         self.sealed = sealed
         """The journal, for the caller to carry; a client brings it back as it is."""
 
     def __repr__(self) -> str:
-        return f"InputRequired({self.asks!r}, state={self.state!r})"
+        return f"InputRequired({self.questions!r}, state={self.state!r})"
 
 
-class Read(msgspec.Struct, frozen=True):
+class ReadResult(msgspec.Struct, frozen=True):
     """What a resource holds, and how long a caller may keep it."""
 
     contents: tuple[Contents, ...]
@@ -149,7 +149,7 @@ class Read(msgspec.Struct, frozen=True):
     shared: bool = False
 
 
-class Prompted(msgspec.Struct, frozen=True):
+class PromptResult(msgspec.Struct, frozen=True):
     """A prompt, filled in."""
 
     messages: tuple[PromptMessage, ...]
@@ -200,5 +200,5 @@ class Done(msgspec.Struct, frozen=True):
 DONE = Done()
 
 Outcome: TypeAlias = (
-    Result | InputRequired | Read | Prompted | Page | Completion | Discovery | Listened | Done
+    Result | InputRequired | ReadResult | PromptResult | Page | Completion | Discovery | Listened | Done
 )

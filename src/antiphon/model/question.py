@@ -19,15 +19,15 @@ from antiphon.model.content import Role
 
 __all__ = [
     "Answer",
-    "Ask",
     "Elicit",
-    "Elicited",
+    "ElicitResult",
     "ListRoots",
     "OpenUrl",
+    "Question",
     "Root",
     "Sample",
-    "Sampled",
-    "key_of",
+    "SampleResult",
+    "question_key",
     "read_answer",
 ]
 
@@ -58,17 +58,17 @@ class ListRoots(msgspec.Struct, frozen=True):
     """Ask which folders the client works in."""
 
 
-Ask: TypeAlias = Elicit | OpenUrl | Sample | ListRoots
+Question: TypeAlias = Elicit | OpenUrl | Sample | ListRoots
 
 
-class Elicited(msgspec.Struct, frozen=True):
+class ElicitResult(msgspec.Struct, frozen=True):
     """What a person did with a form or an address."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
-class Sampled(Value, frozen=True):
+class SampleResult(Value, frozen=True):
     """What the client's model said."""
 
     role: Role
@@ -92,23 +92,23 @@ class Root(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str | None = None
 
 
-class Rooted(msgspec.Struct, frozen=True):
+class RootsResult(msgspec.Struct, frozen=True):
     """The folders that the client works in."""
 
     roots: tuple[Root, ...]
 
 
-Answer: TypeAlias = Elicited | Sampled | Rooted
+Answer: TypeAlias = ElicitResult | SampleResult | RootsResult
 
 _ANSWERS: Mapping[type[Any], type[Any]] = {
-    Elicit: Elicited,
-    OpenUrl: Elicited,
-    Sample: Sampled,
-    ListRoots: Rooted,
+    Elicit: ElicitResult,
+    OpenUrl: ElicitResult,
+    Sample: SampleResult,
+    ListRoots: RootsResult,
 }
 
 
-def read_answer(ask: Ask, key: str, response: Any) -> Any:
+def read_answer(ask: Question, key: str, response: Any) -> Any:
     """The answer in a response; raises `InvalidParams` for what answers no question of this kind."""
     try:
         return msgspec.convert(response, _ANSWERS[type(ask)])
@@ -116,7 +116,7 @@ def read_answer(ask: Ask, key: str, response: Any) -> Any:
         raise InvalidParams(f"The response to {key!r} does not answer it: {error}.") from None
 
 
-def key_of(ask: Ask) -> str:
+def question_key(ask: Question) -> str:
     """A key made from the question: the same question has the same key, in every process."""
     if isinstance(ask, Elicit | OpenUrl):
         words = re.findall(r"[a-z0-9]+", ask.message.lower())

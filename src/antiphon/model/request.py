@@ -27,7 +27,6 @@ __all__ = [
     "GetPrompt",
     "GetTask",
     "Initialize",
-    "Interests",
     "ListPrompts",
     "ListResources",
     "ListTasks",
@@ -40,12 +39,13 @@ __all__ = [
     "RedeemTask",
     "Request",
     "RequestId",
+    "RequestMeta",
     "ResourceReference",
     "SetLogLevel",
     "StreamTask",
     "Subscribe",
-    "TaskWish",
-    "Terms",
+    "SubscriptionFilter",
+    "TaskParams",
     "Unsubscribe",
 ]
 
@@ -59,7 +59,7 @@ class _Asking(Value, frozen=True, kw_only=True):
     request_state: str | None = None
 
 
-class TaskWish(Value, frozen=True):
+class TaskParams(Value, frozen=True):
     """What a caller that wants a promise says about the task behind it."""
 
     ttl: int | None = None
@@ -72,7 +72,7 @@ class CallTool(_Asking, frozen=True):
 
     name: str
     arguments: dict[str, Any] = {}
-    task: TaskWish | None = None
+    task: TaskParams | None = None
     stream: dict[str, Any] | None = None
     """Given, even if empty: send what the tool emits as it comes."""
 
@@ -177,7 +177,7 @@ class Unsubscribe(Value, frozen=True):
     uri: str
 
 
-class Interests(Value, frozen=True):
+class SubscriptionFilter(Value, frozen=True):
     """Which changes a listener wants to hear of."""
 
     tools_list_changed: bool = False
@@ -237,7 +237,7 @@ class AnswerQuestion(Value, frozen=True):
 class Listen(Value, frozen=True):
     """Send changes as they happen, until the caller goes away."""
 
-    notifications: Interests
+    notifications: SubscriptionFilter
 
 
 class Cancel(Value, frozen=True):
@@ -273,17 +273,18 @@ Request: TypeAlias = (
 )
 
 
-class Terms(msgspec.Struct, frozen=True):
+class RequestMeta(msgspec.Struct, frozen=True):
     """What a request says besides its parameters: whose client it is, and what that can take."""
 
     client: Implementation | None = None
     capabilities: Mapping[str, Any] = {}
     log_level: LogLevel | None = None
     progress_token: RequestId | None = None
-    promises: bool = False
+    accepts_tasks: bool = False
     """Whether the caller takes a promise in place of an answer."""
-    modes: tuple[str, ...] | None = None
+    response_modes: tuple[str, ...] | None = None
     """The ways in which the caller takes the answer of a task, where it says so; see `MODES`."""
-    streams: bool = False
+    wants_stream: bool = False
     """Whether the caller wants what the tool emits as it comes."""
-    meta: Mapping[str, Any] = {}
+    raw: Mapping[str, Any] = {}
+    """The `_meta` object itself."""

@@ -17,7 +17,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.task import Task, TaskChanged
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["MODES", "Part", "Portion", "Said", "Segment", "Segments", "Streamed"]
+__all__ = ["MODES", "CallerMessage", "Segment", "SegmentPage", "Segments", "StreamEnd", "StreamPart"]
 
 MODES = ("immediate", "streaming", "task")
 """The ways in which a call that may become a task can be answered, in the order of preference."""
@@ -48,11 +48,11 @@ class Segments(msgspec.Struct, frozen=True):
     """The task that was made, told with the first of its segments."""
 
 
-Said: TypeAlias = Notification | TaskChanged | Segments
+CallerMessage: TypeAlias = Notification | TaskChanged | Segments
 """What can be said to a caller while its call is under way."""
 
 
-class Portion(msgspec.Struct, frozen=True):
+class SegmentPage(msgspec.Struct, frozen=True):
     """Some segments of a task, and how it stands after them."""
 
     first: int
@@ -69,7 +69,7 @@ class Portion(msgspec.Struct, frozen=True):
     """The task that was made, where this is the first that is said of it."""
 
 
-class Streamed:
+class StreamEnd:
     """The end of an answer whose first `sent` blocks were sent as segments already."""
 
     __slots__ = ("result", "sent")
@@ -82,7 +82,7 @@ class Streamed:
 # What a client reads
 
 
-class Part(msgspec.Struct, frozen=True):
+class StreamPart(msgspec.Struct, frozen=True):
     """What came of a stream in one message."""
 
     segments: tuple[Segment, ...]

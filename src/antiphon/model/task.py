@@ -12,25 +12,28 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
     "TRANSITIONS",
     "EntryKind",
     "Fault",
-    "Folding",
     "Promise",
-    "Redeemed",
     "State",
     "Task",
     "TaskChanged",
+    "TaskHistory",
     "TaskPage",
-    "TaskShown",
-    "dump_asks",
+    "TaskResult",
+    "TaskView",
+    "dump_questions",
     "dump_result",
-    "load_asks",
+    "load_questions",
     "load_result",
 ]
+
+STORED_QUESTIONS = "asks"
+"""What stores call the open questions of a task. Stores that exist have it: it never changes."""
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
@@ -74,8 +77,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long it is kept from its creation on, in milliseconds; `None` for ever."""
     poll: int = 1000
     """How long a caller should wait before it looks again, in milliseconds."""
-    asks: Mapping[str, Any] = {}
-    """The questions that are open, by key, as `dump_asks` writes them."""
+    questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
+    """The questions that are open, by key, as `dump_questions` writes them."""
     result: Mapping[str, Any] | None = None
     """How it ended, as `dump_result` writes it; of its content, what is not in the log as segments."""
     fault: Fault | None = None
@@ -90,7 +93,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> tuple[Any, ...]:
         """What makes it different from before in the eyes of a caller."""
-        return self.state, self.message, self.asks
+        return self.state, self.message, self.questions
 
     @property
     def failed(self) -> bool:
@@ -106,22 +109,24 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if "message" in data:
             changes["message"] = data["message"]
         if kind == "asked":
-            changes["asks"] = data["asks"]
+            changes["questions"] = data[STORED_QUESTIONS]
         elif kind == "answered":
-            changes["asks"] = {key: ask for key, ask in self.asks.items() if key not in data["responses"]}
-            changes["state"] = "waiting" if changes["asks"] else "working"
+            changes["questions"] = {
+                key: ask for key, ask in self.questions.items() if key not in data["responses"]
+            }
+            changes["state"] = "waiting" if changes["questions"] else "working"
         elif kind == "emitted":
             changes["segments"] = self.segments + len(data["blocks"])
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
-            changes.update(fault=msgspec.convert(data["fault"], Fault), asks={})
+            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
         elif kind == "cancelled":
-            changes["asks"] = {}
+            changes["questions"] = {}
         return msgspec.structs.replace(self, **changes)
 
 
-class Folding:
+class TaskHistory:
     """A log as it is read, from its beginning on. Segments are counted, and not kept."""
 
     __slots__ = ("created", "journal", "last", "responses", "task")
@@ -158,12 +163,12 @@ _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": S
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
 
 
-def dump_asks(asks: Mapping[str, Ask]) -> dict[str, Any]:
+def dump_questions(asks: Mapping[str, Question]) -> dict[str, Any]:
     """Questions as JSON."""
     return {key: [_NAMES[type(ask)], msgspec.to_builtins(ask)] for key, ask in asks.items()}
 
 
-def load_asks(data: Mapping[str, Any]) -> dict[str, Ask]:
+def load_questions(data: Mapping[str, Any]) -> dict[str, Question]:
     """Questions from JSON."""
     return {key: msgspec.convert(fields, _KINDS[name]) for key, (name, fields) in data.items()}
 
@@ -202,7 +207,7 @@ class Promise(msgspec.Struct, frozen=True):
     """Whether the caller had offered only ways to answer that could not be gone."""
 
 
-class TaskShown(msgspec.Struct, frozen=True):
+class TaskView(msgspec.Struct, frozen=True):
     """How a task stands."""
 
     task: Task
@@ -215,7 +220,7 @@ class TaskPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-class Redeemed:
+class TaskResult:
     """What a task gave, or what it asks."""
 
     __slots__ = ("outcome", "task_id")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.outcome import Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.task import Fault
 
 __all__ = ["STATUSES", "Status", "TaskStatus", "TaskStatuses"]
@@ -39,7 +39,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """How long the server keeps it from its creation on; `None` for ever."""
     poll_interval: float | None = None
     """How long the server wants to be left in peace before it is asked again."""
-    asks: Mapping[str, Ask] = {}
+    questions: Mapping[str, Question] = {}
     """The open questions by key, on versions that tell them."""
     result: Result | None = None
     """What it gave, on versions that tell it with the status."""
@@ -54,7 +54,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> tuple[Any, ...]:
         """What makes it different from the one before, in the eyes of a caller."""
-        return self.status, self.message, tuple(self.asks.items())
+        return self.status, self.message, tuple(self.questions.items())
 
 
 class TaskStatuses(msgspec.Struct, frozen=True):

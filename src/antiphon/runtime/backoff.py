@@ -7,13 +7,13 @@ import time
 
 from antiphon.errors import StoreUnavailable
 
-__all__ = ["Patience"]
+__all__ = ["Backoff"]
 
 _FIRST = 0.05
 _LONGEST = 1.0
 
 
-class Patience:
+class Backoff:
     """One wait, of `seconds` at most."""
 
     __slots__ = ("_deadline", "_pause")

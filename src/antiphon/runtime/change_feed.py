@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
 from antiphon.model.notification import Change, ListChanged
-from antiphon.model.request import Interests
+from antiphon.model.request import SubscriptionFilter
 
-__all__ = ["Changes", "Listener", "wants"]
+__all__ = ["ChangeFeed", "Listener", "wants"]
 
 
-def wants(interests: Interests) -> Callable[[Change], bool]:
+def wants(interests: SubscriptionFilter) -> Callable[[Change], bool]:
     """Whether a change is of interest."""
     lists = {
         "tools": interests.tools_list_changed,
@@ -23,7 +23,7 @@ def wants(interests: Interests) -> Callable[[Change], bool]:
     return lambda change: lists[change.kind] if isinstance(change, ListChanged) else change.uri in uris
 
 
-class Changes:
+class ChangeFeed:
     """The changes of one server, and everyone who listens."""
 
     def __init__(self) -> None:

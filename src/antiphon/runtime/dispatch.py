@@ -28,8 +28,8 @@ from antiphon.model.outcome import (
     InputRequired,
     Listened,
     Page,
-    Prompted,
-    Read,
+    PromptResult,
+    ReadResult,
     Result,
 )
 from antiphon.model.request import (
@@ -49,34 +49,34 @@ from antiphon.model.request import (
     Subscribe,
     Unsubscribe,
 )
-from antiphon.model.segment import Streamed
-from antiphon.runtime.artifacts.service import Artifacts
-from antiphon.runtime.authoring.completion import Completers
-from antiphon.runtime.authoring.registry import Catalog
+from antiphon.model.segment import StreamEnd
+from antiphon.runtime.artifacts.service import ArtifactService
+from antiphon.runtime.authoring.completion import CompletionRegistry
+from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.tool import merged
-from antiphon.runtime.change_feed import Changes, wants
-from antiphon.runtime.execution.call import Call, Peer
-from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.change_feed import ChangeFeed, wants
+from antiphon.runtime.execution.call import Call, SessionState
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.handlers import Desk
+from antiphon.runtime.tasks.handlers import TaskHandlers
 
-__all__ = ["Service"]
+__all__ = ["Dispatcher"]
 
 logger = logging.getLogger("antiphon")
 
 
-class Service:
+class Dispatcher:
     """Serves requests with what a server has registered."""
 
     def __init__(
         self,
         info: Implementation,
-        catalog: Catalog,
-        completers: Completers,
-        changes: Changes,
+        catalog: Registry,
+        completers: CompletionRegistry,
+        changes: ChangeFeed,
         limits: Limits,
-        stage: Stage,
-        artifacts: Artifacts,
+        stage: Environment,
+        artifacts: ArtifactService,
         *,
         instructions: str | None,
         ttl_ms: int,
@@ -90,7 +90,7 @@ class Service:
         self._ttl_ms = ttl_ms
         self._artifacts = artifacts
         self.stage = stage
-        self.desk: Desk | None = None
+        self.desk: TaskHandlers | None = None
         """Where callers come with their tasks; `None` while the server does not run."""
         self._handlers: Mapping[type[Any], Callable[[Call[Any]], Any]] = {
             CallTool: self._call_tool,
@@ -131,7 +131,7 @@ class Service:
             f"The server failed to serve this. Its log has the details, under request {call.id!r}."
         )
 
-    async def overdue(self, call: Call[Any]) -> Result | Streamed:
+    async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
         allowed = call.deadline - call.started
         if not isinstance(call.request, CallTool):
@@ -166,7 +166,7 @@ class Service:
         if tool.timeout is not None:
             call.deadline = call.started + tool.timeout
         if tool.task == "forbidden" and call.request.task is not None and self.gives_promises:
-            raise Desk.forbid(tool)
+            raise TaskHandlers.forbid(tool)
         if tool.task == "forbidden" or self.desk is None:
             answer: Awaitable[Any] = tool.run(call, self.stage)
         else:
@@ -199,11 +199,11 @@ class Service:
         _offered("prompts", self._catalog.prompts)
         return self._catalog.page("prompts", call.request.cursor, self._ttl_ms)
 
-    async def _read_resource(self, call: Call[ReadResource]) -> Read | InputRequired:
+    async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
         resource, variables = self._catalog.resource(call.request.uri)
         return await resource.read(call, variables, call.request.uri, self.stage)
 
-    async def _get_prompt(self, call: Call[GetPrompt]) -> Prompted | InputRequired:
+    async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
         return await self._catalog.prompt(call.request.name).fill(call, self.stage)
 
     async def _complete(self, call: Call[Complete]) -> Completion:
@@ -229,9 +229,9 @@ class Service:
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
         self._catalog.resource(call.request.uri)
         subscriptions = _peer(call).subscriptions
-        if len(subscriptions) >= Peer.SUBSCRIPTIONS:
+        if len(subscriptions) >= SessionState.SUBSCRIPTIONS:
             raise InvalidParams(
-                f"A session can subscribe to {Peer.SUBSCRIPTIONS} resources: give some back first."
+                f"A session can subscribe to {SessionState.SUBSCRIPTIONS} resources: give some back first."
             )
         subscriptions.add(call.request.uri)
         return DONE
@@ -243,8 +243,10 @@ class Service:
     async def _listen(self, call: Call[Listen]) -> Listened:
         call.deadline = float("inf")
         interests = call.request.notifications
-        if max(len(interests.resource_subscriptions), len(interests.task_ids)) > Peer.SUBSCRIPTIONS:
-            raise InvalidParams(f"A listener can name {Peer.SUBSCRIPTIONS} resources, and as many tasks.")
+        if max(len(interests.resource_subscriptions), len(interests.task_ids)) > SessionState.SUBSCRIPTIONS:
+            raise InvalidParams(
+                f"A listener can name {SessionState.SUBSCRIPTIONS} resources, and as many tasks."
+            )
         async with AsyncExitStack() as stack:
             if interests.task_ids:
                 ids = () if self.desk is None else await self.desk.known(interests.task_ids, call)
@@ -264,10 +266,10 @@ async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
     return _last_word(call, outcome) if type(outcome) is Result else outcome
 
 
-def _last_word(call: Call[CallTool], result: Result) -> Result | Streamed:
+def _last_word(call: Call[CallTool], result: Result) -> Result | StreamEnd:
     if not call.streams:
         return result
-    return Streamed(result, 0 if call.emissions is None else call.emissions.sent)
+    return StreamEnd(result, 0 if call.emissions is None else call.emissions.sent)
 
 
 def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
@@ -275,7 +277,7 @@ def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
         raise MethodNotFound(f"This server has no {kind}.")
 
 
-def _peer(call: Call[Any]) -> Peer:
+def _peer(call: Call[Any]) -> SessionState:
     if call.peer is None:
         raise InvalidParams("This needs a session: initialize first, and send its id.")
     return call.peer

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 from antiphon.errors import RequestError
 from antiphon.model.identity import Implementation, Principal
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.change_feed import Changes
+from antiphon.runtime.change_feed import ChangeFeed
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 
-__all__ = ["Host"]
+__all__ = ["Engine"]
 
 
-class Host(Protocol):
+class Engine(Protocol):
     """A server, as its transports see it."""
 
     @property
@@ -33,7 +33,7 @@ class Host(Protocol):
         """Its keys."""
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> ChangeFeed:
         """What changes about what it offers."""
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 from antiphon.errors import StoreError
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
-from antiphon.runtime.change_feed import Changes
+from antiphon.runtime.change_feed import ChangeFeed
 from antiphon.store.contract import Store
 
 __all__ = ["STOPPED", "Relay", "share"]
@@ -122,7 +122,7 @@ class Relay:
         return topic if topic == STOPPED else f"{self._server}/{topic}"
 
 
-def share(changes: Changes, relay: Relay) -> None:
+def share(changes: ChangeFeed, relay: Relay) -> None:
     """Let the changes of one process be heard by those who listen at the others."""
 
     def forward(change: Change) -> None:

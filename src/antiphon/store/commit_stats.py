@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Meter"]
+__all__ = ["CommitStats"]
 
 _BUCKETS = 11
 
 
-class Meter:
+class CommitStats:
     """What one store has committed since it was made."""
 
     __slots__ = ("_sizes", "commits", "operations")

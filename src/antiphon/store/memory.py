@@ -19,7 +19,7 @@ from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.rules import Row
-from antiphon.store.watchers import Hub
+from antiphon.store.watchers import Watchers
 
 __all__ = ["MemoryStore"]
 
@@ -89,7 +89,7 @@ class MemoryStore:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._hub = Hub()
+        self._hub = Watchers()
         self._is_open = False
         self._last = 0
         self._ids: dict[str, _Kept] = {}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from antiphon.store.contract import Watch
 
-__all__ = ["Hub"]
+__all__ = ["Watchers"]
 
 _T = TypeVar("_T")
 
@@ -70,7 +70,7 @@ class _Ear:
             await self._bell.wait()
 
 
-class Hub:
+class Watchers:
     """The watchers and hearers of one store in one process.
 
     `idle` is called with false when the first of them comes, and with true when the last one is gone.

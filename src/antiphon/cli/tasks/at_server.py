@@ -84,9 +84,9 @@ class Caller:
         status = await handle.status()
         if status.status != "input_required":
             raise CommandError(f"The task {id} asks nothing: it is {status.status}.")
-        if not status.asks:
+        if not status.questions:
             return await self._answer_on_a_stream(handle, asker, key)
-        responses = await Questions(asker).answer(status.asks, key)
+        responses = await Questions(asker).answer(status.questions, key)
         await handle.answer(responses)
         return list(responses)
 

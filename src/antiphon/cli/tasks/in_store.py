@@ -17,11 +17,11 @@ from antiphon.cli.tasks.questions import Questions
 from antiphon.cli.tasks.report import Shown
 from antiphon.errors import StoreUnavailable, TaskEnded, TaskNotFound
 from antiphon.model.identity import Principal
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks.claimed_task import task_of
-from antiphon.runtime.tasks.service import Promises
+from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store import open_store
 from antiphon.store.contract import Entry, Record
@@ -57,7 +57,7 @@ class Operator:
         # It never runs anything: the rules of writing want to tell it that a task has stopped.
         await self._relay.open(self._store)
         worker = Worker(self._store, limits, _none, _none, claims=False)
-        self._promises = Promises(self._store, worker, limits, self._relay)
+        self._promises = TaskService(self._store, worker, limits, self._relay)
         return self
 
     async def __aexit__(
@@ -92,7 +92,7 @@ class Operator:
         before: Any = None
         async for _ in self._promises.follow(id, Principal(record.principal)):
             task = await self._whole(await self._record(id))
-            seen = (task.status, task.message, tuple(task.asks))
+            seen = (task.status, task.message, tuple(task.questions))
             if seen != before:
                 before = seen
                 yield task
@@ -101,11 +101,11 @@ class Operator:
         """Answer what a task asks, in the name of its principal."""
         record = await self._record(id)
         task = Shown.kept(record)
-        if not task.asks:
+        if not task.questions:
             raise CommandError(f"The task {id} asks nothing: it is {task.status}.")
         asker.server = task.tool or asker.server
-        asks: dict[str, Ask] = dict(task.asks)
-        responses = await Questions(asker).answer(asks, key)
+        questions: dict[str, Question] = dict(task.questions)
+        responses = await Questions(asker).answer(questions, key)
         await self._promises.answer(id, Principal(record.principal), responses)
         return list(responses)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from antiphon.cli.call.questions import Asker
 from antiphon.cli.exit_codes import CommandError
-from antiphon.client.callbacks import Handlers, answering_with
-from antiphon.client.input_rounds import Rounds
-from antiphon.model.question import Ask
+from antiphon.client.callbacks import Callbacks, answering_with
+from antiphon.client.input_rounds import InputRounds
+from antiphon.model.question import Question
 
 __all__ = ["Questions"]
 
@@ -21,13 +21,15 @@ class Questions:
 
     def __init__(self, asker: Asker) -> None:
         table, _ = answering_with(asker, None, None)
-        self._rounds = Rounds(Handlers(table), _TRIES)
+        self._rounds = InputRounds(Callbacks(table), _TRIES)
 
-    async def answer(self, asks: Mapping[str, Ask], key: str | None) -> dict[str, dict[str, Any]]:
+    async def answer(self, questions: Mapping[str, Question], key: str | None) -> dict[str, dict[str, Any]]:
         """The responses, by key; raises `CommandError` where a person cannot answer."""
-        if key is not None and key not in asks:
-            raise CommandError(f"The task does not ask {key!r}. It asks: {', '.join(asks) or 'nothing'}.")
-        wanted = asks if key is None else {key: asks[key]}
+        if key is not None and key not in questions:
+            raise CommandError(
+                f"The task does not ask {key!r}. It asks: {', '.join(questions) or 'nothing'}."
+            )
+        wanted = questions if key is None else {key: questions[key]}
         for name, ask in wanted.items():
             if not self._rounds.answers(ask):
                 raise CommandError(f"{name!r} is a question for a program, not for a person.")

@@ -10,8 +10,8 @@ import msgspec
 
 from antiphon.cli.call import render
 from antiphon.model.outcome import Result
-from antiphon.model.question import Ask, Elicit, OpenUrl, Sample
-from antiphon.model.task import Fault, Task, load_asks, load_result
+from antiphon.model.question import Elicit, OpenUrl, Question, Sample
+from antiphon.model.task import Fault, Task, load_questions, load_result
 from antiphon.model.task_status import TaskStatus
 from antiphon.store.contract import Entry, Record
 from antiphon.wire.client import results as answers
@@ -31,7 +31,7 @@ class Shown(msgspec.Struct, frozen=True):
     created: int | None = None
     updated: int | None = None
     ttl: int | None = None
-    asks: Mapping[str, Ask] = {}
+    questions: Mapping[str, Question] = {}
     result: Result | None = None
     fault: Fault | None = None
     tool: str | None = None
@@ -47,7 +47,7 @@ class Shown(msgspec.Struct, frozen=True):
             None if status.created_at is None else int(status.created_at.timestamp() * 1000),
             None if status.updated_at is None else int(status.updated_at.timestamp() * 1000),
             None if status.ttl is None else int(status.ttl * 1000),
-            status.asks,
+            status.questions,
             status.result,
             status.error,
         )
@@ -63,7 +63,7 @@ class Shown(msgspec.Struct, frozen=True):
             task.created,
             task.updated,
             task.ttl,
-            load_asks(task.asks),
+            load_questions(task.questions),
             None if task.result is None else _result(task.result),
             task.fault,
             task.tool,
@@ -89,8 +89,8 @@ def as_json(shown: Shown) -> dict[str, Any]:
     value["ttl"] = shown.ttl
     if shown.tool is not None:
         value |= {"tool": shown.tool, "principal": shown.principal}
-    if shown.asks:
-        value["asks"] = {key: msgspec.to_builtins(ask) for key, ask in shown.asks.items()}
+    if shown.questions:
+        value["questions"] = {key: msgspec.to_builtins(ask) for key, ask in shown.questions.items()}
     if shown.result is not None:
         value["result"] = msgspec.json.decode(render.as_json(shown.result))
     if shown.fault is not None:
@@ -112,7 +112,7 @@ def table(tasks: Sequence[Shown]) -> str:
 def _row(task: Shown, operator: bool) -> list[str]:
     who = [render.clean(task.tool or "-"), render.clean(task.principal or "-")] if operator else []
     age = "-" if task.created is None else _span(_now() - task.created)
-    asked = ", ".join(task.asks)
+    asked = ", ".join(task.questions)
     message = task.message or (f"asks {asked}" if asked else "")
     words = render.clean(message).replace("\n", " ")
     return [render.clean(task.id), task.status, *who, age, _ttl(task), words]
@@ -135,8 +135,8 @@ def _facts(task: Shown) -> Iterator[tuple[str, str]]:
     yield "ttl", _ttl(task)
     if task.message:
         yield "message", task.message
-    for key, ask in task.asks.items():
-        yield "asks", f"{key}: {_question(ask)}"
+    for key, ask in task.questions.items():
+        yield "questions", f"{key}: {_question(ask)}"
     if task.result is not None:
         text = task.result.text or render.compact(task.result.data)
         yield ("failure" if task.result.is_error else "result"), text
@@ -147,7 +147,7 @@ def _facts(task: Shown) -> Iterator[tuple[str, str]]:
 def change(task: Shown) -> str:
     """One change of a task, on a line."""
     at = timestamp(task.updated if task.updated is not None else _now())[11:19]
-    said = task.message or "; ".join(f"{key}: {_question(ask)}" for key, ask in task.asks.items())
+    said = task.message or "; ".join(f"{key}: {_question(ask)}" for key, ask in task.questions.items())
     return render.clean(f"{at} {task.status}{f': {said}' if said else ''}").replace("\n", " ")
 
 
@@ -160,7 +160,7 @@ def log_lines(entries: Sequence[Entry]) -> str:
     )
 
 
-def _question(ask: Ask) -> str:
+def _question(ask: Question) -> str:
     if isinstance(ask, Elicit):
         return f"{ask.message} ({', '.join(ask.schema.get('properties', {})) or 'yes or no'})"
     if isinstance(ask, OpenUrl):

@@ -10,23 +10,23 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from antiphon.client.streaming.segment_tracker import Tracker
+from antiphon.client.streaming.segment_tracker import SegmentTracker
 from antiphon.errors import AntiphonError, BadAnswer, TimedOut
 from antiphon.model.outcome import Result
 from antiphon.model.request import CallTool, Request
-from antiphon.model.segment import Part, Segment
+from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["Intake"]
+__all__ = ["SegmentQueue"]
 
 _SLACK = 1.05
 
 
-class Intake:
+class SegmentQueue:
     """The sink of one stream: `limit` bytes of it are taken, from the number after `after` on."""
 
     def __init__(self, limit: int, after: int = 0) -> None:
-        self.tracker = Tracker(limit, after)
+        self.tracker = SegmentTracker(limit, after)
         self.parts = 0
         """How many messages have brought something."""
         self.task: TaskStatus | None = None
@@ -45,14 +45,14 @@ class Intake:
         """Whether giving up a request is to stop what it started; a task goes on without its call."""
         return not (isinstance(request, CallTool) and self.has_task.is_set())
 
-    def take(self, part: Part) -> None:
+    def take(self, part: StreamPart) -> None:
         """Take what came while a request goes on."""
         try:
             self.add(part)
         except BadAnswer as error:
             self.fail(error)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: StreamPart) -> None:
         """Take what came; raises `BadAnswer`."""
         new = self.tracker.take(part)
         self.parts += 1

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from antiphon.errors import BadAnswer
 from antiphon.model.content import Block, Text
 from antiphon.model.outcome import Result
-from antiphon.model.segment import Part, Segment
+from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire import jsonrpc
 
-__all__ = ["Tracker", "settled"]
+__all__ = ["SegmentTracker", "settled"]
 
 _OVERHEAD = 128
 """Bytes that a message and a segment count for besides what is in them: empty ones are bounded too."""
 
 
-class Tracker:
+class SegmentTracker:
     """The segments of one stream after the number `after`, of which `limit` bytes are taken in all."""
 
     def __init__(self, limit: int, after: int = 0) -> None:
@@ -53,7 +53,7 @@ class Tracker:
                 f"The server sent segments of the task {task_id} on the stream of {self.task_id}."
             )
 
-    def take(self, part: Part) -> list[Segment]:
+    def take(self, part: StreamPart) -> list[Segment]:
         """Take in what came: the segments that can be handed on now, in order.
 
         Raises `BadAnswer` for those of another task, and for more of them than it takes.
@@ -114,10 +114,10 @@ class Tracker:
         self.last += len(segments)
 
 
-def settled(outcome: Part, limit: int) -> Result | TaskStatus:
+def settled(outcome: StreamPart, limit: int) -> Result | TaskStatus:
     """What a server says that sent a part of a stream to somebody who wanted none; raises `BadAnswer`."""
     if outcome.end is not None:
-        tracker = Tracker(limit)
+        tracker = SegmentTracker(limit)
         tracker.take(outcome)
         tracker.check()
         return tracker.merged(outcome.end)

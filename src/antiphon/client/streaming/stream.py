@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from antiphon.client.connection import Callback
-from antiphon.client.streaming.segment_queue import Intake
-from antiphon.client.streaming.task_segments import Begun, Pursuit
+from antiphon.client.streaming.segment_queue import SegmentQueue
+from antiphon.client.streaming.task_segments import Begun, TaskSegments
 from antiphon.client.tasks.redeeming import checked
-from antiphon.client.tasks.requests import Tasks
-from antiphon.client.tool_calls import Calls
+from antiphon.client.tasks.requests import TaskRequests
+from antiphon.client.tool_calls import ToolCalls
 from antiphon.errors import AntiphonError, BadAnswer, ClientError, TimedOut
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.request import CallTool, Terms
-from antiphon.model.segment import Part, Segment
+from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 
 __all__ = ["Stream", "StreamedCall"]
@@ -37,7 +37,7 @@ class Stream:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: SegmentQueue,
         drive: Callable[[asyncio.Timeout], Awaitable[Result]],
         *,
         what: str,
@@ -136,11 +136,11 @@ class StreamedCall:
 
     def __init__(
         self,
-        calls: Calls,
-        tasks: Tasks,
-        intake: Intake,
+        calls: ToolCalls,
+        tasks: TaskRequests,
+        intake: SegmentQueue,
         request: CallTool,
-        terms: Terms,
+        request_meta: RequestMeta,
         *,
         timeout: float | None,
         on_progress: Callback | None,
@@ -149,17 +149,17 @@ class StreamedCall:
         self._tasks = tasks
         self._intake = intake
         self._request = request
-        self._terms = terms
+        self._request_meta = request_meta
         # Who says how long it may take in all does not mind silence.
         self._silence = tasks.connection.timeout if timeout is None else _FOREVER
         self._on_progress = on_progress
-        self._pursuit: Pursuit | None = None
+        self._pursuit: TaskSegments | None = None
         self._clock: _Clock
 
     async def drive(self, limit: asyncio.Timeout) -> Result:
         """The result; raises what ends it otherwise."""
         self._clock = _Clock(limit)
-        request, self._terms = await self._calls.streaming(self._request, self._terms)
+        request, self._request_meta = await self._calls.streaming(self._request, self._request_meta)
         calling = asyncio.create_task(self._tasks.rounds.drive(request, self._send))
         knowing = asyncio.create_task(self._intake.has_task.wait())
         try:
@@ -174,7 +174,7 @@ class StreamedCall:
                 self._tasks.let_go(self._intake.task.id)
             await asyncio.gather(calling, knowing, return_exceptions=True)
 
-    async def _answered(self, limit: asyncio.Timeout, outcome: Result | TaskStatus | Part) -> Result:
+    async def _answered(self, limit: asyncio.Timeout, outcome: Result | TaskStatus | StreamPart) -> Result:
         """Go on from an answer before which no task was known."""
         if isinstance(outcome, Result):
             return outcome
@@ -195,7 +195,11 @@ class StreamedCall:
         self._clock.go()
         async with self._intake.silence(self._silence):
             outcome = await self._calls.send(
-                request, self._terms, timeout=_FOREVER, on_progress=self._on_progress, sink=self._intake
+                request,
+                self._request_meta,
+                timeout=_FOREVER,
+                on_progress=self._on_progress,
+                sink=self._intake,
             )
         if isinstance(outcome, InputRequired):
             self._clock.stop()  # the time that questions take does not count
@@ -203,7 +207,7 @@ class StreamedCall:
 
     async def _pursue(self, limit: asyncio.Timeout, begun: Begun) -> Result:
         self._clock.go()
-        self._pursuit = Pursuit(
+        self._pursuit = TaskSegments(
             self._tasks, self._intake, self._intake.task, asked=set(), insist=True, limit=limit
         )
         return await self._pursuit.result(begun)

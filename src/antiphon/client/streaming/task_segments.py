@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeAlias
 
-from antiphon.client.streaming.segment_queue import Intake
+from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.tasks.following import pause
-from antiphon.client.tasks.redeeming import LATE, Redeeming, outcome
-from antiphon.client.tasks.requests import FIRST_DELAY, LONGEST_DELAY, Tasks
+from antiphon.client.tasks.redeeming import LATE, Redemption, outcome
+from antiphon.client.tasks.requests import FIRST_DELAY, LONGEST_DELAY, TaskRequests
 from antiphon.errors import BadAnswer, InternalError, InvalidParams, RequestError, TaskLost, Unreachable
 from antiphon.model.outcome import Result
-from antiphon.model.segment import Part
+from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["Begun", "Pursuit"]
+__all__ = ["Begun", "TaskSegments"]
 
-Begun: TypeAlias = asyncio.Task[Any] | Part | None
+Begun: TypeAlias = asyncio.Task[Any] | StreamPart | None
 """How the stream of a task has begun: with a request that goes on, with the answer to one, or not yet."""
 
 _BREAKS = 5
@@ -30,13 +30,13 @@ _GAP = 0.5
 _GAP_TRIES = 3
 
 
-class Pursuit:
-    """One reader of one task, which the intake knows. `insist` as in `Redeeming`."""
+class TaskSegments:
+    """One reader of one task, which the intake knows. `insist` as in `Redemption`."""
 
     def __init__(
         self,
-        tasks: Tasks,
-        intake: Intake,
+        tasks: TaskRequests,
+        intake: SegmentQueue,
         known: TaskStatus | None,
         *,
         asked: set[str],
@@ -48,7 +48,7 @@ class Pursuit:
         self._tasks = tasks
         self._intake = intake
         self._tracker = intake.tracker
-        self._redeeming = Redeeming(tasks, self.id, known, asked=asked, insist=insist)
+        self._redeeming = Redemption(tasks, self.id, known, asked=asked, insist=insist)
         self._redeeming.limit = limit
         self._has_ended = False
 
@@ -104,7 +104,7 @@ class Pursuit:
         while True:
             last, parts, wait = self._tracker.last, self._intake.parts, None
             try:
-                answer = begun if isinstance(begun, Part) else await self._follow(begun)
+                answer = begun if isinstance(begun, StreamPart) else await self._follow(begun)
                 breaks = 0
                 if answer is not None:
                     result = await self._conclude(answer)
@@ -151,7 +151,7 @@ class Pursuit:
             request.cancel()
             await asyncio.wait({request})
 
-    def _poll_interval(self, answer: TaskStatus | Part) -> float | None:
+    def _poll_interval(self, answer: TaskStatus | StreamPart) -> float | None:
         """How long to leave a server in peace that answers at once with what there is."""
         if self._tracker.missing is not None:
             return None
@@ -171,7 +171,7 @@ class Pursuit:
                 raise BadAnswer(f"The server was asked for the segments of {self.id}, and told of {last.id}.")
             self._has_ended = last.has_ended
             return outcome(last) if last.has_ended else None
-        assert isinstance(last, Part)
+        assert isinstance(last, StreamPart)
         self._intake.add(last)
         if last.end is None or (self._tracker.missing is not None and not last.end.content):
             return None

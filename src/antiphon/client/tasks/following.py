@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from antiphon.client.tasks.requests import Inbox, Tasks
+from antiphon.client.tasks.requests import Inbox, TaskRequests
 from antiphon.errors import AntiphonError
-from antiphon.model.request import Interests, Listen, Terms
+from antiphon.model.request import Listen, RequestMeta, SubscriptionFilter
 from antiphon.model.task_status import TaskStatus
 
 __all__ = ["follow", "pause"]
@@ -30,7 +30,7 @@ def pause(status: TaskStatus) -> float:
 
 
 async def follow(
-    tasks: Tasks, id: str, known: TaskStatus | None, inbox: Inbox
+    tasks: TaskRequests, id: str, known: TaskStatus | None, inbox: Inbox
 ) -> AsyncGenerator[TaskStatus, None]:
     """A task as it stands, and then each time it has changed, until it has ended. Close it when you stop.
 
@@ -77,18 +77,18 @@ def _is_old(told: TaskStatus, seen: TaskStatus) -> bool:
     return told.updated_at < seen.updated_at
 
 
-def _is_whole(status: TaskStatus, tasks: Tasks) -> bool:
+def _is_whole(status: TaskStatus, tasks: TaskRequests) -> bool:
     """Whether what was told has all that the version tells; some servers only tell that there is news."""
     if not tasks.take_answers:
         return True
-    lacks = {"completed": status.result is None, "input_required": not status.asks}
+    lacks = {"completed": status.result is None, "input_required": not status.questions}
     return not lacks.get(status.status, False)
 
 
 class _Stream:
     """Brings news of one task, on versions where a caller can ask for that."""
 
-    def __init__(self, tasks: Tasks, id: str, inbox: Inbox) -> None:
+    def __init__(self, tasks: TaskRequests, id: str, inbox: Inbox) -> None:
         self._tasks = tasks
         self._id = id
         self._inbox = inbox
@@ -138,7 +138,7 @@ class _Stream:
     async def _read_once(self) -> None:
         connection = self._tasks.connection
         speaker = connection.speaker
-        message = connection.write(Listen(Interests(task_ids=(self._id,))), Terms())
+        message = connection.write(Listen(SubscriptionFilter(task_ids=(self._id,))), RequestMeta())
         assert message.id is not None
         self._tasks.acknowledging[message.id] = self._acknowledged
         try:
@@ -151,7 +151,7 @@ class _Stream:
         finally:
             del self._tasks.acknowledging[message.id]
 
-    def _acknowledged(self, interests: Interests) -> None:
+    def _acknowledged(self, interests: SubscriptionFilter) -> None:
         self._accepted = self._id in interests.task_ids
         if not self._accepted and self._reading is not None:
             self._wanted = False

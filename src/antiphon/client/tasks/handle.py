@@ -8,12 +8,12 @@ from contextlib import aclosing
 from typing import Any
 
 from antiphon.client.input_rounds import responses
-from antiphon.client.streaming.segment_queue import Intake
+from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.streaming.stream import Stream
-from antiphon.client.streaming.task_segments import Pursuit
+from antiphon.client.streaming.task_segments import TaskSegments
 from antiphon.client.tasks.following import follow
-from antiphon.client.tasks.redeeming import Redeeming, checked
-from antiphon.client.tasks.requests import Inbox, Tasks
+from antiphon.client.tasks.redeeming import Redemption, checked
+from antiphon.client.tasks.requests import Inbox, TaskRequests
 from antiphon.errors import ClientError, TaskLost, TimedOut
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
@@ -24,7 +24,7 @@ __all__ = ["TaskHandle"]
 class TaskHandle:
     """One task of a client's. Everything it does may raise `TaskLost`, and whatever the client raises."""
 
-    def __init__(self, tasks: Tasks, known: TaskStatus | str) -> None:
+    def __init__(self, tasks: TaskRequests, known: TaskStatus | str) -> None:
         self._tasks = tasks
         self._known = None if isinstance(known, str) else known
         self._id = known if isinstance(known, str) else known.id
@@ -67,7 +67,7 @@ class TaskHandle:
             )
         status = await self.status()
         if answers and self._id:
-            await self._tasks.answer(self._id, responses(status.asks, answers))
+            await self._tasks.answer(self._id, responses(status.questions, answers))
             self._asked.update(answers)
 
     async def result(self, *, timeout: float | None = None, check: bool = True) -> Result:
@@ -82,7 +82,7 @@ class TaskHandle:
             assert self._known.result is not None
             result = self._known.result
         else:
-            redeeming = Redeeming(self._tasks, self._id, self._known, asked=self._asked)
+            redeeming = Redemption(self._tasks, self._id, self._known, asked=self._asked)
             try:
                 async with asyncio.timeout(timeout) as limit:
                     result = await redeeming.result()
@@ -105,19 +105,19 @@ class TaskHandle:
         """
         if after < 0:
             raise ValueError(f"after={after} is no number of a segment: they start at 1.")
-        intake = Intake(self._tasks.max_message, after)
+        intake = SegmentQueue(self._tasks.max_message, after)
         what = f"The task {self._id}"
         return Stream(
             intake, lambda limit: self._pursue(intake, limit), what=what, timeout=timeout, check=check
         )
 
-    async def _pursue(self, intake: Intake, limit: asyncio.Timeout) -> Result:
+    async def _pursue(self, intake: SegmentQueue, limit: asyncio.Timeout) -> Result:
         if not self._id:
             assert self._known is not None
             assert self._known.result is not None
             return self._known.result
         intake.own(self._known or TaskStatus(self._id, "working"))
-        pursuit = Pursuit(self._tasks, intake, self._known, asked=self._asked, insist=False, limit=limit)
+        pursuit = TaskSegments(self._tasks, intake, self._known, asked=self._asked, insist=False, limit=limit)
         return await pursuit.result()
 
     async def cancel(self) -> None:
@@ -127,7 +127,7 @@ class TaskHandle:
 
     async def drive(self, *, timeout: float | None) -> Result:
         """What it gives, for a caller that does not know that there is a task: without one, it is stopped."""
-        redeeming = Redeeming(self._tasks, self._id, self._known, asked=self._asked, insist=True)
+        redeeming = Redemption(self._tasks, self._id, self._known, asked=self._asked, insist=True)
         try:
             async with asyncio.timeout(timeout) as redeeming.limit:
                 return await redeeming.result()

@@ -12,14 +12,14 @@ from contextlib import aclosing
 from typing import Any
 
 from antiphon.client.tasks.following import follow
-from antiphon.client.tasks.requests import Inbox, Tasks
+from antiphon.client.tasks.requests import Inbox, TaskRequests
 from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
 from antiphon.model.outcome import Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire.client.tasks import fault_error
 
-__all__ = ["LATE", "Redeeming", "checked", "outcome"]
+__all__ = ["LATE", "Redemption", "checked", "outcome"]
 
 LATE = 1.0
 """Seconds in which a result that is there must come on the stream that waits; then it is asked for anew."""
@@ -45,12 +45,12 @@ def outcome(status: TaskStatus) -> Result:
     return status.result
 
 
-class Redeeming:
+class Redemption:
     """One wait for one task. `asked` are the keys that were answered before; with `insist`, a question
     that this client has no handler for is an error, and without it somebody else may answer."""
 
     def __init__(
-        self, tasks: Tasks, id: str, known: TaskStatus | None, *, asked: set[str], insist: bool = False
+        self, tasks: TaskRequests, id: str, known: TaskStatus | None, *, asked: set[str], insist: bool = False
     ) -> None:
         self.limit: asyncio.Timeout | None = None
         """A deadline in which the time that questions take does not count."""
@@ -96,12 +96,12 @@ class Redeeming:
         """Begin to answer what is new, and leave what is no longer asked."""
         self._latest = status
         for work, keys in self._answering.items():
-            if work not in self._sending and keys.isdisjoint(status.asks):
+            if work not in self._sending and keys.isdisjoint(status.questions):
                 work.cancel()
         answers = self._tasks.rounds.answers
         new = {
             key: ask
-            for key, ask in status.asks.items()
+            for key, ask in status.questions.items()
             if key not in self._asked and (self._insist or answers(ask))
         }
         if new:
@@ -110,7 +110,7 @@ class Redeeming:
             self._answering[work] = frozenset(new)
             work.add_done_callback(self._answered)
 
-    async def _answer(self, asks: Mapping[str, Ask]) -> None:
+    async def _answer(self, questions: Mapping[str, Question]) -> None:
         loop, limit = asyncio.get_running_loop(), self.limit
         async with self._turn:
             began = loop.time()
@@ -118,7 +118,7 @@ class Redeeming:
             if limit is not None:
                 limit.reschedule(None)
             try:
-                responses = {key: await self._tasks.rounds.answer(key, ask) for key, ask in asks.items()}
+                responses = {key: await self._tasks.rounds.answer(key, ask) for key, ask in questions.items()}
             finally:
                 if limit is not None and due is not None and not limit.expired():
                     limit.reschedule(due + loop.time() - began)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from antiphon.client.connection import Connection, Sink
-from antiphon.client.input_rounds import Rounds
+from antiphon.client.input_rounds import InputRounds
 from antiphon.client.streaming.segment_tracker import settled
 from antiphon.errors import (
     AntiphonError,
@@ -30,18 +30,18 @@ from antiphon.model.request import (
     AnswerTask,
     CancelTask,
     GetTask,
-    Interests,
     ListTasks,
     RedeemTask,
     Request,
     RequestId,
+    RequestMeta,
     StreamTask,
-    Terms,
+    SubscriptionFilter,
 )
-from antiphon.model.segment import Part
+from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["FIRST_DELAY", "LONGEST_DELAY", "Inbox", "Tasks"]
+__all__ = ["FIRST_DELAY", "LONGEST_DELAY", "Inbox", "TaskRequests"]
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 """Seconds before a lost connection is tried again: at first, and after many times."""
@@ -83,13 +83,13 @@ class Inbox:
         return self._told.popleft() if self._told else None
 
 
-class Tasks:
+class TaskRequests:
     """The tasks of one client."""
 
     def __init__(
         self,
         connection: Connection,
-        rounds: Rounds,
+        rounds: InputRounds,
         *,
         patience: float,
         max_pages: int,
@@ -102,7 +102,7 @@ class Tasks:
         self.max_message = max_message
         self.streams = asyncio.BoundedSemaphore(max_streams) if max_streams > 0 else None
         """One for each stream that brings news; where none is left, tasks are looked at instead."""
-        self.acknowledging: dict[RequestId, Callable[[Interests], None]] = {}
+        self.acknowledging: dict[RequestId, Callable[[SubscriptionFilter], None]] = {}
         self._patience = patience
         self._max_pages = max_pages
         self._inboxes: dict[str, set[Inbox]] = {}
@@ -133,7 +133,7 @@ class Tasks:
         for inbox in self._inboxes.get(status.id, ()):
             inbox.put(status)
 
-    def acknowledge(self, subscription: RequestId | None, interests: Interests) -> None:
+    def acknowledge(self, subscription: RequestId | None, interests: SubscriptionFilter) -> None:
         """The server has said which tasks it will tell of."""
         waiting = self.acknowledging.get(subscription) if subscription is not None else None
         if waiting is not None:
@@ -189,12 +189,12 @@ class Tasks:
     async def redeem(self, id: str, *, timeout: float | None = None) -> Result:
         """What a task gave, on versions where that is asked for; raises the error that it ended with."""
         outcome = await self._ask(RedeemTask(id), timeout=timeout, passing=(Unreachable,))
-        result = settled(outcome, self.max_message) if isinstance(outcome, Part) else outcome
+        result = settled(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
         if not isinstance(result, Result):
             raise BadAnswer(f"The server was asked for the result of the task {id}, and only told of it.")
         return result
 
-    async def segments(self, id: str, after: int, sink: Sink) -> TaskStatus | Part | Result:
+    async def segments(self, id: str, after: int, sink: Sink) -> TaskStatus | StreamPart | Result:
         """Put the segments of a task after a number into a sink, as they come; what the last response says.
 
         Raises what a request does: it is for the caller to ask again.
@@ -203,8 +203,8 @@ class Tasks:
         if StreamTask not in self.connection.speaker.methods:
             request = RedeemTask(id, last_seq_nr=after or None, stream={})
         async with self._segments:
-            last: TaskStatus | Part | Result = await self.connection.ask(
-                request, Terms(streams=True), timeout=float("inf"), sink=sink
+            last: TaskStatus | StreamPart | Result = await self.connection.ask(
+                request, RequestMeta(wants_stream=True), timeout=float("inf"), sink=sink
             )
             return last
 

@@ -31,12 +31,12 @@ from antiphon.runtime.authoring.results import own_words
 from antiphon.runtime.authoring.signature import explain
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.limits import Limits
 from antiphon.store import DATABASES
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
 
-__all__ = ["Artifacts"]
+__all__ = ["ArtifactService"]
 
 logger = logging.getLogger("antiphon")
 
@@ -51,7 +51,7 @@ _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
 
 
-class Artifacts:
+class ArtifactService:
     """What one server keeps for its callers."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Artifacts:
         wanted: str | ArtifactStore | None,
         otherwise: Callable[[], Any],
         limits: Limits,
-        threads: Threads,
+        threads: ThreadExecutor,
     ) -> None:
         self.wanted = wanted if wanted is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
         """Where artifacts are to be kept; in the file of the tasks, or in memory, if nothing is said."""

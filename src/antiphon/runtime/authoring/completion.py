@@ -10,20 +10,20 @@ from antiphon.errors import DefinitionError, InvalidParams
 from antiphon.model.outcome import Completion
 from antiphon.model.request import Complete, PromptReference
 from antiphon.runtime.authoring.prompt import choices
-from antiphon.runtime.authoring.registry import Catalog
+from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.signature import name_of
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import Threads, awaitable
+from antiphon.runtime.execution.executor import ThreadExecutor, awaitable
 
-__all__ = ["Completers"]
+__all__ = ["CompletionRegistry"]
 
 _MOST = 100  # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 
 
-class Completers:
+class CompletionRegistry:
     """Who suggests values for what."""
 
-    def __init__(self, catalog: Catalog, threads: Threads) -> None:
+    def __init__(self, catalog: Registry, threads: ThreadExecutor) -> None:
         self._catalog = catalog
         self._threads = threads
         self._functions: dict[tuple[str, str], Callable[[str, Mapping[str, str]], Any]] = {}

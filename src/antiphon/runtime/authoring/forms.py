@@ -10,7 +10,7 @@ import pydantic
 
 from antiphon.errors import DefinitionError
 from antiphon.model.form import problems
-from antiphon.model.question import Elicit, key_of
+from antiphon.model.question import Elicit, question_key
 from antiphon.runtime.authoring.signature import explain, plainly, schema_of
 from antiphon.runtime.authoring.typed_dicts import adapted
 
@@ -70,7 +70,7 @@ class Form:
         if found is None:
             if len(self._keys) >= _KEYS:
                 self._keys.clear()
-            found = self._keys[message] = key_of(Elicit(message, self.schema))
+            found = self._keys[message] = question_key(Elicit(message, self.schema))
         return found
 
     def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:

@@ -12,13 +12,13 @@ import pydantic
 from antiphon.errors import InvalidParams
 from antiphon.model.catalog import PromptArgument, PromptDefinition, PromptMessage
 from antiphon.model.content import Block, Icon
-from antiphon.model.outcome import InputRequired, Prompted
+from antiphon.model.outcome import InputRequired, PromptResult
 from antiphon.model.request import GetPrompt
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.authoring.signature import Signature, explain, name_of
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import Threads
-from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 
 __all__ = ["Prompt", "choices"]
 
@@ -31,7 +31,7 @@ class Prompt:
     def __init__(
         self,
         function: Callable[..., Any],
-        threads: Threads,
+        threads: ThreadExecutor,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -39,7 +39,7 @@ class Prompt:
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        self._function = Function(function, threads)
+        self._function = AuthorFunction(function, threads)
         signature = self._function.signature
         self.name = name or name_of(function)
         self.parameters = signature.parameters
@@ -52,13 +52,13 @@ class Prompt:
             meta=dict(meta) if meta else None,
         )
 
-    async def fill(self, call: Call[GetPrompt], stage: Stage) -> Prompted | InputRequired:
+    async def fill(self, call: Call[GetPrompt], stage: Environment) -> PromptResult | InputRequired:
         """Fill it in; raises `InvalidParams` for arguments that do not fit."""
         arguments = self._bound(call.request.arguments)
         value = await self._function.run(call, arguments, stage)
-        if isinstance(value, Prompted | InputRequired):
+        if isinstance(value, PromptResult | InputRequired):
             return value
-        return Prompted(tuple(_messages(value)), self.definition.description)
+        return PromptResult(tuple(_messages(value)), self.definition.description)
 
     def _bound(self, given: Mapping[str, str]) -> dict[str, Any]:
         try:

@@ -12,17 +12,17 @@ from antiphon.model.outcome import Page
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.change_feed import Changes
+from antiphon.runtime.change_feed import ChangeFeed
 
-__all__ = ["Catalog"]
+__all__ = ["Registry"]
 
 Item = TypeVar("Item", Tool, Resource, Prompt)
 
 
-class Catalog:
+class Registry:
     """The tools, resources and prompts of one server, in the order in which they were added."""
 
-    def __init__(self, changes: Changes, page_size: int) -> None:
+    def __init__(self, changes: ChangeFeed, page_size: int) -> None:
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}

@@ -12,12 +12,12 @@ import pydantic
 from antiphon.errors import DefinitionError, InvalidParams
 from antiphon.model.catalog import ResourceDefinition, TemplateDefinition
 from antiphon.model.content import Annotations, BlobContents, Contents, Icon, TextContents
-from antiphon.model.outcome import InputRequired, Read
+from antiphon.model.outcome import InputRequired, ReadResult
 from antiphon.runtime.authoring.signature import Signature, explain, name_of
-from antiphon.runtime.authoring.uri_template import Template
+from antiphon.runtime.authoring.uri_template import UriTemplate
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import Threads
-from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 
 __all__ = ["Resource"]
 
@@ -40,7 +40,7 @@ class Resource:
     def __init__(
         self,
         function: Callable[..., Any],
-        threads: Threads,
+        threads: ThreadExecutor,
         uri: str,
         *,
         name: str | None = None,
@@ -54,10 +54,10 @@ class Resource:
         ttl: float = 0,
         shared: bool = False,
     ) -> None:
-        self._function = Function(function, threads)
+        self._function = AuthorFunction(function, threads)
         signature = self._function.signature
         self.uri = uri
-        self.template = Template(uri) if Template.is_template(uri) else None
+        self.template = UriTemplate(uri) if UriTemplate.is_template(uri) else None
         self._mime = mime_type
         self._ttl_ms = int(ttl * 1000)
         self._shared = shared
@@ -78,8 +78,8 @@ class Resource:
         )
 
     async def read(
-        self, call: Call[Any], variables: Mapping[str, str], uri: str, stage: Stage
-    ) -> Read | InputRequired:
+        self, call: Call[Any], variables: Mapping[str, str], uri: str, stage: Environment
+    ) -> ReadResult | InputRequired:
         """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
         try:
             arguments = self._function.bind(variables)
@@ -88,7 +88,7 @@ class Resource:
         value = await self._function.run(call, arguments, stage)
         if type(value) is InputRequired:
             return value
-        return Read(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)
+        return ReadResult(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)
 
     def _contents(self, value: Any, uri: str) -> Iterable[Contents]:
         if isinstance(value, TextContents | BlobContents):
@@ -104,7 +104,7 @@ class Resource:
         return [TextContents(uri, msgspec.json.encode(data).decode(), self._mime or "application/json")]
 
 
-def _check_variables(label: str, signature: Signature, template: Template | None) -> None:
+def _check_variables(label: str, signature: Signature, template: UriTemplate | None) -> None:
     """Each variable has a parameter, and each parameter a variable or a default."""
     names = set(template.names) if template else set()
     unknown = names - set(signature.parameters)

@@ -21,7 +21,7 @@ from antiphon.runtime.artifacts.artifact import ANYTHING as _any
 from antiphon.runtime.artifacts.artifact import Artifact, is_artifact
 from antiphon.runtime.authoring.signature import plainly, schema_of
 
-__all__ = ["Output", "Unfit", "Unwritable", "blocks", "is_block", "jsonable", "own_words", "yielding"]
+__all__ = ["ResultBuilder", "Unfit", "Unwritable", "blocks", "is_block", "jsonable", "own_words", "yielding"]
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
@@ -37,7 +37,7 @@ class Unwritable(Unfit):
     """A function gave something that JSON has no words for."""
 
 
-class Output:
+class ResultBuilder:
     """How one function's values become results. With `over`, large ones may become artifacts."""
 
     def __init__(

@@ -13,7 +13,7 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of
 from antiphon.runtime.authoring.typed_dicts import adapted
-from antiphon.runtime.execution.executor import Threads
+from antiphon.runtime.execution.executor import ThreadExecutor
 
 __all__ = ["Step", "of"]
 
@@ -36,7 +36,7 @@ class Step:
         self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(_returns(function))
 
     def work(
-        self, threads: Threads, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, threads: ThreadExecutor, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Callable[[], Awaitable[Any]]:
         """The step, ready to be done."""
         bound = functools.partial(self._function, *args, **kwargs)

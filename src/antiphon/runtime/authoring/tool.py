@@ -14,11 +14,19 @@ from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.runtime.authoring.options import TaskPolicy
-from antiphon.runtime.authoring.results import Output, Unfit, Unwritable, blocks, is_block, jsonable, yielding
+from antiphon.runtime.authoring.results import (
+    ResultBuilder,
+    Unfit,
+    Unwritable,
+    blocks,
+    is_block,
+    jsonable,
+    yielding,
+)
 from antiphon.runtime.authoring.signature import explain, name_of
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import Threads
-from antiphon.runtime.execution.invoke import Function, Stage
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import Tally, calls, ending
 
 __all__ = ["Tool", "failed", "merged"]
@@ -55,7 +63,7 @@ class Tool:
     def __init__(
         self,
         function: Callable[..., Any],
-        threads: Threads,
+        threads: ThreadExecutor,
         *,
         name: str | None = None,
         title: str | None = None,
@@ -74,7 +82,7 @@ class Tool:
         resume: bool = True,
         streams: bool | None = None,
     ) -> None:
-        self.function = Function(function, threads, may_emit=True)
+        self.function = AuthorFunction(function, threads, may_emit=True)
         signature = self.function.signature
         self._is_plain = (
             signature.context is None
@@ -95,7 +103,7 @@ class Tool:
         self.answer_within = answer_within
         self.resume = resume
         returns = yielding(signature.returns) if self.function.emits else signature.returns
-        output = Output(self.name, returns, structured=structured, over=artifact_over is not None)
+        output = ResultBuilder(self.name, returns, structured=structured, over=artifact_over is not None)
         self._convert = output.convert
         self._says_text = output.says_text
         self.has_artifacts = output.keeps or self.function.takes_artifacts or artifact_over is not None
@@ -111,7 +119,7 @@ class Tool:
             execution=None if task == "forbidden" else {"taskSupport": task},
         )
 
-    async def run(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
+    async def run(self, call: Call[CallTool], stage: Environment) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
         if stage.telemetry.listens or _is_logged(_INFO):
             observed: Result | InputRequired = await stage.telemetry.observe(
@@ -151,7 +159,7 @@ class Tool:
         self.tally.add(*ending(call, result), None)
         return result
 
-    async def _perform(self, call: Call[CallTool], stage: Stage) -> Result | InputRequired:
+    async def _perform(self, call: Call[CallTool], stage: Environment) -> Result | InputRequired:
         try:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
@@ -194,7 +202,7 @@ class Tool:
             raise InternalError(message) from None
         return await merged(call, Result(message, is_error=True))
 
-    async def _settled(self, result: Result, call: Call[CallTool], stage: Stage) -> Result:
+    async def _settled(self, result: Result, call: Call[CallTool], stage: Environment) -> Result:
         """The result with what is to be kept of it kept."""
         if (result.artifact is None and self._over is None) or stage.artifacts is None:
             return result

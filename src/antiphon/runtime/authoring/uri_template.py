@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, unquote
 
 from antiphon.errors import DefinitionError
 
-__all__ = ["Template"]
+__all__ = ["UriTemplate"]
 
 _EXPRESSION = re.compile(r"\{([+?]?)([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\*?)\Z")
 
 
-class Template:
+class UriTemplate:
     """A family of addresses."""
 
     def __init__(self, text: str) -> None:

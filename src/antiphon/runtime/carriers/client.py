@@ -23,7 +23,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 
-__all__ = ["Rounds"]
+__all__ = ["ClientCarrier"]
 
 logger = logging.getLogger("antiphon")
 
@@ -37,7 +37,7 @@ _entries = msgspec.msgpack.Decoder(dict[str, Any])
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Rounds:
+class ClientCarrier:
     """Seals the journals of calls that wait for answers, and opens them again."""
 
     def __init__(

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from antiphon.errors import Declined, MissingCapability
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel, Principal
 from antiphon.model.notification import Log, Progress
-from antiphon.model.question import Elicit, Elicited, ListRoots, OpenUrl, Root, Sample, Sampled
+from antiphon.model.question import Elicit, ElicitResult, ListRoots, OpenUrl, Root, Sample, SampleResult
 from antiphon.model.request import RequestId
 from antiphon.runtime.authoring import step as steps
 from antiphon.runtime.authoring.forms import Form
 from antiphon.runtime.execution.run import Run, Suspended, current_step
 
 if TYPE_CHECKING:
-    from antiphon.runtime.execution.invoke import Stage
+    from antiphon.runtime.execution.invoke import Environment
 
 __all__ = ["Context"]
 
@@ -36,7 +36,7 @@ class Context:
 
     __slots__ = ("_call", "_loop", "_progress", "_run", "_stage")
 
-    def __init__(self, run: Run, stage: Stage) -> None:
+    def __init__(self, run: Run, stage: Environment) -> None:
         self._run = run
         self._call = run.call
         self._stage = stage
@@ -56,22 +56,24 @@ class Context:
     @property
     def client(self) -> Implementation | None:
         """What the client says of itself."""
-        return self._call.terms.client
+        return self._call.request_meta.client
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared that it can do."""
-        return self._call.terms.capabilities
+        return self._call.request_meta.capabilities
 
     @property
     def meta(self) -> Mapping[str, Any]:
         """The `_meta` of the request."""
-        return self._call.terms.meta
+        return self._call.request_meta.raw
 
     @property
     def streams(self) -> bool:
         """Whether the caller takes what is emitted as it comes; the others get all of it at the end."""
-        return self._call.terms.streams or "streaming" in (self._call.terms.modes or ())
+        return self._call.request_meta.wants_stream or "streaming" in (
+            self._call.request_meta.response_modes or ()
+        )
 
     @property
     def lifespan(self) -> Any:
@@ -92,7 +94,7 @@ class Context:
 
         `progress` must rise; a value that does not is not sent.
         """
-        token = self._call.terms.progress_token
+        token = self._call.request_meta.progress_token
         if token is None or progress <= self._progress:
             return
         self._progress = progress
@@ -159,7 +161,7 @@ class Context:
 
         value: Any = None
 
-        def fits(given: Elicited) -> str | None:
+        def fits(given: ElicitResult) -> str | None:
             nonlocal value
             if given.action != "accept":
                 return None
@@ -179,7 +181,7 @@ class Context:
         system: str | None = None,
         key: str | None = None,
         **params: Any,
-    ) -> Sampled:
+    ) -> SampleResult:
         """Ask the client's model. `params` are further ones of `sampling/createMessage`, as on the wire.
 
         Raises `MissingCapability`. As with `elicit`, the call may stop here and be run again.
@@ -189,7 +191,7 @@ class Context:
         asked: dict[str, Any] = {"messages": list(messages), "maxTokens": max_tokens, **params}
         if system is not None:
             asked["systemPrompt"] = system
-        answer: Sampled = await self._run.ask(Sample(asked), key)
+        answer: SampleResult = await self._run.ask(Sample(asked), key)
         return answer
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
@@ -306,7 +308,7 @@ class Context:
             raise Suspended from None
 
 
-def _agreed(answer: Elicited, message: str) -> None:
+def _agreed(answer: ElicitResult, message: str) -> None:
     if answer.action != "accept":
         verb = "declined" if answer.action == "decline" else "dismissed without an answer"
         raise Declined(f"This was {verb}: {message}", action=answer.action)

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of
 
-__all__ = ["Emit", "Threads", "awaitable", "generating", "is_async"]
+__all__ = ["Emit", "ThreadExecutor", "awaitable", "generating", "is_async"]
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
-class Threads:
+class ThreadExecutor:
     """The threads in which functions that are not `async` run; made when the first one is called."""
 
     def __init__(self, size: int) -> None:
@@ -49,7 +49,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 
 
-def awaitable(function: Callable[..., Any], threads: Threads) -> Callable[..., Awaitable[Any]]:
+def awaitable(function: Callable[..., Any], threads: ThreadExecutor) -> Callable[..., Awaitable[Any]]:
     """The function as one that can be awaited."""
     target = _target(function)
     if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
@@ -60,7 +60,7 @@ def awaitable(function: Callable[..., Any], threads: Threads) -> Callable[..., A
 
 
 def generating(
-    function: Callable[..., Any], threads: Threads
+    function: Callable[..., Any], threads: ThreadExecutor
 ) -> Callable[[Emit, dict[str, Any]], Awaitable[Any]] | None:
     """The function as one that emits what it yields, and gives what it returns; `None` if it is none."""
     target = _target(function)

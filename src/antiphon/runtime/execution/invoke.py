@@ -15,22 +15,22 @@ from msgspec import UNSET
 
 from antiphon.errors import DefinitionError
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.signature import Signature
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import Threads, awaitable, generating, is_async
+from antiphon.runtime.execution.executor import ThreadExecutor, awaitable, generating, is_async
 from antiphon.runtime.execution.journal import Journal
-from antiphon.runtime.execution.output_stream import Emissions
+from antiphon.runtime.execution.output_stream import OutputStream
 from antiphon.runtime.execution.run import Run, Shed, Suspended, require
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from antiphon.runtime.artifacts.service import Artifacts
+    from antiphon.runtime.artifacts.service import ArtifactService
 
-__all__ = ["Carrier", "Function", "Stage"]
+__all__ = ["AuthorFunction", "Carrier", "Environment"]
 
 
 class Carrier(Protocol):
@@ -44,19 +44,19 @@ class Carrier(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Environment:
     """What all runs of one server share."""
 
-    threads: Threads
+    threads: ThreadExecutor
     carrier: Carrier
     limits: Limits = Limits()  # noqa: RUF009 - it is frozen
     shed: Shed | None = None
     lifespan: Any = None
-    artifacts: Artifacts | None = None
+    artifacts: ArtifactService | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
 
 
-class Function:
+class AuthorFunction:
     """An author's function, ready to be put on."""
 
     __slots__ = (
@@ -70,7 +70,9 @@ class Function:
         "takes_artifacts",
     )
 
-    def __init__(self, function: Callable[..., Any], threads: Threads, *, may_emit: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any], threads: ThreadExecutor, *, may_emit: bool = False
+    ) -> None:
         self.signature = Signature.of(function, Context)
         self.bind = self.signature.binder()
         self.names = self.signature.names
@@ -85,7 +87,7 @@ class Function:
         """Whether it is a generator."""
         return self._generate is not None
 
-    async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Stage) -> Any:
+    async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Environment) -> Any:
         """What the function returned, or the `InputRequired` that it stopped with."""
         if self.takes_artifacts and stage.artifacts is not None:
             arguments = await stage.artifacts.resolve(arguments, call)
@@ -99,12 +101,12 @@ class Function:
             value = await self.once(run, arguments, Context(run, stage))
             if type(value) is not InputRequired:
                 return value
-            if not call.asks:
+            if not call.can_ask:
                 if call.emissions is not None:
                     await _pause(call.emissions, journal)
                 carrier: Carrier = call.carrier or stage.carrier
                 return await carrier.close(call, journal, value)
-            run = Run(call, journal, limits=stage.limits, responses=await _put(call, value.asks))
+            run = Run(call, journal, limits=stage.limits, responses=await _put(call, value.questions))
             if call.emissions is not None:
                 await call.emissions.again()
 
@@ -146,24 +148,24 @@ class Function:
 
 def _check(run: Run, stopped: InputRequired) -> None:
     """The questions of the explicit style are those that the client can answer, and its state is kept."""
-    for ask in stopped.asks.values():
-        require(ask, run.call.terms.capabilities)
+    for ask in stopped.questions.values():
+        require(ask, run.call.request_meta.capabilities)
     if stopped.state is not None:
         run.journal.state = stopped.state
-    if not stopped.asks and not run.journal.entries:
+    if not stopped.questions and not run.journal.entries:
         raise DefinitionError("InputRequired has questions, or state, or both.")
 
 
-async def _pause(emissions: Emissions, journal: Journal) -> None:
+async def _pause(emissions: OutputStream, journal: Journal) -> None:
     """What was emitted before a question is taken before it, and not sent again after it."""
     await emissions.flush()
     if emissions.sent:
         journal.segments = emissions.sent
 
 
-async def _put(call: Call[Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
+async def _put(call: Call[Any], questions: Mapping[str, Question]) -> dict[str, Any]:
     """Put questions of the explicit style to a caller that answers on the connection."""
     if call.emissions is not None:
         await call.emissions.flush()
-    answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in asks.items()))
-    return dict(zip(asks, answers, strict=True))
+    answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in questions.items()))
+    return dict(zip(questions, answers, strict=True))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from antiphon.errors import Failure
 from antiphon.model.content import Audio, Block, Image, Text
 
-__all__ = ["Emissions", "Logged", "Sent", "Take"]
+__all__ = ["LoggedOutput", "OutputStream", "StreamedOutput", "Take"]
 
 logger = logging.getLogger("antiphon")
 
@@ -30,7 +30,7 @@ _BATCH_BYTES = 256 * 1024
 """The same, in bytes."""
 
 
-class Emissions:
+class OutputStream:
     """The segments of an answer whose caller wants all of it at once."""
 
     def __init__(self, most: int) -> None:
@@ -72,7 +72,7 @@ class Emissions:
         return list(self._kept)
 
 
-class Sent(Emissions):
+class StreamedOutput(OutputStream):
     """The segments of an answer that the caller wants as they come. It keeps them for the last word too."""
 
     def __init__(self, most: int, take: Take, *, sent: int) -> None:
@@ -130,7 +130,7 @@ class Sent(Emissions):
             self._timer = None
 
 
-class Logged(Emissions):
+class LoggedOutput(OutputStream):
     """The segments of a task: each is in its log before anybody sees it, and nowhere else."""
 
     def __init__(self, take: Take, *, already: int, emitted: int = 0) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from antiphon.errors import Failure, InvalidParams, MissingCapability
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample, key_of, read_answer
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, question_key, read_answer
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.execution.call import Call
@@ -83,7 +83,7 @@ class Run:
         self.over = False
         """Whether nobody waits for the function any more; one in a thread does not notice by itself."""
         self.threaded = False
-        self._asks: dict[str, Ask] = {}
+        self._asks: dict[str, Question] = {}
         self._futures: set[asyncio.Future[None]] = set()
         self._steps = 0
         self._settling: asyncio.Handle | None = None
@@ -91,7 +91,9 @@ class Run:
 
     # Asking
 
-    async def ask(self, ask: Ask, key: str | None, fits: Callable[[Any], str | None] | None = None) -> Any:
+    async def ask(
+        self, ask: Question, key: str | None, fits: Callable[[Any], str | None] | None = None
+    ) -> Any:
         """The answer to a question, from the journal or from the caller.
 
         `fits` says what is wrong with an answer; one with which something is wrong is not accepted.
@@ -100,7 +102,7 @@ class Run:
         self._go_on()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and hand the answer to the step.")
-        first = name = self.journal.key("ask", key or key_of(ask)).removeprefix("ask:")
+        first = name = self.journal.key("ask", key or question_key(ask)).removeprefix("ask:")
         tries = 1
         while (recorded := self.journal.find(f"ask:{name}")) is not MISSING:
             if (answer := _fitting(ask, name, recorded, fits)) is not None:
@@ -109,13 +111,13 @@ class Run:
             tries += 1
             name = f"{first}~{tries}"
         entry = f"ask:{name}"
-        require(ask, self.call.terms.capabilities)
+        require(ask, self.call.request_meta.capabilities)
         if name in self.responses:
             answer = read_answer(ask, name, self.responses[name])
             if fits is None or fits(answer) is None:
                 self.journal.record(entry, self.responses[name])
                 return answer
-        if self.call.asks:
+        if self.call.can_ask:
             return await self._ask_now(ask, name, fits)
         if not self.call.rounds:
             raise Failure(
@@ -124,7 +126,7 @@ class Run:
         await self._wait_for_the_next_round(name, ask)
         raise AssertionError("a question that was put to the client is answered in another run")
 
-    async def _ask_now(self, ask: Ask, name: str, fits: Callable[[Any], str | None] | None) -> Any:
+    async def _ask_now(self, ask: Question, name: str, fits: Callable[[Any], str | None] | None) -> Any:
         for _ in range(_TRIES):
             response = await self._put(name, ask)
             answer = read_answer(ask, name, response)
@@ -133,7 +135,7 @@ class Run:
                 return answer
         raise Failure(f"No answer to {name!r} fits what was asked for: {problem}.")
 
-    async def _put(self, name: str, ask: Ask) -> Any:
+    async def _put(self, name: str, ask: Question) -> Any:
         """Put a question on the connection. The time that a person takes is not the tool's."""
         call, loop = self.call, asyncio.get_running_loop()
         if call.emissions is not None:
@@ -145,7 +147,7 @@ class Run:
         finally:
             call.deadline = left + (loop.time() - begun)
 
-    async def _wait_for_the_next_round(self, name: str, ask: Ask) -> None:
+    async def _wait_for_the_next_round(self, name: str, ask: Question) -> None:
         self._asks[name] = ask
         if not self._futures and self._steps == 0 and asyncio.current_task() is self.call.task:
             # Asked by the function itself, and not by something that it has started beside others:
@@ -267,7 +269,7 @@ class Run:
             future.cancel()
 
 
-def _fitting(ask: Ask, name: str, response: Any, fits: Callable[[Any], str | None] | None) -> Any:
+def _fitting(ask: Question, name: str, response: Any, fits: Callable[[Any], str | None] | None) -> Any:
     """The answer in a response, or `None` if it is of another kind or does not fit."""
     try:
         answer = read_answer(ask, name, response)
@@ -284,7 +286,7 @@ _NEEDS: Mapping[type[Any], tuple[str, str | None]] = {
 }
 
 
-def require(ask: Ask, capabilities: Mapping[str, Any]) -> None:
+def require(ask: Question, capabilities: Mapping[str, Any]) -> None:
     """Raise `MissingCapability` for a question that the client cannot answer."""
     name, mode = _NEEDS[type(ask)]
     declared = capabilities.get(name)

@@ -10,14 +10,14 @@ import asyncio
 from asyncio import current_task
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Stopped", "Warden", "Watched"]
+__all__ = ["Stopped", "Supervised", "Supervisor"]
 
 Stopped: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
 
 TICK = 0.1
 
 
-class Watched:
+class Supervised:
     """One task that is looked after."""
 
     task: asyncio.Task[Any] | None = None
@@ -41,18 +41,18 @@ class Watched:
         """What to do now and then, while it takes long."""
 
 
-class Warden:
+class Supervisor:
     """All that is under way in one event loop."""
 
     def __init__(self) -> None:
-        self._watched: set[Watched] = set()
+        self._watched: set[Supervised] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._watched)
 
-    def enter(self, watched: Watched, loop: asyncio.AbstractEventLoop) -> None:
+    def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
         """Look after something, in the current task, from now on."""
         watched.task = current_task(loop)
         watched.started = loop.time()
@@ -60,7 +60,7 @@ class Warden:
         if self._timer is None:
             self._timer = loop.call_later(TICK, self._tick, loop)
 
-    def leave(self, watched: Watched) -> None:
+    def leave(self, watched: Supervised) -> None:
         """It is over."""
         self._watched.discard(watched)
         if self._empty is not None and not self._watched:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from antiphon.errors import RequestError
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.segment import Portion
+from antiphon.model.segment import SegmentPage
 from antiphon.model.task import Promise
 
 __all__ = ["Counted", "Response", "Tally", "Telemetry", "Timing", "calls", "ending", "trace_of"]
@@ -126,7 +126,7 @@ class Telemetry:
         from opentelemetry.propagate import extract
 
         name = call.request.name
-        carrier = trace_of(call.terms.meta)
+        carrier = trace_of(call.request_meta.raw)
         attributes = {
             "mcp.method.name": "tools/call",
             "gen_ai.operation.name": "execute_tool",
@@ -226,7 +226,7 @@ def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
         return "input_required", "open"
     if isinstance(outcome, Promise):
         return "promise", "open"
-    if isinstance(outcome, Portion):
+    if isinstance(outcome, SegmentPage):
         return "stream", "open" if not outcome.is_complete else "failed" if outcome.is_error else "complete"
     if isinstance(outcome, RequestError | Exception):
         return response, "error"

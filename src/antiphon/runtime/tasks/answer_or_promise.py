@@ -14,46 +14,46 @@ from typing import TYPE_CHECKING, Any
 from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
 from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.request import CallTool
-from antiphon.model.segment import Said
+from antiphon.model.segment import CallerMessage
 from antiphon.model.task import Promise
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
-from antiphon.runtime.execution.output_stream import Emissions, Logged
+from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.claimed_task import Held
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.worker import StoreCarrier
 
 if TYPE_CHECKING:
-    from antiphon.runtime.tasks.service import Promises
+    from antiphon.runtime.tasks.service import TaskService
 
-__all__ = ["Turning"]
+__all__ = ["AnswerOrPromise"]
 
 logger = logging.getLogger("antiphon")
 
 
-class Turning:
+class AnswerOrPromise:
     """One call that may become a promise."""
 
     def __init__(
-        self, promises: Promises, call: Call[CallTool], tool: Tool, *, within: float | None = None
+        self, promises: TaskService, call: Call[CallTool], tool: Tool, *, within: float | None = None
     ) -> None:
         self._promises = promises
         self._tool = tool
         self._wanted = asyncio.Event()
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._call = _Turnable(call)
+        self._call = _ConvertibleCall(call)
         self._call.turn = self._turn
         self._within = tool.answer_within
         self._wished = within is not None
         if within is not None:  # what the caller does not get as an answer, it gets as a task, questions too
             self._within = within
-            self._call.rounds, self._call.asks, self._call.carrier = True, False, StoreCarrier()
+            self._call.rounds, self._call.can_ask, self._call.carrier = True, False, StoreCarrier()
 
-    async def run(self, stage: Stage) -> Result | InputRequired | Promise:
+    async def run(self, stage: Environment) -> Result | InputRequired | Promise:
         """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
         work = asyncio.create_task(self._tool.run(self._call, stage))
         self._call.task = work
@@ -80,7 +80,7 @@ class Turning:
         """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
         call = self._call
         journal = call.journal if call.journal is not None else Journal()
-        created: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
+        created: asyncio.Future[ClaimedTask | None] = asyncio.get_running_loop().create_future()
 
         async def write(new: dict[str, Any]) -> None:
             held = await asyncio.shield(created)
@@ -90,7 +90,7 @@ class Turning:
         snapshot = journal.hand_over(write)
         before = call.emissions or call.begin_to_emit(journal, limits)
         emitted = before.so_far()
-        call.emissions = after = _Turned(before, len(emitted), created)
+        call.emissions = after = _LateOutput(before, len(emitted), created)
         try:
             held = await self._promises.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
@@ -100,7 +100,7 @@ class Turning:
             await after.flush()
             call.emissions = before
             return None
-        assert isinstance(held, Held)
+        assert isinstance(held, ClaimedTask)
         held.journal = journal
         call.carrier = StoreCarrier()
         call.let_go()
@@ -109,7 +109,7 @@ class Turning:
         self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
         return Promise(held.task)
 
-    async def _finish(self, work: asyncio.Task[Any], held: Held) -> None:
+    async def _finish(self, work: asyncio.Task[Any], held: ClaimedTask) -> None:
         try:
             try:
                 outcome = await work
@@ -131,10 +131,12 @@ class Turning:
             self._settled.set_result(None)
 
 
-class _Turned(Logged):
+class _LateOutput(LoggedOutput):
     """Segments from the turn on: the task's, or the answer's after all, if there comes to be no task."""
 
-    def __init__(self, before: Emissions, already: int, created: asyncio.Future[Held | None]) -> None:
+    def __init__(
+        self, before: OutputStream, already: int, created: asyncio.Future[ClaimedTask | None]
+    ) -> None:
         super().__init__(self._emit, already=already, emitted=already)
         self._before = before
         self._created = created
@@ -151,37 +153,37 @@ class _Turned(Logged):
         await (self._before.emit(blocks) if held is None else held.emit(first, blocks))
 
 
-class _Turnable(Call[CallTool]):
+class _ConvertibleCall(Call[CallTool]):
     """A call that says things to its caller until that has a promise, and to nobody from then on."""
 
     def __init__(self, call: Call[CallTool]) -> None:
-        self.request, self.id, self.terms = call.request, call.id, call.terms
+        self.request, self.id, self.request_meta = call.request, call.id, call.request_meta
         self.principal, self.peer, self.started = call.principal, call.peer, call.started
-        self.rounds, self.asks = call.rounds, call.asks
+        self.rounds, self.can_ask = call.rounds, call.can_ask
         self._caller: Call[CallTool] | None = call
 
     def let_go(self) -> None:
         """The caller has its promise."""
         self._caller = None
-        self.rounds, self.asks, self.turn = True, False, None
+        self.rounds, self.can_ask, self.turn = True, False, None
 
     @property
     def streams(self) -> bool:
         """Whether the caller wants what is emitted as it comes; with a promise it asks for it anew."""
         return self._caller is not None and self._caller.streams
 
-    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> OutputStream:
         """Segments go where the caller's go, until it has a promise."""
         assert self._caller is not None  # from the turn on, there are emissions already
         self._caller.emissions = emissions = super().begin_to_emit(journal, limits)
         return emissions
 
-    async def notify(self, notification: Said) -> None:
+    async def notify(self, notification: CallerMessage) -> None:
         """Say something meanwhile."""
         if self._caller is not None:
             await self._caller.notify(notification)
 
-    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
         """Put a question, and wait for the answer."""
         assert self._caller is not None
         return await self._caller.ask(key, ask, task_id)

@@ -15,11 +15,11 @@ import msgspec
 
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
 from antiphon.model.task import TRANSITIONS, EntryKind, Task
-from antiphon.runtime.backoff import Patience
+from antiphon.runtime.backoff import Backoff
 from antiphon.runtime.execution.journal import Journal
 from antiphon.store.contract import Phase, Record, Store
 
-__all__ = ["PHASES", "Held", "head_of", "now", "task_of"]
+__all__ = ["PHASES", "ClaimedTask", "head_of", "now", "task_of"]
 
 PHASES: dict[str, Phase] = {
     "working": "ready",
@@ -52,7 +52,7 @@ def task_of(record: Record) -> Task:
     return msgspec.convert(record.head, Task)
 
 
-class Held:
+class ClaimedTask:
     """One claim."""
 
     __slots__ = (
@@ -135,7 +135,7 @@ class Held:
             await self._append(kind, data)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        patience, doubtful = Patience(_PATIENCE), False
+        patience, doubtful = Backoff(_PATIENCE), False
         tries = _TRIES
         while tries:
             try:

@@ -10,7 +10,7 @@ import msgspec
 from antiphon.model.task import Task
 from antiphon.runtime.tasks.claimed_task import now
 
-__all__ = ["Recent"]
+__all__ = ["FinishedTasks"]
 
 _MOST = 1000
 """Tasks that are kept."""
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
 
 
-class Recent:
+class FinishedTasks:
     """Some ended tasks, by id. As text, so that nobody can change what was written."""
 
     __slots__ = ("_bytes", "_kept")

@@ -18,7 +18,7 @@ from antiphon.errors import (
 )
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.request import (
     AnswerQuestion,
     AnswerTask,
@@ -29,15 +29,15 @@ from antiphon.model.request import (
     RedeemTask,
     StreamTask,
 )
-from antiphon.model.segment import MODES, Portion
-from antiphon.model.task import Promise, Redeemed, Task, TaskChanged, TaskPage, TaskShown, load_asks
+from antiphon.model.segment import MODES, SegmentPage
+from antiphon.model.task import Promise, Task, TaskChanged, TaskPage, TaskResult, TaskView, load_questions
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.invoke import Stage
-from antiphon.runtime.tasks.segment_streams import Streaming
-from antiphon.runtime.tasks.service import Promises, result_of
+from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.tasks.segment_streams import SegmentStreams
+from antiphon.runtime.tasks.service import TaskService, result_of
 
-__all__ = ["Desk"]
+__all__ = ["TaskHandlers"]
 
 
 _TRIES = 10
@@ -51,12 +51,12 @@ _LATER = 1.0
 that has gone: its answer may have come just before."""
 
 
-class Desk:
+class TaskHandlers:
     """Where a server's callers come with their tasks."""
 
-    def __init__(self, promises: Promises) -> None:
+    def __init__(self, promises: TaskService) -> None:
         self._promises = promises
-        self._streaming = Streaming(promises, self._put)
+        self._streaming = SegmentStreams(promises, self._put)
         self._keeping: set[asyncio.Task[Task]] = set()
         self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
             GetTask: self._get,
@@ -69,10 +69,10 @@ class Desk:
         }
 
     def call(
-        self, call: Call[CallTool], tool: Tool, stage: Stage
-    ) -> Awaitable[Result | InputRequired | Promise | Portion]:
+        self, call: Call[CallTool], tool: Tool, stage: Environment
+    ) -> Awaitable[Result | InputRequired | Promise | SegmentPage]:
         """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
-        if not call.terms.promises:
+        if not call.request_meta.accepts_tasks:
             if tool.task == "required":
                 raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
             return tool.run(call, stage)
@@ -82,20 +82,22 @@ class Desk:
             return self._noted(call, tool, stage, self._promises.begin(call, tool, stage))
         return self._noted(call, tool, stage, self._promises.answer_or_promise(call, tool, stage))
 
-    async def _noted(self, call: Call[CallTool], tool: Tool, stage: Stage, answer: Awaitable[Any]) -> Any:
+    async def _noted(
+        self, call: Call[CallTool], tool: Tool, stage: Environment, answer: Awaitable[Any]
+    ) -> Any:
         """An answer, counted where that is not done where the tool is run."""
         outcome = await answer
-        if isinstance(outcome, Promise | Portion):
+        if isinstance(outcome, Promise | SegmentPage):
             stage.telemetry.note(call, tool.tally, outcome)
         return outcome
 
     async def _as_wished(
-        self, call: Call[CallTool], tool: Tool, stage: Stage
-    ) -> Result | InputRequired | Promise | Portion:
+        self, call: Call[CallTool], tool: Tool, stage: Environment
+    ) -> Result | InputRequired | Promise | SegmentPage:
         """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
-        if call.rounds and call.terms.modes is None and tool.answer_within is not None:
+        if call.rounds and call.request_meta.response_modes is None and tool.answer_within is not None:
             return await self._promises.answer_or_promise(call, tool, stage)
-        offered = call.terms.modes or (("streaming",) if call.streams else ())
+        offered = call.request_meta.response_modes or (("streaming",) if call.streams else ())
         modes = [mode for mode in MODES if mode in offered and (mode != "streaming" or call.takes_streams)]
         if modes[:1] == ["immediate"]:
             within = _AT_ONCE if tool.answer_within is None else tool.answer_within
@@ -113,15 +115,15 @@ class Desk:
         """What a caller gets that wants a promise of a tool that gives none."""
         return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
 
-    async def _get(self, call: Call[GetTask]) -> TaskShown:
-        return TaskShown(await self._promises.get(call.request.task_id, call.principal))
+    async def _get(self, call: Call[GetTask]) -> TaskView:
+        return TaskView(await self._promises.get(call.request.task_id, call.principal))
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
         tasks, cursor = await self._promises.list(call.principal, call.request.cursor)
         return TaskPage(tuple(tasks), cursor)
 
-    async def _cancel(self, call: Call[CancelTask]) -> TaskShown:
-        return TaskShown(await self._promises.cancel(call.request.task_id, call.principal))
+    async def _cancel(self, call: Call[CancelTask]) -> TaskView:
+        return TaskView(await self._promises.cancel(call.request.task_id, call.principal))
 
     async def _answer(self, call: Call[AnswerTask]) -> Done:
         request = call.request
@@ -131,15 +133,15 @@ class Desk:
     async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
         request = call.request
         task = await self._promises.get(request.task_id, call.principal)
-        if len(task.asks) != 1:
+        if len(task.questions) != 1:
             raise InvalidParams(
-                f"The task {task.id} has {len(task.asks)} open questions: "
+                f"The task {task.id} has {len(task.questions)} open questions: "
                 "answer by key, with tasks/input_response."
             )
-        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.asks, request.response))
+        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
         return DONE
 
-    async def _redeem(self, call: Call[RedeemTask]) -> Redeemed | Portion:
+    async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
         call.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
         if call.request.stream is not None and call.streams:
@@ -154,15 +156,15 @@ class Desk:
             shown = task.shown
             if task.state == "waiting":
                 if call.rounds:
-                    return Redeemed(InputRequired(load_asks(task.asks)), id)
-                if call.asks:
+                    return TaskResult(InputRequired(load_questions(task.questions)), id)
+                if call.can_ask:
                     await self._put(call, task)
-        return Redeemed(result_of(await self._promises.whole(task)), id)
+        return TaskResult(result_of(await self._promises.whole(task)), id)
 
     async def _put(self, call: Call[Any], task: Task) -> None:
         """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
-        asks = load_asks(task.asks).items()
-        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in asks))
+        questions = load_questions(task.questions).items()
+        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in questions))
         # It may be cancelled meanwhile, or answered by somebody else.
         changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
         either: set[asyncio.Future[Any]] = {asking, changed}
@@ -175,7 +177,7 @@ class Desk:
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
+    async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
         """Put one question. An answer that has come is kept, even if its caller is gone by then."""
         asking = asyncio.create_task(self._ask_until_it_fits(call, id, key, ask))
         try:
@@ -185,7 +187,7 @@ class Desk:
             asyncio.get_running_loop().call_later(_LATER, asking.cancel)
             raise
 
-    async def _ask_until_it_fits(self, call: Call[Any], id: str, key: str, ask: Ask) -> None:
+    async def _ask_until_it_fits(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
         for _ in range(_TRIES):
             try:
                 response = await call.ask(key, ask, id)
@@ -195,7 +197,7 @@ class Desk:
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
             task = await asyncio.shield(keeping)
-            if key not in task.asks:
+            if key not in task.questions:
                 return
         raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Collection
 
 from antiphon.errors import StoreError
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
 from antiphon.runtime.relay import STOPPED, Relay
-from antiphon.runtime.tasks.handlers import Desk
-from antiphon.runtime.tasks.service import Promises
+from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 
-__all__ = ["Tasks"]
+__all__ = ["TaskLifecycle"]
 
 logger = logging.getLogger("antiphon")
 
@@ -28,7 +28,7 @@ _PATIENCE = 2.0
 """Seconds in which a store answers that is well."""
 
 
-class Tasks:
+class TaskLifecycle:
     """What a server needs to give promises, and to keep them."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Tasks:
         store: str | Store | None,
         limits: Limits,
         find: Callable[[str], Tool],
-        stage: Callable[[], Stage],
+        stage: Callable[[], Environment],
         *,
         relay: Relay,
         needed: bool = False,
@@ -60,7 +60,7 @@ class Tasks:
         """Whether there is to be a store, even if no tool gives promises."""
         return self._needed or self.wanted is not None
 
-    async def start(self, works: bool) -> Desk:
+    async def start(self, works: bool) -> TaskHandlers:
         """Open the store, and begin to run tasks; raises `StoreUnavailable`."""
         if self.wanted is None:
             logger.warning(
@@ -75,7 +75,7 @@ class Tasks:
         )
         await self._relay.open(self._store)
         self._worker.start()
-        return Desk(Promises(self._store, self._worker, self.limits, self._relay))
+        return TaskHandlers(TaskService(self._store, self._worker, self.limits, self._relay))
 
     async def stop(self) -> None:
         """Let what runs end or hand it over, and close the store."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from antiphon.store.contract import Entry, Store
 
-__all__ = ["Reading"]
+__all__ = ["SegmentReader"]
 
 _PAGE = 16
 """How many entries are read at once; each may hold a whole batch of segments."""
@@ -19,7 +19,7 @@ _WALK = 64
 """How many entries are read through without searching."""
 
 
-class Reading:
+class SegmentReader:
     """A place in the log of one task: after the segment `last`."""
 
     def __init__(self, store: Store, id: str, after: int) -> None:

@@ -14,22 +14,22 @@ import msgspec
 from antiphon.errors import TaskNotFound
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import StreamTask
-from antiphon.model.segment import Portion, Segments
-from antiphon.model.task import Task, TaskChanged, TaskShown, load_asks, load_result
+from antiphon.model.segment import SegmentPage, Segments
+from antiphon.model.task import Task, TaskChanged, TaskView, load_questions, load_result
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.tasks.service import Promises
+from antiphon.runtime.tasks.service import TaskService
 
-__all__ = ["Streaming"]
+__all__ = ["SegmentStreams"]
 
 
-class Streaming:
+class SegmentStreams:
     """The streams of a server's tasks. `put` puts a task's questions to a caller, on its connection."""
 
-    def __init__(self, promises: Promises, put: Callable[[Call[Any], Task], Awaitable[None]]) -> None:
+    def __init__(self, promises: TaskService, put: Callable[[Call[Any], Task], Awaitable[None]]) -> None:
         self._promises = promises
         self._put = put
 
-    async def follow(self, call: Call[StreamTask]) -> TaskShown:
+    async def follow(self, call: Call[StreamTask]) -> TaskView:
         """Send segments and changes as they come, and in the end the task as it is then."""
         call.deadline = float("inf")
         id, shown = call.request.task_id, None
@@ -45,9 +45,9 @@ class Streaming:
         rest = _rest(task, call.request.after)
         if rest.blocks:
             await call.notify(rest)
-        return TaskShown(await self._promises.whole(task))
+        return TaskView(await self._promises.whole(task))
 
-    async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> Portion:
+    async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> SegmentPage:
         """Send segments as they come, all but the last ones; those are in what is returned.
 
         A `task` that was made for this is told with the first of them. Questions are put to a caller that
@@ -63,25 +63,25 @@ class Streaming:
                 elif news.has_ended:
                     ended = news
                 elif news.state == "waiting" and call.rounds:
-                    stopped = InputRequired(load_asks(news.asks))
-                    return Portion(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
+                    stopped = InputRequired(load_questions(news.questions))
+                    return SegmentPage(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
                 elif task is not None:  # nothing yet but what to come back for
                     await call.notify(Segments(last + 1, (), id, task))
                     task = None
-                if isinstance(news, Task) and news.state == "waiting" and call.asks:
+                if isinstance(news, Task) and news.state == "waiting" and call.can_ask:
                     await self._put(call, news)
         except TaskNotFound:
             if last == after and task is None:
                 raise
             # Its time was over before it had ended.
-            return Portion(last + 1, (), id, is_complete=True, is_error=True)
+            return SegmentPage(last + 1, (), id, is_complete=True, is_error=True)
         return _end(ended, last, task)
 
-    async def portion(self, call: Call[Any], id: str, after: int) -> Portion:
+    async def portion(self, call: Call[Any], id: str, after: int) -> SegmentPage:
         """The segments after a number, as things stand."""
         task, blocks = await self._promises.segments(id, call.principal, after)
         if not task.has_ended:
-            return Portion(after + 1, blocks, id, is_complete=False)
+            return SegmentPage(after + 1, blocks, id, is_complete=False)
         end = _end(task, after + len(blocks), None)
         return msgspec.structs.replace(end, first=after + 1, blocks=(*blocks, *end.blocks))
 
@@ -93,7 +93,7 @@ def _rest(task: Task, after: int) -> Segments:
     return Segments(first, content[first - 1 - task.segments :], task.id)
 
 
-def _end(task: Task, last: int, made: Task | None) -> Portion:
+def _end(task: Task, last: int, made: Task | None) -> SegmentPage:
     """The last portion of a task that has ended, for a caller that has its segments up to `last`."""
     rest = _rest(task, last)
     end: Result | None = None
@@ -101,7 +101,7 @@ def _end(task: Task, last: int, made: Task | None) -> Portion:
         end = load_result(task.result)
     elif task.fault is not None and not task.segments:
         end = Result(task.fault.message, is_error=True)
-    return Portion(
+    return SegmentPage(
         rest.first,
         rest.blocks,
         task.id,

@@ -24,25 +24,25 @@ from antiphon.errors import (
 from antiphon.model.form import problems
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, Elicited, read_answer
+from antiphon.model.question import Elicit, ElicitResult, read_answer
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, Promise, Task, load_asks, load_result
+from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.backoff import Patience
+from antiphon.runtime.backoff import Backoff
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.telemetry import trace_of
 from antiphon.runtime.relay import STOPPED, Relay
-from antiphon.runtime.tasks.answer_or_promise import Turning
-from antiphon.runtime.tasks.claimed_task import PHASES, Held, head_of, now, task_of
-from antiphon.runtime.tasks.segment_reader import Reading
+from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now, task_of
+from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
 
-__all__ = ["Promises", "result_of"]
+__all__ = ["TaskService", "result_of"]
 
 _UNKNOWN = "Failed to retrieve task: Task not found"
 _TRIES = 20
@@ -55,7 +55,7 @@ _GLANCE = 5.0
 """How long to trust a watch before looking without having been told."""
 
 
-class Promises:
+class TaskService:
     """The tasks of one server."""
 
     def __init__(self, store: Store, worker: Worker, limits: Limits, relay: Relay) -> None:
@@ -74,7 +74,7 @@ class Promises:
         *,
         run: bool = True,
         emitted: Sequence[Any] = (),
-    ) -> Held | Task:
+    ) -> ClaimedTask | Task:
         """Make a task, durable when this returns; raises `Busy` when there are too many.
 
         With room for it this process holds the task from the start, and `run` begins it. `emitted` are
@@ -98,15 +98,15 @@ class Promises:
             "task": head,
             "arguments": call.request.arguments,
             "principal": principal,
-            "capabilities": dict(call.terms.capabilities),
+            "capabilities": dict(call.request_meta.capabilities),
             "journal": journal,
             "resume": tool.resume,
         }
-        if call.terms.streams or call.terms.modes:
-            created["modes"] = call.terms.modes or ("streaming",)
-        if call.terms.client is not None:
-            created["client"] = msgspec.to_builtins(call.terms.client)
-        if trace := trace_of(call.terms.meta):
+        if call.request_meta.wants_stream or call.request_meta.response_modes:
+            created["modes"] = call.request_meta.response_modes or ("streaming",)
+        if call.request_meta.client is not None:
+            created["client"] = msgspec.to_builtins(call.request_meta.client)
+        if trace := trace_of(call.request_meta.raw):
             created["trace"] = trace
         if call.request.input_responses:  # asked before it became a task
             created["responses"] = call.request.input_responses
@@ -135,7 +135,7 @@ class Promises:
         )
         if claim is None:
             return task
-        held = Held(
+        held = ClaimedTask(
             self.store,
             task,
             created,
@@ -148,23 +148,23 @@ class Promises:
             self.worker.begin(held)
         return held
 
-    async def begin(self, call: Call[CallTool], tool: Tool, stage: Stage) -> Promise:
+    async def begin(self, call: Call[CallTool], tool: Tool, stage: Environment) -> Promise:
         """Promise what a tool gives."""
         return await self.go_on(call, tool, await stage.carrier.open(call))
 
     async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Promise what a tool gives, from where a journal leaves off."""
         made = await self.create(call, tool, {} if journal is None else journal.entries)
-        return Promise(made.task if isinstance(made, Held) else made)
+        return Promise(made.task if isinstance(made, ClaimedTask) else made)
 
     async def answer_or_promise(
-        self, call: Call[CallTool], tool: Tool, stage: Stage, *, within: float | None = None
+        self, call: Call[CallTool], tool: Tool, stage: Environment, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
         """Answer, if the tool is quick enough; else promise what it gives.
 
         Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
         """
-        turning = Turning(self, call, tool, within=within)
+        turning = AnswerOrPromise(self, call, tool, within=within)
         return await turning.run(stage)
 
     async def get(self, id: str, principal: Principal) -> Task:
@@ -211,14 +211,14 @@ class Promises:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, patience = -1, Patience(0)
+            seen, patience = -1, Backoff(0)
             while True:
                 try:
                     record = await self._record(id, principal)
                 except StoreUnavailable as error:
                     await patience.wait(error)
                     continue
-                patience = Patience(_AWAY)
+                patience = Backoff(_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
@@ -234,8 +234,8 @@ class Promises:
         task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reading, seen, silent = Reading(self.store, id, after), -1, True
-            patience = Patience(0)
+            reading, seen, silent = SegmentReader(self.store, id, after), -1, True
+            patience = Backoff(0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -246,7 +246,7 @@ class Promises:
                 except StoreUnavailable as error:
                     await patience.wait(error)
                     continue
-                patience = Patience(_AWAY)
+                patience = Backoff(_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
@@ -262,14 +262,14 @@ class Promises:
     async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
         """A task, and its segments after a number, without what its result has besides."""
         record = await self._record(id, principal)
-        reading = Reading(self.store, id, after)
+        reading = SegmentReader(self.store, id, after)
         return task_of(record), [block async for _, some in reading.up_to(record.version) for block in some]
 
     async def whole(self, task: Task) -> Task:
         """The task with all of its content in its result, where it has one."""
         if task.result is None or not task.segments:
             return task
-        reading = Reading(self.store, task.id, 0)
+        reading = SegmentReader(self.store, task.id, 0)
         blocks = [block async for _, some in reading.up_to(_EVERYTHING) for block in some]
         content = [*blocks, *task.result["content"]]
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
@@ -332,13 +332,13 @@ def result_of(task: Task) -> Result:
 def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
     """The responses that answer open questions, and fit them."""
     found = {}
-    for key, ask in load_asks(task.asks).items():
+    for key, ask in load_questions(task.questions).items():
         if key not in responses:
             continue
         answer = read_answer(ask, key, responses[key])
         if (
             isinstance(ask, Elicit)
-            and isinstance(answer, Elicited)
+            and isinstance(answer, ElicitResult)
             and answer.action == "accept"
             and problems(ask.schema, answer.content or {})
         ):

@@ -19,16 +19,24 @@ import msgspec
 from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
 from antiphon.model.identity import Implementation, Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.request import CallTool, Terms
-from antiphon.model.task import EntryKind, Fault, Folding, Task, dump_asks, dump_result
+from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.task import (
+    STORED_QUESTIONS,
+    EntryKind,
+    Fault,
+    Task,
+    TaskHistory,
+    dump_questions,
+    dump_result,
+)
 from antiphon.runtime.authoring.tool import Tool, merged
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.invoke import Stage
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
-from antiphon.runtime.execution.output_stream import Emissions, Logged
+from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.claimed_task import Held
-from antiphon.runtime.tasks.finished_tasks import Recent
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -51,7 +59,7 @@ class Worker:
         store: Store,
         limits: Limits,
         find: Callable[[str], Tool],
-        stage: Callable[[], Stage],
+        stage: Callable[[], Environment],
         *,
         tools: Collection[str] | None = None,
         claims: bool = True,
@@ -61,15 +69,15 @@ class Worker:
         self._limits = limits
         self._find = find
         self._stage = stage
-        self._staged: tuple[Stage, Stage] | None = None
+        self._staged: tuple[Environment, Environment] | None = None
         self._tools = tools
         self._claims = claims
         self.lost = 0
         """Tasks that were another's, or gone, before they had ended here."""
         self.ended: Counter[tuple[str, str]] = Counter()
         """Runs that were written down here, by tool and by the state that the task has since."""
-        self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
-        self._recent = Recent()
+        self._running: dict[str, tuple[ClaimedTask, asyncio.Task[None]]] = {}
+        self._recent = FinishedTasks()
         self._loops: list[asyncio.Task[None]] = []
         self._draining = False
 
@@ -109,11 +117,11 @@ class Worker:
                 await asyncio.wait(late)
         await asyncio.gather(*self._loops, return_exceptions=True)
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: ClaimedTask) -> None:
         """Run a task that this worker holds."""
         self.adopt(held, asyncio.create_task(self._run(held)))
 
-    def adopt(self, held: Held, task: asyncio.Task[None]) -> None:
+    def adopt(self, held: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Look after a task whose function is already under way."""
         self._running[held.task.id] = (held, task)
         task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
@@ -169,7 +177,7 @@ class Worker:
             logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
 
     async def _take_up(self, claim: Claim) -> None:
-        folding, number, version = Folding(), 0, claim.record.version
+        folding, number, version = TaskHistory(), 0, claim.record.version
         while number < version:
             entries = await self._store.read(claim.record.id, after=number, limit=_PAGE)
             if not entries:
@@ -178,7 +186,7 @@ class Worker:
                 folding.add(cast(EntryKind, entry.kind), entry.at, entry.data)
             number = entries[-1].number
         assert folding.task is not None
-        held = Held(
+        held = ClaimedTask(
             self._store,
             folding.task,
             dict(folding.created),
@@ -213,7 +221,7 @@ class Worker:
 
     # Running
 
-    async def _run(self, held: Held) -> None:
+    async def _run(self, held: ClaimedTask) -> None:
         try:
             await self.finish(held, await self._perform(held))
         except (LeaseLost, NoTask) as error:
@@ -226,12 +234,12 @@ class Worker:
                 raise
             logger.info("The task %s was stopped.", held.task.id)
 
-    async def finish(self, held: Held, outcome: Result | InputRequired | RequestError) -> None:
+    async def finish(self, held: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
         """Write down how a run ended, or what it waits for."""
         new = held.journal.take()
         data: dict[str, Any] = {"journal": new} if new else {}
         if isinstance(outcome, InputRequired):
-            await held.write("asked", {**data, "asks": dump_asks(outcome.asks)})
+            await held.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
             fault = Fault(outcome.code, outcome.message, outcome.data)
             await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
@@ -241,22 +249,22 @@ class Worker:
         if held.task.has_ended:
             self._recent.add(held.task, held.principal)
 
-    async def _perform(self, held: Held) -> Result | InputRequired | RequestError:
+    async def _perform(self, held: ClaimedTask) -> Result | InputRequired | RequestError:
         created = held.created
         try:
             tool = self._find(held.task.tool)
             client = created.get("client")
-            terms = Terms(
+            request_meta = RequestMeta(
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=created.get("capabilities", {}),
-                modes=tuple(created.get("modes", ())),
-                meta=created.get("trace", {}),
+                response_modes=tuple(created.get("modes", ())),
+                raw=created.get("trace", {}),
             )
-            call = _Worked(held)
+            call = _TaskCall(held)
             call.request = CallTool(
                 name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
             )
-            call.id, call.terms, call.rounds = held.task.id, terms, True
+            call.id, call.request_meta, call.rounds = held.task.id, request_meta, True
             call.task_id = held.task.id
             call.principal = msgspec.convert(created["principal"], Principal)
             call.journal = held.journal
@@ -278,7 +286,7 @@ class Worker:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await merged(call, Result(message, is_error=True))
 
-    def _stage_of_tasks(self) -> Stage:
+    def _stage_of_tasks(self) -> Environment:
         """The server's stage, but for who carries the journal."""
         stage = self._stage()
         if self._staged is None or self._staged[0] is not stage:
@@ -286,15 +294,15 @@ class Worker:
         return self._staged[1]
 
 
-class _Worked(Call[CallTool]):
+class _TaskCall(Call[CallTool]):
     """A call whose caller has a promise."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: ClaimedTask) -> None:
         self._held = held
 
-    def begin_to_emit(self, journal: Journal, limits: Limits) -> Emissions:
+    def begin_to_emit(self, journal: Journal, limits: Limits) -> OutputStream:
         """Segments go into the log, which has those of the runs before."""
-        return Logged(self._held.emit, already=self._held.task.segments)
+        return LoggedOutput(self._held.emit, already=self._held.task.segments)
 
 
 class StoreCarrier:

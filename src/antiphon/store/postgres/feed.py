@@ -18,7 +18,7 @@ import msgspec
 from antiphon.errors import StoreUnavailable
 from antiphon.store.postgres.link import LOST, Database, Link
 from antiphon.store.postgres.statements import keep, kept, mark_of, sql
-from antiphon.store.watchers import Hub
+from antiphon.store.watchers import Watchers
 
 __all__ = ["Feed"]
 
@@ -32,7 +32,7 @@ _SPARE = 1000
 class Feed:
     """Tells the watchers of this process what others did. Looks every `interval` seconds."""
 
-    def __init__(self, database: Database, origin: str, hub: Hub, interval: float) -> None:
+    def __init__(self, database: Database, origin: str, hub: Watchers, interval: float) -> None:
         self._database = database
         self._origin = origin
         self._hub = hub

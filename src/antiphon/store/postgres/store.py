@@ -15,7 +15,7 @@ from typing import Any
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.commit_stats import Meter
+from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.postgres.feed import Feed
 from antiphon.store.postgres.lane import Lane
@@ -36,7 +36,7 @@ from antiphon.store.postgres.writer import (
     Writer,
     subjects,
 )
-from antiphon.store.watchers import Hub
+from antiphon.store.watchers import Watchers
 
 __all__ = ["PostgresStore"]
 
@@ -79,10 +79,10 @@ class PostgresStore:
         self._clock = clock
         self._poll_interval = poll_interval
         self._max_waiting = max_waiting
-        self._hub = Hub()
+        self._hub = Watchers()
         self._parts: _Parts | None = None
         self._statements = 0
-        self.meter = Meter()
+        self.meter = CommitStats()
         """What this store has committed since it was made."""
 
     @property

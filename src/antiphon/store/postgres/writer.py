@@ -15,13 +15,13 @@ import msgspec
 
 from antiphon.errors import Stale, StoreError
 from antiphon.store import rules
-from antiphon.store.commit_stats import Meter
+from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Phase
 from antiphon.store.postgres.lane import Job
 from antiphon.store.postgres.link import Database, Link
 from antiphon.store.postgres.statements import FORMAT, keep, kept, record_of, sql, whole
 from antiphon.store.rules import Pair, Row
-from antiphon.store.watchers import Hub
+from antiphon.store.watchers import Watchers
 
 __all__ = [
     "Append",
@@ -129,8 +129,8 @@ class Writer:
         origin: str,
         clock: Callable[[], int | None],
         *,
-        hub: Hub,
-        meter: Meter,
+        hub: Watchers,
+        meter: CommitStats,
     ) -> None:
         self.link = Link(database)
         self._database = database

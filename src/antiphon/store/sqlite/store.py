@@ -20,7 +20,7 @@ import msgspec
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.commit_stats import Meter
+from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
@@ -29,7 +29,7 @@ from antiphon.store.sqlite.lane import Lane
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, Reading
 from antiphon.store.sqlite.writer import Writer
-from antiphon.store.watchers import Hub
+from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
 
@@ -72,9 +72,9 @@ class SQLiteStore:
         self._clock = clock
         self._poll_interval = poll_interval
         self._max_waiting = max_waiting
-        self._hub = Hub(self._idle)
+        self._hub = Watchers(self._idle)
         self._threads: _Threads | None = None
-        self.meter = Meter()
+        self.meter = CommitStats()
         """What this store has committed since it was made."""
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from antiphon.errors import StoreError
-from antiphon.store.commit_stats import Meter
+from antiphon.store.commit_stats import CommitStats
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.connection import Database
 from antiphon.store.sqlite.lane import Done, Outcome
@@ -26,7 +26,7 @@ _NOTHING: Outcome = (None, None)
 class Writer:
     """Writes to one file for one process."""
 
-    def __init__(self, database: Database, clock: Callable[[], float], meter: Meter) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], meter: CommitStats) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None

@@ -23,7 +23,7 @@ from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["Duplex", "DuplexChannel"]
+__all__ = ["LineChannel", "LineConnection"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -37,7 +37,7 @@ _receiving: ContextVar[bool] = ContextVar("antiphon_receiving", default=False)
 """Set in whatever a receiver runs, which must not wait for itself."""
 
 
-class Duplex:
+class LineConnection:
     """One conversation. `read` gives nothing when it is over; `write` raises what a lost connection is."""
 
     def __init__(
@@ -188,7 +188,7 @@ def _copy(failure: ClientError) -> ClientError:
     return copy.copy(failure)
 
 
-class DuplexChannel:
+class LineChannel:
     """What the channels over one such conversation have in common: all is said on it, and it is the session.
 
     Opening one sets the conversation, closing it takes that away again.
@@ -199,7 +199,7 @@ class DuplexChannel:
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self._duplex: Duplex | None = None
+        self._duplex: LineConnection | None = None
 
     async def request(self, message: Message) -> Frame:
         """Send a request and wait for its response."""
@@ -215,7 +215,7 @@ class DuplexChannel:
     async def end(self, headers: Mapping[str, str]) -> None:
         """The session is the conversation."""
 
-    def _open_duplex(self) -> Duplex:
+    def _open_duplex(self) -> LineConnection:
         if self._duplex is None:
             raise Unreachable(f"The connection to {self.peer} is closed.")
         return self._duplex

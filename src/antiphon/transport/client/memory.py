@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from antiphon.runtime.engine import Host
+from antiphon.runtime.engine import Engine
 from antiphon.transport.client.channel import Receiver
-from antiphon.transport.client.line_channel import Duplex, DuplexChannel
-from antiphon.transport.server.stream_connection import Connection
+from antiphon.transport.client.line_channel import LineChannel, LineConnection
+from antiphon.transport.server.stream_connection import StreamConnection
 
 __all__ = ["connect"]
 
@@ -16,31 +16,31 @@ _UNREAD = 1024
 _GRACE = 1.0
 
 
-def connect(server: Host) -> MemoryChannel:
+def connect(server: Engine) -> MemoryChannel:
     """A way to a server in this process."""
     return MemoryChannel(server)
 
 
-class MemoryChannel(DuplexChannel):
+class MemoryChannel(LineChannel):
     """A way to a server in this process; the server runs as long as the channel is open."""
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: Engine) -> None:
         super().__init__(f"the server {server.info.name!r} in this process")
         self._server = server
         self._running = AsyncExitStack()
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(_UNREAD)
-        self._connection: Connection | None = None
+        self._connection: StreamConnection | None = None
 
     async def open(self, receive: Receiver) -> None:
         """Start the server."""
         await self._running.enter_async_context(self._server.running())
-        connection = self._connection = Connection(self._server, self._deliver)
+        connection = self._connection = StreamConnection(self._server, self._deliver)
 
         async def write(line: bytes) -> None:
             connection.receive(line)
 
         limit = 16 * self._server.limits.body
-        self._duplex = Duplex(self.peer, self._read, write, receive, max_message=limit)
+        self._duplex = LineConnection(self.peer, self._read, write, receive, max_message=limit)
 
     async def close(self) -> None:
         """Let the server go."""

@@ -16,16 +16,16 @@ from collections.abc import Mapping, Sequence
 
 from antiphon.errors import ProcessEnded, Unreachable
 from antiphon.transport.client.channel import Receiver
-from antiphon.transport.client.line_channel import Duplex, DuplexChannel
+from antiphon.transport.client.line_channel import LineChannel, LineConnection
 
-__all__ = ["ProcessChannel"]
+__all__ = ["StdioChannel"]
 
 _READ_AHEAD = 64 * 1024
 _LAST_WORDS = 1.0
 """Seconds in which what a dead process had written must have been read."""
 
 
-class ProcessChannel(DuplexChannel):
+class StdioChannel(LineChannel):
     """A way to the server that `command` starts; `env` is added to this process's environment."""
 
     def __init__(
@@ -65,7 +65,7 @@ class ProcessChannel(DuplexChannel):
         child.transport = transport
         assert child.stdout is not None
         self._process = child
-        self._duplex = Duplex(
+        self._duplex = LineConnection(
             self.peer, child.stdout.read, self._write, receive, max_message=self._max_message
         )
         self._watching = asyncio.create_task(self._watch(child, self._duplex))
@@ -102,7 +102,7 @@ class ProcessChannel(DuplexChannel):
             await child.exits_within(_LAST_WORDS)
             raise _ended(self.peer, child) from None
 
-    async def _watch(self, child: _Child, duplex: Duplex) -> None:
+    async def _watch(self, child: _Child, duplex: LineConnection) -> None:
         """Fail what waits when the process dies or closes its output."""
         exiting = asyncio.create_task(child.exited.wait())
         try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.model.request import Cancel, RequestId
-from antiphon.runtime.execution.supervisor import Watched
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["Calls"]
+__all__ = ["ActiveCalls"]
 
 
-class Calls(dict[RequestId, Watched]):
+class ActiveCalls(dict[RequestId, Supervised]):
     """What is under way, by id."""
 
     def told(self, frame: Frame) -> RequestId | None:

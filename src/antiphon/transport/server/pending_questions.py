@@ -13,15 +13,15 @@ from typing import Any
 from msgspec import UNSET
 
 from antiphon.errors import Failure
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect
 
-__all__ = ["Questions"]
+__all__ = ["PendingQuestions"]
 
 
-class Questions:
+class PendingQuestions:
     """The open questions of one client."""
 
     __slots__ = ("_open",)
@@ -31,7 +31,7 @@ class Questions:
 
     async def put(
         self,
-        ask: Ask,
+        ask: Question,
         dialect: Dialect,
         write: Callable[[bytes], Awaitable[None]],
         task_id: str | None = None,

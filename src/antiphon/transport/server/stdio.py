@@ -13,8 +13,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import BinaryIO
 
-from antiphon.runtime.engine import Host
-from antiphon.transport.server.stream_connection import Connection
+from antiphon.runtime.engine import Engine
+from antiphon.transport.server.stream_connection import StreamConnection
 from antiphon.wire import jsonrpc
 
 __all__ = ["serve"]
@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 """How long calls may go on, and what they said may wait to be read, after the client closed its end."""
 
 
-async def serve(host: Host) -> None:
+async def serve(host: Engine) -> None:
     """Serve until the client closes the standard input, or a signal ends the process."""
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -32,7 +32,7 @@ async def serve(host: Host) -> None:
     os.dup2(2, 1)
     output = _Output(sink)
     async with host.running():
-        connection = Connection(host, output.write)
+        connection = StreamConnection(host, output.write)
         stopped = _stop_signals()
         reading = asyncio.ensure_future(_read(source, host.limits.body, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -41,7 +41,7 @@ async def serve(host: Host) -> None:
         await output.close()
 
 
-async def _read(source: BinaryIO, limit: int, connection: Connection, output: _Output) -> None:
+async def _read(source: BinaryIO, limit: int, connection: StreamConnection, output: _Output) -> None:
     async for line in _lines(source, limit):
         if line is None:
             message = f"A message has {limit} bytes at most."

@@ -13,39 +13,39 @@ from msgspec import UNSET
 
 from antiphon.errors import Busy, RequestError
 from antiphon.model.identity import ANONYMOUS, Principal
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.request import Initialize, Listen, RequestId
-from antiphon.model.segment import Said
-from antiphon.runtime.engine import Host
-from antiphon.runtime.execution.call import Call, Peer
-from antiphon.runtime.execution.supervisor import Warden, Watched
+from antiphon.model.segment import CallerMessage
+from antiphon.runtime.engine import Engine
+from antiphon.runtime.execution.call import Call, SessionState
+from antiphon.runtime.execution.supervisor import Supervised, Supervisor
 from antiphon.transport.server import pipeline as writing
-from antiphon.transport.server.active_calls import Calls
-from antiphon.transport.server.pending_questions import Questions
+from antiphon.transport.server.active_calls import ActiveCalls
+from antiphon.transport.server.pending_questions import PendingQuestions
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
 from antiphon.wire.versions import Dialects
 
-__all__ = ["Connection"]
+__all__ = ["StreamConnection"]
 
 
-class Connection:
+class StreamConnection:
     """Serves one client; `write` takes whole frames, and may be called by several tasks at once."""
 
     def __init__(
-        self, host: Host, write: Callable[[bytes], Awaitable[None]], *, principal: Principal = ANONYMOUS
+        self, host: Engine, write: Callable[[bytes], Awaitable[None]], *, principal: Principal = ANONYMOUS
     ) -> None:
         self._host = host
         self._write = write
         self._principal = principal
         self._dialects = Dialects(host.info)
         self._negotiated: Negotiated | None = None
-        self._peer = Peer()
-        self._questions = Questions()
-        self._warden = Warden()
-        self._calls = Calls()
-        self._listening: set[Watched] = set()
+        self._peer = SessionState()
+        self._questions = PendingQuestions()
+        self._warden = Supervisor()
+        self._calls = ActiveCalls()
+        self._listening: set[Supervised] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hearing: asyncio.Task[None] | None = None
 
@@ -77,19 +77,19 @@ class Connection:
             await asyncio.wait(self._tasks, timeout=1)
 
     async def _serve(self, frame: Frame, request_id: RequestId) -> None:
-        call = _Spoken(self._write, self._questions, request_id)
+        call = _StreamCall(self._write, self._questions, request_id)
         self._warden.enter(call, asyncio.get_running_loop())
         dialect: Dialect | None = None
         request: Any = None
         try:
             try:
                 dialect = call.dialect = self._dialects.choose(frame, None, self._negotiated)
-                call.terms = dialect.terms(frame, self._negotiated)
+                call.request_meta = dialect.request_meta(frame, self._negotiated)
                 request = call.request = dialect.parse(frame)
                 if len(self._warden) > self._host.limits.calls:
                     raise Busy("The server is at its limit of calls: try again.")
                 call.principal, call.peer = self._principal, self._peer
-                call.rounds, call.asks = dialect.rounds, not dialect.rounds
+                call.rounds, call.can_ask = dialect.rounds, not dialect.rounds
                 self._calls[request_id] = call
                 if type(request) is Listen:
                     self._listening.add(call)
@@ -145,22 +145,22 @@ class Connection:
         return task
 
 
-class _Spoken(Call[Any]):
+class _StreamCall(Call[Any]):
     """A call that came by a connection of its own."""
 
     dialect: Dialect
 
     def __init__(
-        self, write: Callable[[bytes], Awaitable[None]], questions: Questions, request_id: RequestId
+        self, write: Callable[[bytes], Awaitable[None]], questions: PendingQuestions, request_id: RequestId
     ) -> None:
         self.id = request_id
         self._write = write
         self._questions = questions
 
-    async def notify(self, notification: Said) -> None:
+    async def notify(self, notification: CallerMessage) -> None:
         """Say something meanwhile."""
         await self._write(self.dialect.notification(notification, self.id))
 
-    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
         """Put a question, and wait for the answer."""
         return await self._questions.put(ask, self.dialect, self._write, task_id)

@@ -35,13 +35,13 @@ from antiphon.model.request import (
     RedeemTask,
     Request,
     RequestId,
+    RequestMeta,
     SetLogLevel,
     StreamTask,
     Subscribe,
-    Terms,
     Unsubscribe,
 )
-from antiphon.model.segment import MODES, Part
+from antiphon.model.segment import MODES, StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results as answers
@@ -62,7 +62,7 @@ from antiphon.wire.server.v2026_07_28 import (
     V2026,
 )
 
-__all__ = ["KNOWN_VERSIONS", "Legacy", "Message", "Modern", "Speaker", "is_modern", "newest"]
+__all__ = ["KNOWN_VERSIONS", "ClientDialect", "Legacy", "Message", "Modern", "is_modern", "newest"]
 
 KNOWN_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
 """What a client can speak, newest first."""
@@ -110,7 +110,7 @@ class Message(msgspec.Struct, frozen=True):
     """Whether several responses may come, of which all but the last say that they are not."""
 
 
-class Speaker:
+class ClientDialect:
     """One protocol version, spoken by one client."""
 
     methods: Mapping[type[Any], str]
@@ -130,14 +130,18 @@ class Speaker:
         self.headers: Mapping[str, str] = {"mcp-protocol-version": version}
 
     def request(
-        self, request_id: RequestId, request: Request, terms: Terms, mirrored: Mirrored | None = None
+        self,
+        request_id: RequestId,
+        request: Request,
+        request_meta: RequestMeta,
+        mirrored: Mirrored | None = None,
     ) -> Message:
         """Write a request; raises `MethodNotFound` where this version has no such thing."""
         method = self.methods.get(type(request))
         if method is None:
             raise MethodNotFound(f"Protocol version {self.version} has no {type(request).__name__} request.")
         params = _params(request)
-        meta = self._meta(terms)
+        meta = self._meta(request_meta)
         if meta:
             params["_meta"] = meta
         return self._message(request_id, method, params, request, mirrored)
@@ -179,17 +183,17 @@ class Speaker:
         """Which request a change was sent for, where the version says it."""
         return None
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
         """What a frame brings of a stream, and for which request; raises `BadAnswer`."""
         raise NotImplementedError
 
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
         return _READERS[type(request)](fields)
 
-    def _meta(self, terms: Terms) -> dict[str, Any]:
-        meta = dict(terms.meta)
-        if terms.progress_token is not None:
-            meta["progressToken"] = terms.progress_token
+    def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
+        meta = dict(request_meta.raw)
+        if request_meta.progress_token is not None:
+            meta["progressToken"] = request_meta.progress_token
         return meta
 
     def _message(
@@ -206,7 +210,7 @@ class Speaker:
         return Message(jsonrpc.notification(method, params), method, headers=self.headers)
 
 
-class Legacy(Speaker):
+class Legacy(ClientDialect):
     """2025-11-25 and before: a session is opened first, and its streams can be taken up again."""
 
     methods = {kind: method for method, kind in V2025.methods.items()}
@@ -249,14 +253,14 @@ class Legacy(Speaker):
         streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
         return Message(body, method, request_id, self.headers, resumable=not streams, streams=streams)
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
         """A response that is not the last one to its request."""
         if not isinstance(frame.result, dict):
             return None
         return frame.request_id, parts.part(frame.result)
 
 
-class Modern(Speaker):
+class Modern(ClientDialect):
     """2026-07-28: each request says by itself whose it is, in its `_meta` and in headers."""
 
     methods = {kind: method for method, kind in V2026.methods.items()}
@@ -284,7 +288,7 @@ class Modern(Speaker):
         found = frame.meta.get(SUBSCRIPTION_ID)
         return found if isinstance(found, str | int) else None
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, Part] | None:
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
         """A notification that brings segments."""
         return parts.notified(answers.params_of(frame)) if frame.method == PARTIAL_RESULT else None
 
@@ -298,10 +302,13 @@ class Modern(Speaker):
             )
         return super()._read(request, fields)
 
-    def _meta(self, terms: Terms) -> dict[str, Any]:
-        meta = {**super()._meta(terms), **(self._streaming if terms.streams else self._common)}
-        if terms.log_level is not None:
-            meta[LOG_LEVEL] = terms.log_level
+    def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
+        meta = {
+            **super()._meta(request_meta),
+            **(self._streaming if request_meta.wants_stream else self._common),
+        }
+        if request_meta.log_level is not None:
+            meta[LOG_LEVEL] = request_meta.log_level
         return meta
 
     def _message(

@@ -55,9 +55,9 @@ from antiphon.model.notification import (
     Progress,
     ResourceUpdated,
 )
-from antiphon.model.outcome import DONE, Completion, InputRequired, Page, Prompted, Read, Result
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
-from antiphon.model.request import Cancel, Interests
+from antiphon.model.outcome import DONE, Completion, InputRequired, Page, PromptResult, ReadResult, Result
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.request import Cancel, SubscriptionFilter
 from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
@@ -149,7 +149,7 @@ def input_required(fields: Fields) -> InputRequired:
     return InputRequired({key: question(key, request) for key, request in requests.items()}, sealed=sealed)
 
 
-def question(key: str, request: Any) -> Ask:
+def question(key: str, request: Any) -> Question:
     """A question of the server's."""
     params = request.get("params", {}) if isinstance(request, dict) else None
     if not isinstance(params, dict):
@@ -168,24 +168,24 @@ def question(key: str, request: Any) -> Ask:
     raise BadAnswer(f"The server asks {key!r} in a way that this client does not know: {_short(request)}.")
 
 
-def read(fields: Fields) -> Read:
+def read(fields: Fields) -> ReadResult:
     """What a resource holds."""
     contents = fields.get("contents")
     if not isinstance(contents, list):
         raise BadAnswer("The server sent a resource without contents.")
-    return Read(
+    return ReadResult(
         tuple(_contents(part) for part in contents),
         ttl_ms=_ttl(fields),
         shared=fields.get("cacheScope") == "public",
     )
 
 
-def prompted(fields: Fields) -> Prompted:
+def prompted(fields: Fields) -> PromptResult:
     """A prompt, filled in."""
     messages = fields.get("messages")
     if not isinstance(messages, list):
         raise BadAnswer("The server sent a prompt without messages.")
-    return Prompted(tuple(_message(message) for message in messages), _text(fields, "description"))
+    return PromptResult(tuple(_message(message) for message in messages), _text(fields, "description"))
 
 
 def completion(fields: Fields) -> Completion:
@@ -273,7 +273,7 @@ _NOTIFICATIONS: Mapping[str, Callable[[Fields], Notification | Cancel | None]] =
     "notifications/resources/updated": lambda params: msgspec.convert(params, ResourceUpdated),
     "notifications/cancelled": lambda params: msgspec.convert(params, Cancel),
     "notifications/subscriptions/acknowledged": lambda params: Acknowledged(
-        msgspec.convert(params["notifications"], Interests)
+        msgspec.convert(params["notifications"], SubscriptionFilter)
     ),
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 from antiphon.errors import BadAnswer
 from antiphon.model.outcome import Result
 from antiphon.model.request import RequestId
-from antiphon.model.segment import Part, Segment
+from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire.client import results as answers
 from antiphon.wire.client import tasks as statuses
@@ -26,41 +26,41 @@ def is_partial(frame: Frame) -> bool:
     return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
 
 
-def called(fields: Mapping[str, Any]) -> Result | TaskStatus | Part:
+def called(fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
     """What `tools/call` gave: a result, a task in place of it, or the last part of its stream."""
     return part(fields) if "isComplete" in fields else statuses.called(fields)
 
 
-def redeemed(fields: Mapping[str, Any]) -> Result | Part:
+def redeemed(fields: Mapping[str, Any]) -> Result | StreamPart:
     """What a task gave, or some of it."""
     return part(fields) if "isComplete" in fields else statuses.redeemed(fields)
 
 
-def part(fields: Mapping[str, Any]) -> Part:
+def part(fields: Mapping[str, Any]) -> StreamPart:
     """What a response in the draft brings of a stream; raises `BadAnswer`."""
     contents = fields.get("partial-content", [])
     if not isinstance(contents, list):
         raise BadAnswer("The server sent partial content that is not a list.")
     task = statuses.status(fields["task"]) if isinstance(fields.get("task"), dict) else None
     complete = fields.get("isComplete") is True
-    asks = fields.get("resultType") == "input_required"
-    return Part(
+    is_asking = fields.get("resultType") == "input_required"
+    return StreamPart(
         segments=tuple(_segment(content) for content in contents),
         task_id=task.id if task is not None else _related(fields),
         task=task,
         is_complete=complete,
         end=statuses.redeemed(fields) if complete else None,
-        stopped=answers.input_required(fields) if asks else None,
+        stopped=answers.input_required(fields) if is_asking else None,
     )
 
 
-def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, Part]:
+def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, StreamPart]:
     """What a notification brings of a stream, and the request that it belongs to; raises `BadAnswer`."""
     first, request_id, task_id = params.get("seqNr"), params.get("requestId"), params.get("taskId")
     blocks = answers.blocks(params.get("content"))
     return (
         request_id if isinstance(request_id, str | int) else None,
-        Part(
+        StreamPart(
             tuple(Segment(number, block) for number, block in enumerate(blocks, _number(first))),
             task_id=task_id if isinstance(task_id, str) else None,
         ),

@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.errors import BadAnswer, RequestError
 from antiphon.model.outcome import DONE, Done, Result
-from antiphon.model.question import Ask
+from antiphon.model.question import Question
 from antiphon.model.task import Fault
 from antiphon.model.task_status import STATUSES, TaskStatus, TaskStatuses
 from antiphon.wire.client import results as answers
@@ -49,7 +49,7 @@ def status(fields: Fields) -> TaskStatus:
         updated_at=_moment(fields.get("lastUpdatedAt")),
         ttl=_seconds(fields, "ttlMs", "ttl"),
         poll_interval=_seconds(fields, "pollIntervalMs", "pollInterval"),
-        asks=_asks(id, fields) if state == "input_required" else {},
+        questions=_asks(id, fields) if state == "input_required" else {},
         result=answers.result(inlined) if state == "completed" and isinstance(inlined, dict) else None,
         error=_fault(fields.get("error")) if state == "failed" else None,
     )
@@ -82,7 +82,7 @@ def fault_error(task: TaskStatus) -> RequestError:
     return answers.error({"code": fault.code, "message": fault.message, "data": fault.data})
 
 
-def _asks(id: str, fields: Fields) -> Mapping[str, Ask]:
+def _asks(id: str, fields: Fields) -> Mapping[str, Question]:
     requests = fields.get("inputRequests", {})
     if not isinstance(requests, dict):
         raise BadAnswer(f"The task {id} wants input, and the server does not say which.")

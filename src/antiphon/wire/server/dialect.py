@@ -36,11 +36,11 @@ from antiphon.model.outcome import (
     InputRequired,
     Outcome,
     Page,
-    Prompted,
-    Read,
+    PromptResult,
+    ReadResult,
     Result,
 )
-from antiphon.model.question import Ask, Elicit, ListRoots, OpenUrl, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.request import (
     CallTool,
     Complete,
@@ -52,10 +52,10 @@ from antiphon.model.request import (
     ReadResource,
     Request,
     RequestId,
-    Terms,
+    RequestMeta,
 )
-from antiphon.model.segment import Portion, Said, Streamed
-from antiphon.model.task import Promise, Redeemed, TaskChanged, TaskPage, TaskShown
+from antiphon.model.segment import CallerMessage, SegmentPage, StreamEnd
+from antiphon.model.task import Promise, TaskChanged, TaskPage, TaskResult, TaskView
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
@@ -74,7 +74,7 @@ COMMON_METHODS: Mapping[str, type[Any]] = {
     "completion/complete": Complete,
 }
 
-TaskOutcome: TypeAlias = Promise | TaskShown | TaskPage | Redeemed | Portion | Streamed
+TaskOutcome: TypeAlias = Promise | TaskView | TaskPage | TaskResult | SegmentPage | StreamEnd
 
 _LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -131,23 +131,23 @@ class Dialect:
 
     def understand(
         self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
-    ) -> tuple[Any, Terms]:
+    ) -> tuple[Any, RequestMeta]:
         """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
-        terms = self.terms(frame, negotiated)
-        self.check_headers(frame, terms, headers)
+        request_meta = self.request_meta(frame, negotiated)
+        self.check_headers(frame, request_meta, headers)
         request = self.parse(frame)
         self.check_name(frame, request, headers)
-        return request, terms
+        return request, request_meta
 
     def answered(self, frame: Frame) -> Any:
         """The request that a response stands for, where this version has such a thing; else `None`."""
         return None
 
-    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+    def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """What the request says besides its parameters."""
         raise NotImplementedError
 
-    def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
+    def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` where this version wants headers that say what the body says."""
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
@@ -173,16 +173,16 @@ class Dialect:
         """The frame that answers a request which was understood and could not be served."""
         return self.error(request_id, error)
 
-    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
+    def ask(self, ask: Question, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
         """The method and the parameters of a question, which a task may be asking."""
         method, params = _ASKS[type(ask)](ask)
         if task_id is not None:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
-    def input_requests(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
+    def input_requests(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Questions by key, as a result carries them."""
-        written = {key: self.ask(ask) for key, ask in asks.items()}
+        written = {key: self.ask(ask) for key, ask in questions.items()}
         return {key: {"method": method, "params": params} for key, (method, params) in written.items()}
 
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
@@ -202,7 +202,7 @@ class Dialect:
             return 200
         return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
 
-    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+    def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """The frame of what is said meanwhile, on behalf of a request or of a session."""
         method, params = _NOTIFICATIONS[type(notification)](notification)
         return jsonrpc.notification(method, params)
@@ -224,8 +224,8 @@ class Dialect:
 
     def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
         value: dict[str, Any] = {}
-        if stopped.asks:
-            value["inputRequests"] = self.input_requests(stopped.asks)
+        if stopped.questions:
+            value["inputRequests"] = self.input_requests(stopped.questions)
         if stopped.sealed is not None:
             value["requestState"] = stopped.sealed
         return value
@@ -236,10 +236,10 @@ class Dialect:
             value["nextCursor"] = page.next_cursor
         return value
 
-    def _read(self, read: Read) -> dict[str, Any]:
+    def _read(self, read: ReadResult) -> dict[str, Any]:
         return {"contents": read.contents}
 
-    def _prompted(self, prompted: Prompted) -> dict[str, Any]:
+    def _prompted(self, prompted: PromptResult) -> dict[str, Any]:
         if prompted.description is None:
             return {"messages": prompted.messages}
         return {"description": prompted.description, "messages": prompted.messages}
@@ -258,7 +258,7 @@ class Dialect:
     def _promise(self, promise: Promise) -> dict[str, Any]:
         return {"task": core_task(promise.task)}
 
-    def _task(self, shown: TaskShown) -> dict[str, Any]:
+    def _task(self, shown: TaskView) -> dict[str, Any]:
         return core_task(shown.task)
 
     def _task_page(self, page: TaskPage) -> dict[str, Any]:
@@ -267,16 +267,16 @@ class Dialect:
             value["nextCursor"] = page.next_cursor
         return value
 
-    def _redeemed(self, redeemed: Redeemed) -> dict[str, Any]:
+    def _redeemed(self, redeemed: TaskResult) -> dict[str, Any]:
         inner = redeemed.outcome
         value = self._input_required(inner) if isinstance(inner, InputRequired) else self.tool_result(inner)
         value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": redeemed.task_id}}
         return value
 
-    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+    def _streamed(self, streamed: StreamEnd) -> dict[str, Any]:
         return self.tool_result(streamed.result)
 
-    def _portion(self, portion: Portion) -> dict[str, Any]:
+    def _portion(self, portion: SegmentPage) -> dict[str, Any]:
         raise NotImplementedError
 
     def _done(self, done: Done) -> dict[str, Any]:
@@ -287,17 +287,17 @@ _RESULTS: Mapping[type[Any], Any] = {
     Result: lambda dialect, outcome: dialect.tool_result(outcome),
     InputRequired: lambda dialect, outcome: dialect._input_required(outcome),
     Page: lambda dialect, outcome: dialect._page(outcome),
-    Read: lambda dialect, outcome: dialect._read(outcome),
-    Prompted: lambda dialect, outcome: dialect._prompted(outcome),
+    ReadResult: lambda dialect, outcome: dialect._read(outcome),
+    PromptResult: lambda dialect, outcome: dialect._prompted(outcome),
     Completion: lambda dialect, outcome: dialect._completion(outcome),
     Discovery: lambda dialect, outcome: dialect._discovery(outcome),
     Done: lambda dialect, outcome: dialect._done(outcome),
     Promise: lambda dialect, outcome: dialect._promise(outcome),
-    TaskShown: lambda dialect, outcome: dialect._task(outcome),
+    TaskView: lambda dialect, outcome: dialect._task(outcome),
     TaskPage: lambda dialect, outcome: dialect._task_page(outcome),
-    Redeemed: lambda dialect, outcome: dialect._redeemed(outcome),
-    Streamed: lambda dialect, outcome: dialect._streamed(outcome),
-    Portion: lambda dialect, outcome: dialect._portion(outcome),
+    TaskResult: lambda dialect, outcome: dialect._redeemed(outcome),
+    StreamEnd: lambda dialect, outcome: dialect._streamed(outcome),
+    SegmentPage: lambda dialect, outcome: dialect._portion(outcome),
 }
 
 

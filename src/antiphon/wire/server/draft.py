@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.model.outcome import InputRequired, Outcome
-from antiphon.model.request import AnswerQuestion, AnswerTask, Request, Terms
-from antiphon.model.segment import MODES, Portion, Segments
-from antiphon.model.task import Redeemed
+from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestMeta
+from antiphon.model.segment import MODES, SegmentPage, Segments
+from antiphon.model.task import TaskResult
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated, TaskOutcome
@@ -36,17 +36,21 @@ class Draft(V2025):
     rounds = True
     resumable = False
 
-    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+    def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """A bare request had no occasion to say what its client can do, or wants to hear of.
 
         It is taken to be able to answer every question, and to want no log messages.
         """
-        terms = super().terms(frame, negotiated)
-        if isinstance(frame.stream, dict) and not terms.modes and "streaming" in self._takes(negotiated):
-            terms = msgspec.structs.replace(terms, streams=True)
+        request_meta = super().request_meta(frame, negotiated)
+        if (
+            isinstance(frame.stream, dict)
+            and not request_meta.response_modes
+            and "streaming" in self._takes(negotiated)
+        ):
+            request_meta = msgspec.structs.replace(request_meta, wants_stream=True)
         if negotiated is not None:
-            return terms
-        return msgspec.structs.replace(terms, log_level=None, capabilities=_EVERYTHING)
+            return request_meta
+        return msgspec.structs.replace(request_meta, log_level=None, capabilities=_EVERYTHING)
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """A bare request that wants segments knows what it asks for."""
@@ -79,8 +83,8 @@ class Draft(V2025):
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """The result object of an outcome."""
         value = super().result(request, outcome)
-        inner: Any = outcome.outcome if isinstance(outcome, Redeemed) else outcome
-        if isinstance(outcome, Portion):
+        inner: Any = outcome.outcome if isinstance(outcome, TaskResult) else outcome
+        if isinstance(outcome, SegmentPage):
             inner = outcome.stopped
         if isinstance(request, AnswerTask):
             return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}

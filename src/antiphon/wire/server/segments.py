@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from antiphon.model.request import RequestId
-from antiphon.model.segment import Portion, Segments, Streamed
+from antiphon.model.segment import SegmentPage, Segments, StreamEnd
 from antiphon.wire.server.tasks import RELATED, core_task
 
 __all__ = [
@@ -57,7 +57,7 @@ def partial(segments: Segments) -> dict[str, Any]:
     return value
 
 
-def portion(part: Portion, end: dict[str, Any]) -> dict[str, Any]:
+def portion(part: SegmentPage, end: dict[str, Any]) -> dict[str, Any]:
     """The result object of a task's segments; `end` is how its outcome would be written, if it has one."""
     value: dict[str, Any] = {} if part.task is None else {"task": core_task(part.task)}
     value.update({key: field for key, field in end.items() if key not in ("content", "isError")})
@@ -71,7 +71,7 @@ def portion(part: Portion, end: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def last(streamed: Streamed, end: dict[str, Any]) -> dict[str, Any]:
+def last(streamed: StreamEnd, end: dict[str, Any]) -> dict[str, Any]:
     """The result object that ends an answer in segments."""
     result = streamed.result
     value = {key: field for key, field in end.items() if key != "content"}
@@ -82,7 +82,7 @@ def last(streamed: Streamed, end: dict[str, Any]) -> dict[str, Any]:
     return {**value, "isComplete": True}
 
 
-def _has_segments(part: Portion) -> bool:
+def _has_segments(part: SegmentPage) -> bool:
     """Whether there is more to a task than the words it failed with."""
     return part.end is not None and (part.end.emitted > 0 or len(part.blocks) > len(part.end.content))
 

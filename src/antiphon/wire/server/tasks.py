@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from antiphon.model.task import Task, load_asks, load_result
+from antiphon.model.task import Task, load_questions, load_result
 
 __all__ = ["EXTENSION", "RELATED", "core_task", "extension_task", "timestamp"]
 
@@ -70,7 +70,7 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if not detailed:
         return value
     if task.state == "waiting":
-        value["inputRequests"] = dialect.input_requests(load_asks(task.asks))
+        value["inputRequests"] = dialect.input_requests(load_questions(task.questions))
     elif task.result is not None:
         # It is what the call would have been answered with, and an answer of this version says its type.
         value["result"] = {**dialect.tool_result(load_result(task.result)), "resultType": "complete"}

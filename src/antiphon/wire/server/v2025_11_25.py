@@ -15,7 +15,7 @@ from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, T
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.content import Block, ResourceLink, Text
 from antiphon.model.outcome import Discovery, Page, Result
-from antiphon.model.question import Ask, OpenUrl
+from antiphon.model.question import OpenUrl, Question
 from antiphon.model.request import (
     CallTool,
     CancelTask,
@@ -26,12 +26,12 @@ from antiphon.model.request import (
     RedeemTask,
     Request,
     RequestId,
+    RequestMeta,
     SetLogLevel,
     Subscribe,
-    Terms,
     Unsubscribe,
 )
-from antiphon.model.segment import MODES, Portion, Said, Segments, Streamed
+from antiphon.model.segment import MODES, CallerMessage, SegmentPage, Segments, StreamEnd
 from antiphon.model.task import Promise
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
@@ -61,7 +61,7 @@ class V2025(Dialect):
     closing_cancels = False
     resumable = True
 
-    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+    def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Who the client is was said once, in `initialize`."""
         raw = frame.raw_params
         meta = frame.meta if b"_meta" in raw else {}
@@ -72,16 +72,16 @@ class V2025(Dialect):
         if wish is not None or b'"stream"' in raw:
             modes = self._offered(wish, negotiated)
             streams = isinstance(frame.params, dict) and frame.params.get("stream") is not None
-        return Terms(
+        return RequestMeta(
             client=negotiated.client if negotiated else None,
             capabilities=capabilities,
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
-            promises=wish is not None,
-            modes=modes,
+            accepts_tasks=wish is not None,
+            response_modes=modes,
             # Where a request says more closely how it takes its answer, that is what counts.
-            streams=streams and not modes and "streaming" in self._takes(negotiated),
-            meta=meta,
+            wants_stream=streams and not modes and "streaming" in self._takes(negotiated),
+            raw=meta,
         )
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
@@ -102,14 +102,14 @@ class V2025(Dialect):
             return self.response(request, request_id, Result(error.message, is_error=True))
         return super().refusal(request, request_id, error)
 
-    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+    def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Segments are not notifications here, but responses that are not the last."""
         if isinstance(notification, Segments):
             assert request_id is not None
             return jsonrpc.response(request_id, self._partial(notification))
         return super().notification(notification, request_id)
 
-    def ask(self, ask: Ask, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
+    def ask(self, ask: Question, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
         """An address that a person is sent to had an id, for a notice that was to come later."""
         method, params = super().ask(ask, task_id)
         if isinstance(ask, OpenUrl):
@@ -145,10 +145,10 @@ class V2025(Dialect):
     def _partial(self, segments: Segments) -> dict[str, Any]:
         return streaming.partial(segments)
 
-    def _streamed(self, streamed: Streamed) -> dict[str, Any]:
+    def _streamed(self, streamed: StreamEnd) -> dict[str, Any]:
         return streaming.last(streamed, self.tool_result(streamed.result))
 
-    def _portion(self, portion: Portion) -> dict[str, Any]:
+    def _portion(self, portion: SegmentPage) -> dict[str, Any]:
         if portion.stopped is not None:
             end = self._input_required(portion.stopped)
         else:
@@ -179,10 +179,12 @@ class Before2025(V2025):
             return msgspec.structs.replace(request, task=None)
         return request
 
-    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+    def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """What the request says besides its parameters."""
-        terms = super().terms(frame, negotiated)
-        return msgspec.structs.replace(terms, promises=False, modes=None, streams=False)
+        request_meta = super().request_meta(frame, negotiated)
+        return msgspec.structs.replace(
+            request_meta, accepts_tasks=False, response_modes=None, wants_stream=False
+        )
 
     def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
         return dict(discovery.capabilities)

@@ -23,7 +23,7 @@ from antiphon.errors import (
 )
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.notification import Acknowledged, ListChanged, ResourceUpdated
-from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, Read, Result
+from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, ReadResult, Result
 from antiphon.model.request import (
     AnswerTask,
     CallTool,
@@ -33,11 +33,11 @@ from antiphon.model.request import (
     Listen,
     Request,
     RequestId,
+    RequestMeta,
     StreamTask,
-    Terms,
 )
-from antiphon.model.segment import Said, Segments
-from antiphon.model.task import Promise, TaskChanged, TaskShown
+from antiphon.model.segment import CallerMessage, Segments
+from antiphon.model.task import Promise, TaskChanged, TaskView
 from antiphon.wire import jsonrpc
 from antiphon.wire import mirrored_headers as mirroring
 from antiphon.wire.jsonrpc import Frame
@@ -119,12 +119,12 @@ class V2026(Dialect):
         super().__init__(version, server)
         self._supported = supported
         self._header = version.encode()
-        self._known: dict[bytes, Terms] = {}
+        self._known: dict[bytes, RequestMeta] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
     def at_a_glance(
         self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
-    ) -> tuple[RequestId, CallTool, Terms] | None:
+    ) -> tuple[RequestId, CallTool, RequestMeta] | None:
         """What most requests are: a call of a tool, in whichever round, from a client that is known already.
 
         `None` for everything else, and for whatever is not quite right: that is looked at in full.
@@ -139,10 +139,10 @@ class V2026(Dialect):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         params, id = frame.params, frame.id
-        terms = self._known.get(bytes(params.meta))
+        request_meta = self._known.get(bytes(params.meta))
         name = params.name.encode()
         if (
-            terms is None
+            request_meta is None
             or headers.get(b"mcp-name") != name
             or name[:2] == b"=?"
             or params.task is not UNSET
@@ -156,10 +156,10 @@ class V2026(Dialect):
                 input_responses=params.answers,
                 request_state=params.state,
             )
-            return id, request, terms
-        return id, CallTool(name=params.name, arguments=params.arguments), terms
+            return id, request, request_meta
+        return id, CallTool(name=params.name, arguments=params.arguments), request_meta
 
-    def terms(self, frame: Frame, negotiated: Negotiated | None) -> Terms:
+    def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Read the required `_meta`; raises `InvalidParams` where something is missing.
 
         A client says the same with every request, so what was read once is kept for a while.
@@ -168,14 +168,14 @@ class V2026(Dialect):
         known = self._known.get(raw)
         if known is not None:
             return known
-        terms = self._read_terms(frame.meta)
-        if terms.progress_token is None and len(raw) <= _KEPT_BYTES and b'"traceparent"' not in raw:
+        request_meta = self._read_request_meta(frame.meta)
+        if request_meta.progress_token is None and len(raw) <= _KEPT_BYTES and b'"traceparent"' not in raw:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[raw] = terms
-        return terms
+            self._known[raw] = request_meta
+        return request_meta
 
-    def _read_terms(self, meta: dict[str, Any]) -> Terms:
+    def _read_request_meta(self, meta: dict[str, Any]) -> RequestMeta:
         if PROTOCOL_VERSION not in meta or not isinstance(meta.get(CAPABILITIES), dict):
             missing = PROTOCOL_VERSION if PROTOCOL_VERSION not in meta else CAPABILITIES
             raise InvalidParams(f"Every request of {self.version} has {missing!r} in params._meta.")
@@ -189,14 +189,14 @@ class V2026(Dialect):
         token = meta.get("progressToken")
         try:
             # It may serve many calls, so nobody may change it.
-            return Terms(
+            return RequestMeta(
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=MappingProxyType(meta[CAPABILITIES]),
                 log_level=None if level is None else _log_level(level),
                 progress_token=token if isinstance(token, str | int) else None,
-                promises=_declares(EXTENSION, meta[CAPABILITIES]),
-                streams=_declares(STREAMING, meta[CAPABILITIES]),
-                meta=MappingProxyType(meta),
+                accepts_tasks=_declares(EXTENSION, meta[CAPABILITIES]),
+                wants_stream=_declares(STREAMING, meta[CAPABILITIES]),
+                raw=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:
             raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None
@@ -219,10 +219,12 @@ class V2026(Dialect):
             raise MissingCapability("Missing required client capability", data=NEEDS_TASKS)
         return request
 
-    def check_headers(self, frame: Frame, terms: Terms, headers: Mapping[bytes, bytes]) -> None:
+    def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
         """The version and the method stand in headers too, and agree."""
         if headers.get(b"mcp-protocol-version") != self._header:
-            _agree(headers, b"mcp-protocol-version", "MCP-Protocol-Version", terms.meta[PROTOCOL_VERSION])
+            _agree(
+                headers, b"mcp-protocol-version", "MCP-Protocol-Version", request_meta.raw[PROTOCOL_VERSION]
+            )
         if headers.get(b"mcp-method") != _METHOD_HEADERS.get(frame.method, b""):
             _agree(headers, b"mcp-method", "Mcp-Method", frame.method)
 
@@ -281,7 +283,7 @@ class V2026(Dialect):
             error.data = NEEDS_TASKS
         return super().refusal(request, request_id, error)
 
-    def notification(self, notification: Said, request_id: RequestId | None) -> bytes:
+    def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Changes name the subscription that they are sent for, and segments their request."""
         if isinstance(notification, Segments):
             return jsonrpc.notification(PARTIAL_RESULT, partial_result(notification, request_id))
@@ -299,14 +301,14 @@ class V2026(Dialect):
         value["cacheScope"] = "public" if page.shared else "private"
         return value
 
-    def _read(self, read: Read) -> dict[str, Any]:
+    def _read(self, read: ReadResult) -> dict[str, Any]:
         scope = "public" if read.shared else "private"
         return {"contents": read.contents, "ttlMs": read.ttl_ms, "cacheScope": scope}
 
     def _promise(self, promise: Promise) -> dict[str, Any]:
         return extension_task(self, promise.task, detailed=False)
 
-    def _task(self, shown: TaskShown) -> dict[str, Any]:
+    def _task(self, shown: TaskView) -> dict[str, Any]:
         return extension_task(self, shown.task, detailed=True)
 
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:

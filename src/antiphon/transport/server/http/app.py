@@ -26,15 +26,15 @@ from antiphon.errors import (
 )
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.request import CallTool, Initialize, Listen, SetLogLevel, Subscribe, Unsubscribe
-from antiphon.runtime.engine import Host
-from antiphon.runtime.execution.supervisor import Warden
+from antiphon.runtime.engine import Engine
+from antiphon.runtime.execution.supervisor import Supervisor
 from antiphon.transport.server import pipeline as writing
 from antiphon.transport.server.http import get_streams as streams
 from antiphon.transport.server.http.event_stream import Receive, Send
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
-from antiphon.transport.server.http.lifespan import Owner
-from antiphon.transport.server.http.session_relay import Elsewhere
+from antiphon.transport.server.http.lifespan import ServerLifespan
+from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Sessions
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
@@ -60,7 +60,7 @@ class App:
 
     def __init__(
         self,
-        host: Host,
+        host: Engine,
         *,
         path: str = "/mcp",
         hosts: Sequence[str] | None = None,
@@ -79,14 +79,14 @@ class App:
             **{version.encode(): version for version in SUPPORTED_VERSIONS},
         }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
-        self._elsewhere = Elsewhere(host.relay, self._sessions)
-        self._warden = Warden()
+        self._elsewhere = SessionRelay(host.relay, self._sessions)
+        self._warden = Supervisor()
         self._mirrored = host.mirrored
         self._authenticates = host.authenticates
         self._handle = host.handle
         self._calls = 0
         self._streams = 0
-        self._owner = Owner(host)
+        self._owner = ServerLifespan(host)
         self.failure: Exception | None = None
         """Why it did not start, if it did not."""
         self._leaving = False
@@ -196,7 +196,7 @@ class App:
         if usual and self._calls < self._most_calls:
             plain = self._dialects.modern.at_a_glance(body, headers)
             if plain is not None and plain[1].name not in self._mirrored:
-                exchange.id, exchange.request, exchange.terms = plain
+                exchange.id, exchange.request, exchange.request_meta = plain
                 exchange.dialect, exchange.rounds = self._dialects.modern, True
                 if principal is not ANONYMOUS:
                     exchange.principal = principal
@@ -223,7 +223,7 @@ class App:
                 self._told(frame, exchange, version)
                 return False
             exchange.dialect = dialect
-            request, exchange.terms = dialect.understand(frame, negotiated, headers)
+            request, exchange.request_meta = dialect.understand(frame, negotiated, headers)
             if type(request) is CallTool:
                 if request.name in self._mirrored:
                     dialect.check_mirrored(self._mirrored[request.name], request, headers)
@@ -245,7 +245,7 @@ class App:
             exchange.streams_only = True
         if exchange.session is not None:
             exchange.session.calls[request_id] = exchange
-            exchange.asks = exchange.takes_streams and not dialect.rounds
+            exchange.can_ask = exchange.takes_streams and not dialect.rounds
         return True
 
     def _told(self, frame: Frame, exchange: Exchange, version: str | None) -> None:

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 from antiphon.runtime.limits import Limits
 from antiphon.wire import sse
 
-__all__ = ["RETRY_MS", "Replay"]
+__all__ = ["RETRY_MS", "EventBuffer"]
 
 RETRY_MS = 1000
 """How long a caller whose connection was let go is asked to wait before it comes back."""
 
 
-class Replay:
+class EventBuffer:
     """The events of one stream."""
 
     def __init__(self, limits: Limits) -> None:

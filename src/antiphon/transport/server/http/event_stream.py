@@ -1,6 +1,6 @@
 """The event stream of one HTTP response, from its first word to its last.
 
-Owns the order of what is written on it. A stream that can be taken up again is kept in a `Replay`.
+Owns the order of what is written on it. A stream that can be taken up again is kept in a `EventBuffer`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from antiphon.transport.server.http.event_buffer import Replay
+from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.wire import sse
 
-__all__ = ["Outlet", "Receive", "Send"]
+__all__ = ["EventStream", "Receive", "Send"]
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,16 +28,16 @@ _BREATH = 0.02
 """Seconds of writing after which others get a turn."""
 
 
-class Outlet:
+class EventStream:
     """An event stream; made with the first word that is said."""
 
-    def __init__(self, send: Send, new_replay: Callable[[], Replay] | None = None) -> None:
+    def __init__(self, send: Send, new_replay: Callable[[], EventBuffer] | None = None) -> None:
         self._send = send
         self._new_replay = new_replay
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._started = False
-        self.replay: Replay | None = None
+        self.replay: EventBuffer | None = None
         self.detached = False
         self.written = self._breathed = self._loop.time()
         self.waiting_since: float | None = None

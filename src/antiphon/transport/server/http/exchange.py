@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
-from antiphon.model.question import Ask
-from antiphon.model.segment import Said
+from antiphon.model.question import Question
+from antiphon.model.segment import CallerMessage
 from antiphon.runtime.execution.call import Call
-from antiphon.transport.server.http.event_stream import Outlet, Receive, Send
+from antiphon.transport.server.http.event_stream import EventStream, Receive, Send
 from antiphon.transport.server.http.sessions import Session
 from antiphon.wire.server.dialect import Dialect
 
@@ -39,7 +39,7 @@ class Exchange(Call[Any]):
     """Whether its answer is an event stream, even if there is nothing else to say."""
     is_counted: bool = False
     """Whether it counts towards the calls that may be under way at once."""
-    outlet: Outlet | None = None
+    outlet: EventStream | None = None
     answering: bool = False
     """Whether the answer is being sent, so that nothing more is to be said."""
     tasks: set[asyncio.Task[None]] | None = None
@@ -56,16 +56,16 @@ class Exchange(Call[Any]):
     @property
     def streams(self) -> bool:
         """Whether the caller wants what is emitted as it comes, and can get it so."""
-        return self.terms.streams and self.takes_streams
+        return self.request_meta.wants_stream and self.takes_streams
 
     # While the call is under way
 
-    async def notify(self, notification: Said) -> None:
+    async def notify(self, notification: CallerMessage) -> None:
         """Say something meanwhile; a caller that takes no streams does not hear it."""
         if self.takes_streams:
             await self.stream().write(self.dialect.notification(notification, self.id))
 
-    async def ask(self, key: str, ask: Ask, task_id: str | None = None) -> Any:
+    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
         """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
         assert self.session is not None
         return await self.session.questions.put(ask, self.dialect, self.stream().write, task_id)
@@ -85,11 +85,11 @@ class Exchange(Call[Any]):
         """Whether it is known what is asked for."""
         return "request" in self.__dict__
 
-    def stream(self) -> Outlet:
+    def stream(self) -> EventStream:
         """Its event stream."""
         if self.outlet is None:
             resumable = self._resumable and self.session is not None
-            self.outlet = Outlet(self.send, self.session.stream if resumable and self.session else None)
+            self.outlet = EventStream(self.send, self.session.stream if resumable and self.session else None)
         return self.outlet
 
     def tick(self, now: float) -> None:

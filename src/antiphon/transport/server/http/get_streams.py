@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from antiphon.errors import StreamGone
-from antiphon.runtime.change_feed import Changes
-from antiphon.transport.server.http.event_buffer import Replay
+from antiphon.runtime.change_feed import ChangeFeed
+from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.transport.server.http.exchange import Exchange
 from antiphon.transport.server.http.sessions import Session
 
 __all__ = ["find", "listen", "take_up"]
 
 
-async def listen(changes: Changes, session: Session, exchange: Exchange) -> None:
+async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> None:
     """Send changes as they happen. A session has one such stream: a new one ends the one before."""
     if session.listening is not None:
         session.listening.stop("cancelled")
@@ -36,7 +36,7 @@ async def listen(changes: Changes, session: Session, exchange: Exchange) -> None
             session.listening = None
 
 
-def find(session: Session, event_id: str) -> tuple[Replay, int]:
+def find(session: Session, event_id: str) -> tuple[EventBuffer, int]:
     """The stream that an event was on, and the event's number; raises `StreamGone`."""
     found = session.take_up(event_id)
     if found is None:
@@ -44,7 +44,7 @@ def find(session: Session, event_id: str) -> tuple[Replay, int]:
     return found
 
 
-async def take_up(found: tuple[Replay, int], exchange: Exchange) -> None:
+async def take_up(found: tuple[EventBuffer, int], exchange: Exchange) -> None:
     """Send what came after an event, on the stream that it was on."""
     replay, after = found
     stream = exchange.stream()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from antiphon.runtime.engine import Host
+from antiphon.runtime.engine import Engine
 
-__all__ = ["Owner"]
+__all__ = ["ServerLifespan"]
 
 
-class Owner:
+class ServerLifespan:
     """Starts a server when it is first needed, and stops it when told to."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Engine) -> None:
         self.started = False
         self._host = host
         self._task: asyncio.Task[None] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.runtime.engine import Host
+from antiphon.runtime.engine import Engine
 from antiphon.runtime.observability.metrics import CONTENT_TYPE
 from antiphon.transport.server.http.event_stream import Receive, Send
 
@@ -26,7 +26,7 @@ class Probes:
 
     def __init__(
         self,
-        host: Host,
+        host: Engine,
         app: Callable[[Any, Receive, Send], Awaitable[None]] | None = None,
         *,
         is_ready: Callable[[], bool] = lambda: True,

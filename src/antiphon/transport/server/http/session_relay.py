@@ -17,7 +17,7 @@ from antiphon.runtime.relay import Relay
 from antiphon.transport.server.http.sessions import Session, Sessions
 from antiphon.wire.jsonrpc import Frame
 
-__all__ = ["Elsewhere"]
+__all__ = ["SessionRelay"]
 
 _TOPIC = "sessions"
 
@@ -36,7 +36,7 @@ class _Said(msgspec.Struct, omit_defaults=True):
     ended: bool = False
 
 
-class Elsewhere:
+class SessionRelay:
     """The sessions of one server, as far as other processes have to do with them."""
 
     def __init__(self, relay: Relay, sessions: Sessions) -> None:

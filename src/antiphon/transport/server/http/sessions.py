@@ -16,12 +16,12 @@ import msgspec
 from antiphon.errors import SealError, SessionLost
 from antiphon.model.identity import Principal
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.execution.call import Peer
-from antiphon.runtime.execution.supervisor import Watched
+from antiphon.runtime.execution.call import SessionState
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
-from antiphon.transport.server.active_calls import Calls
-from antiphon.transport.server.http.event_buffer import Replay
-from antiphon.transport.server.pending_questions import Questions
+from antiphon.transport.server.active_calls import ActiveCalls
+from antiphon.transport.server.http.event_buffer import EventBuffer
+from antiphon.transport.server.pending_questions import PendingQuestions
 from antiphon.wire.server.dialect import Negotiated
 
 __all__ = ["Session", "Sessions"]
@@ -40,16 +40,16 @@ class Session:
         """By which processes speak of it: nobody can use the session who knows it."""
         self.negotiated = negotiated
         self.principal = principal
-        self.peer = Peer()
-        self.questions = Questions()
-        self.calls = Calls()
-        self.listening: Watched | None = None
+        self.peer = SessionState()
+        self.questions = PendingQuestions()
+        self.calls = ActiveCalls()
+        self.listening: Supervised | None = None
         self._limits = limits
-        self._streams: OrderedDict[str, Replay] = OrderedDict()
+        self._streams: OrderedDict[str, EventBuffer] = OrderedDict()
 
-    def stream(self) -> Replay:
+    def stream(self) -> EventBuffer:
         """A new stream; the oldest one is forgotten when there are too many."""
-        replay = Replay(self._limits)
+        replay = EventBuffer(self._limits)
         self._streams[replay.id] = replay
         while len(self._streams) > self._limits.replay_streams:
             oldest = next(
@@ -58,7 +58,7 @@ class Session:
             del self._streams[oldest]
         return replay
 
-    def take_up(self, event_id: str) -> tuple[Replay, int] | None:
+    def take_up(self, event_id: str) -> tuple[EventBuffer, int] | None:
         """The stream that an event was on, and the event's number; `None` if it is no longer there."""
         name, _, number = event_id.rpartition(".")
         replay = self._streams.get(name)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from antiphon.errors import HeaderMismatch, InvalidParams
 from antiphon.model.identity import Implementation
-from antiphon.model.request import Terms
+from antiphon.model.request import RequestMeta
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
@@ -30,8 +30,8 @@ def frame(method: str = "tools/list", params: Any = UNSET, meta: Any = None) -> 
 
 
 def check(dialect: Dialect, frame: Frame, headers: dict[bytes, bytes]) -> None:
-    terms = dialect.terms(frame, None)
-    dialect.check_headers(frame, terms, headers)
+    request_meta = dialect.request_meta(frame, None)
+    dialect.check_headers(frame, request_meta, headers)
     dialect.check_name(frame, dialect.parse(frame), headers)
 
 
@@ -43,27 +43,27 @@ def test_2026_reads_its_terms_from_every_request() -> None:
         "progressToken": "p",
         "mine": 1,
     }
-    assert modern.terms(frame(meta=meta), None) == Terms(
+    assert modern.request_meta(frame(meta=meta), None) == RequestMeta(
         client=Implementation("c", "2", title="C"),
         capabilities={"sampling": {}},
         log_level="error",
         progress_token="p",
-        meta=meta,
+        raw=meta,
     )
 
 
 def test_2026_needs_no_client_info_and_hears_no_log_without_a_level() -> None:
-    terms = modern.terms(frame(meta=META), None)
-    assert (terms.client, terms.log_level, terms.progress_token) == (None, None, None)
+    request_meta = modern.request_meta(frame(meta=META), None)
+    assert (request_meta.client, request_meta.log_level, request_meta.progress_token) == (None, None, None)
 
 
 def test_2026_keeps_the_terms_that_a_client_repeats_but_not_those_of_every_client_there_ever_was() -> None:
     modern = Dialects(Implementation("tests", "1")).modern
-    first = modern.terms(frame(meta=META), None)
-    assert modern.terms(frame(meta=META), None) is first
+    first = modern.request_meta(frame(meta=META), None)
+    assert modern.request_meta(frame(meta=META), None) is first
     for number in range(1000):
-        assert modern.terms(frame(meta={**META, "number": number}), None).meta["number"] == number
-    again = modern.terms(frame(meta=META), None)
+        assert modern.request_meta(frame(meta={**META, "number": number}), None).raw["number"] == number
+    again = modern.request_meta(frame(meta=META), None)
     assert again is not first
     assert again == first
 
@@ -87,13 +87,13 @@ def test_2026_keeps_the_terms_that_a_client_repeats_but_not_those_of_every_clien
 )
 def test_2026_refuses_terms_that_are_missing_or_wrong(meta: Any) -> None:
     with pytest.raises(InvalidParams):
-        modern.terms(frame(meta=meta), None)
+        modern.request_meta(frame(meta=meta), None)
 
 
 @pytest.mark.parametrize("token", ["a", "", 0, 7])
 @pytest.mark.parametrize("dialect", [modern, draft, legacy], ids=lambda dialect: dialect.version)
 def test_a_progress_token_keeps_its_type(dialect: Any, token: Any) -> None:
-    found = dialect.terms(frame(meta={**META, "progressToken": token}), None).progress_token
+    found = dialect.request_meta(frame(meta={**META, "progressToken": token}), None).progress_token
     assert found == token
     assert type(found) is type(token)
 
@@ -101,23 +101,23 @@ def test_a_progress_token_keeps_its_type(dialect: Any, token: Any) -> None:
 @pytest.mark.parametrize("token", [None, 1.5, [], {}])
 @pytest.mark.parametrize("dialect", [modern, draft, legacy], ids=lambda dialect: dialect.version)
 def test_a_progress_token_of_another_type_is_none(dialect: Any, token: Any) -> None:
-    assert dialect.terms(frame(meta={**META, "progressToken": token}), None).progress_token is None
+    assert dialect.request_meta(frame(meta={**META, "progressToken": token}), None).progress_token is None
 
 
 def test_a_session_said_who_it_is_when_it_began() -> None:
     negotiated = Negotiated("2025-11-25", {"roots": {}}, Implementation("c", "2"))
     for dialect in (legacy, draft):
-        terms = dialect.terms(frame(meta={"mine": 1}), negotiated)
-        assert (terms.client, terms.capabilities, terms.log_level) == (
+        request_meta = dialect.request_meta(frame(meta={"mine": 1}), negotiated)
+        assert (request_meta.client, request_meta.capabilities, request_meta.log_level) == (
             Implementation("c", "2"),
             {"roots": {}},
             "debug",
         )
-        assert terms.meta == {"mine": 1}
+        assert request_meta.raw == {"mine": 1}
 
 
 def test_a_bare_request_hears_no_log() -> None:
-    assert draft.terms(frame(), None).log_level is None
+    assert draft.request_meta(frame(), None).log_level is None
 
 
 AGREEING = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"t"}

@@ -125,8 +125,8 @@ async def asked(tour: Tour, url: str) -> None:
 
     async def round_of(url: str, after: InputRequired | None, **answers: object) -> InputRequired | Result:
         async with Client(url, timeout=PATIENCE, elicit=nobody) as client:
-            return await client.call(
-                "update_work_item", workItemId=4522, fields=fields, drive=False, after=after, answers=answers
+            return await client.call_once(
+                "update_work_item", workItemId=4522, fields=fields, resume=after, answers=answers
             )
 
     async with served({**SECRET, "ANTIPHON_STORE": "memory:"}) as other:

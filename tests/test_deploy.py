@@ -103,7 +103,9 @@ def test_what_is_deployed_can_be_loaded_and_gives_promises() -> None:
 
 
 def test_the_metrics_of_the_page_are_those_that_there_are() -> None:
-    source = (ROOT / "src" / "antiphon" / "runtime" / "metrics.py").read_text(encoding="utf-8")
+    source = (ROOT / "src" / "antiphon" / "runtime" / "observability" / "metrics.py").read_text(
+        encoding="utf-8"
+    )
     there = set(re.findall(r'"(antiphon_\w+)"', source))
     table = PAGE.read_text(encoding="utf-8").split("## Metrics")[1].split("```")[0]
     assert set(re.findall(r"`(antiphon_\w+)`", table)) == there

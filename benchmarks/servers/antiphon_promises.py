@@ -9,7 +9,7 @@ from serve import serve
 from antiphon import Context, Limits, Server
 
 path = Path(os.environ.get("BENCH_STORE") or Path(tempfile.mkdtemp()) / "tasks.db")
-server = Server("bench", store=f"sqlite:///{path}", limits=Limits(tasks=200))
+server = Server("bench", store=f"sqlite:///{path}", limits=Limits(max_running_tasks=200))
 
 
 @server.tool(task="required", poll_interval=0.01)

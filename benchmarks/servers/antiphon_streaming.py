@@ -10,7 +10,7 @@ from serve import serve
 from antiphon import Context, Limits, Server
 
 path = Path(tempfile.mkdtemp()) / "tasks.db"
-server = Server("bench", store=f"sqlite:///{path}", limits=Limits(tasks=200, calls=2000))
+server = Server("bench", store=f"sqlite:///{path}", limits=Limits(max_running_tasks=200, max_calls=2000))
 
 
 @server.tool

@@ -199,7 +199,7 @@ class InvalidRequest(RequestError):
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is longer than `Limits.body` allows."""
+    """The body is longer than `Limits.max_body_bytes` allows."""
 
     status = 413
 
@@ -360,7 +360,7 @@ class NoTask(StoreError):
 
 
 class TooLarge(StoreError):
-    """An artifact has more bytes than `Limits.artifact` allows."""
+    """An artifact has more bytes than `Limits.max_artifact_bytes` allows."""
 
 
 class StoreUnavailable(StoreError):

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -65,7 +65,7 @@ class Server:
 
     `authenticate` says who is calling; `secrets` is the ring of keys that several processes share
     (from `ANTIPHON_SECRETS`, separated by commas, unless given); `lifespan` opens what the functions
-    need, which they find as `ctx.lifespan`; `ttl` is how long, in seconds, callers may keep its lists;
+    need, which they find as `ctx.lifespan`; `list_ttl` is how long, in seconds, callers may keep its lists;
     `shed` says, given the seconds spent in a call, whether to hand it back to the caller at the next
     checkpoint (`shed_after` is a ready one). `store` is where tasks are kept, `sqlite:///tasks.db` for
     example (from `ANTIPHON_STORE` unless given; in memory, if neither says); with one that all
@@ -95,7 +95,7 @@ class Server:
         artifacts: str | ArtifactStore | None = None,
         log_arguments: bool = False,
         page_size: int = 100,
-        ttl: float = 0,
+        list_ttl: float = 0,
     ) -> None:
         if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
             raise DefinitionError(
@@ -119,7 +119,7 @@ class Server:
         self._works = True
         self._starting = asyncio.Lock()
         self._open: AbstractAsyncContextManager[Any] | None = None
-        self._threads = ThreadExecutor(self.limits.threads)
+        self._threads = ThreadExecutor(self.limits.max_threads)
         self._catalog = Registry(self.changes, page_size)
         self._mirrored: dict[str, Mirrored] = {}
         self._completers = CompletionRegistry(self._catalog, self._threads)
@@ -155,7 +155,7 @@ class Server:
             ),
             self._artifacts,
             instructions=instructions,
-            ttl_ms=int(ttl * 1000),
+            ttl_ms=int(list_ttl * 1000),
         )
         self._catalog.unlisted = self._artifacts.at
         self._artifacts.on_first = self._offer_artifacts
@@ -219,7 +219,7 @@ class Server:
         """Offer a resource no longer; raises `NotFound`. Callers that listen are told."""
         self._catalog.remove_resource(uri)
 
-    def updated(self, uri: str) -> None:
+    def notify_resource_updated(self, uri: str) -> None:
         """Tell the callers that subscribed to a resource that it no longer holds what it did."""
         self.changes.publish(ResourceUpdated(uri))
 
@@ -268,6 +268,46 @@ class Server:
 
     # Running
 
+    def configure(
+        self,
+        *,
+        store: str | Store | None = None,
+        run_tasks: bool | None = None,
+        task_tools: Collection[str] | None = None,
+        max_running_tasks: int | None = None,
+    ) -> None:
+        """Change how this process keeps and runs tasks, before the server starts.
+
+        `store` replaces the store; `run_tasks=False` leaves tasks to other processes; `task_tools` names the
+        only tools whose tasks run here; `max_running_tasks` replaces the limit of that name. What is not
+        given stays as it is. Raises `RuntimeError` while the server runs, and `DefinitionError` for a tool
+        that is never run as a task.
+        """
+        if self._users:
+            raise RuntimeError("The server is running: configure it before it starts.")
+        unknown = sorted(set(task_tools or ()) - set(self.task_tools))
+        if unknown:
+            offered = ", ".join(self.task_tools) or "none"
+            raise DefinitionError(f"No tool {unknown[0]!r} runs as a task here. These do: {offered}.")
+        if store is not None:
+            self._tasks.wanted = store
+        if run_tasks is not None:
+            self._works = run_tasks
+        if task_tools is not None:
+            self._tasks.tools = tuple(task_tools)
+        if max_running_tasks is not None:
+            self._tasks.limits = replace(self._tasks.limits, max_running_tasks=max_running_tasks)
+
+    @property
+    def store(self) -> str | Store | None:
+        """The store of its tasks, or `None` if tasks are kept in memory."""
+        return self._tasks.wanted
+
+    @property
+    def task_tools(self) -> tuple[str, ...]:
+        """The names of the tools that can run as tasks."""
+        return tuple(name for name, tool in self._catalog.tools.items() if tool.task != "forbidden")
+
     def asgi(
         self, *, path: str = "/mcp", hosts: Sequence[str] | None = None, origins: Sequence[str] | None = None
     ) -> App:
@@ -303,7 +343,7 @@ class Server:
         elif transport in ("http", "streamable-http"):
             from antiphon.transport.server.http.serve import serve_http
 
-            serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain)
+            serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain_timeout)
         else:
             raise ValueError(f"transport={transport!r} is not one of 'stdio', 'http', 'streamable-http'.")
 

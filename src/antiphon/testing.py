@@ -5,7 +5,7 @@ rehearsal = await rehearse(server, "resolve_bug", {"item": 7}, answers=answers)
 assert rehearsal.result.text == "Bug #7 resolved."
 assert [question.key for question in rehearsal.questions] == ["resolution"]
 
-assert await differences(server, "resolve_bug", {"item": 7}, answers=answers) == []
+assert await check_replay(server, "resolve_bug", {"item": 7}, answers=answers) == []
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
 from antiphon.server import Server
 
-__all__ = ["AskedQuestion", "Rehearsal", "differences", "rehearse"]
+__all__ = ["AskedQuestion", "Rehearsal", "check_replay", "rehearse"]
 
 Answers: TypeAlias = Mapping[str, Any] | Callable[["AskedQuestion"], Any]
 """Answers by key, or a function from a question to its answer.
@@ -117,7 +117,7 @@ async def rehearse(
     )
 
 
-async def differences(
+async def check_replay(
     target: Server | Callable[..., Any],
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,

@@ -114,7 +114,7 @@ async def test_a_call_is_stopped_stored_and_gone_on_with_in_another_process(tmp_
     secret = {"ANTIPHON_SECRETS": "a secret for all of them", "ASKING_EFFECTS": str(tmp_path / "effects")}
     with started("asking.py", tmp_path, env=secret) as server:
         async with Client(server.url, elicit=Person()) as client:
-            stopped = await client.call("five_rounds", drive=False)
+            stopped = await client.call_once("five_rounds")
         assert isinstance(stopped, InputRequired)
         assert isinstance(stopped.questions["name_0"], Elicit)
         stored = tmp_path / "stopped.json"
@@ -131,7 +131,7 @@ async def test_a_call_is_stopped_stored_and_gone_on_with_in_another_process(tmp_
             "    after = InputRequired(asks, sealed=kept['sealed'])\n"
             "    async with Client(url, elicit=elicit) as client:\n"
             "        answers = {'name_0': {'name': 'zero'}}\n"
-            "        result = await client.call('five_rounds', after=after, answers=answers)\n"
+            "        result = await client.call('five_rounds', resume=after, answers=answers)\n"
             "        print(result.text)\n"
             "asyncio.run(main(*sys.argv[1:]))\n"
         )
@@ -148,16 +148,14 @@ async def test_a_call_is_stopped_stored_and_gone_on_with_in_another_process(tmp_
 
 async def test_by_hand_one_answer_after_the_other() -> None:
     async with connected("2026-07-28", "http") as client:
-        stopped = await client.call("order", drive=False)
+        stopped = await client.call_once("order")
         assert isinstance(stopped, InputRequired)
-        again = await client.call("order", drive=False, after=stopped, answers={"order": {"count": 99}})
+        again = await client.call_once("order", resume=stopped, answers={"order": {"count": 99}})
         assert isinstance(again, InputRequired)
-        last = await client.call("order", drive=False, after=again, answers={"order": {"count": 2}})
+        last = await client.call_once("order", resume=again, answers={"order": {"count": 2}})
         assert isinstance(last, Result)
         assert "count=2" in last.text
-        declined = await client.call(
-            "order", drive=False, after=again, answers={"order": "decline"}, check=False
-        )
+        declined = await client.call_once("order", resume=again, answers={"order": "decline"}, check=False)
         assert isinstance(declined, Result)
         assert declined.is_error
 

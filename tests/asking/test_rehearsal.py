@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from antiphon import Context, Failure, Result, Server
 from antiphon.errors import MissingCapability
 from antiphon.model.notification import Log, Progress
-from antiphon.testing import AskedQuestion, differences, rehearse
+from antiphon.testing import AskedQuestion, check_replay, rehearse
 
 
 class Resolution(BaseModel):
@@ -158,24 +158,24 @@ async def test_a_tool_that_never_stops_asking_is_stopped() -> None:
 async def test_a_sound_tool_replays_everywhere_and_does_its_steps_once(tool: Any) -> None:
     answers = {"resolution": {"resolution": "Duplicate"}, "original": 3, "name": "Ada"}
     arguments = {"item": 7} if tool is resolve_bug else None
-    assert await differences(tool, arguments=arguments, answers=answers) == []
+    assert await check_replay(tool, arguments=arguments, answers=answers) == []
     assert len(done) == 1
 
 
 async def test_a_question_left_to_chance_is_found() -> None:
-    found = await differences(asks_by_chance, answers=lambda question: 1)
+    found = await check_replay(asks_by_chance, answers=lambda question: 1)
     assert len(found) == 2
     assert "at the start: the replay went on to 'ask:key_" in found[0]
 
 
 async def test_a_result_left_to_chance_is_found() -> None:
-    found = await differences(returns_by_chance, answers={"number": 1})
+    found = await check_replay(returns_by_chance, answers={"number": 1})
     assert len(found) == 1
     assert found[0].startswith("at the end: the replay gave")
 
 
 async def test_a_run_that_does_less_is_found() -> None:
-    found = await differences(asks_less_the_second_time)
+    found = await check_replay(asks_less_the_second_time)
     assert found == ["at the start: the replay ended, and the first run went on to 'step:update'."]
 
 
@@ -184,9 +184,9 @@ async def test_data_left_to_chance_is_found_beside_the_same_text() -> None:
         done.append("run")
         return Result("Always.", data={"run": len(done) if by_chance else 0})
 
-    assert await differences(told, arguments={"by_chance": False}) == []
+    assert await check_replay(told, arguments={"by_chance": False}) == []
     done.clear()
-    (found,) = await differences(told, arguments={"by_chance": True})
+    (found,) = await check_replay(told, arguments={"by_chance": True})
     assert found.startswith("at the end: the replay gave Result(")
     assert "data={'run': 2}), and the first run Result(" in found
     assert found.endswith("data={'run': 1}).")
@@ -197,13 +197,13 @@ async def test_an_error_left_to_chance_is_found() -> None:
         done.append("run")
         raise Failure(f"failed in run {len(done)}")
 
-    assert await differences(fails) == [
+    assert await check_replay(fails) == [
         "at the end: the replay gave Failure: failed in run 2, and the first run Failure: failed in run 1."
     ]
 
 
 async def test_a_question_without_an_answer_is_the_fault_of_the_test() -> None:
     with pytest.raises(AssertionError, match="'in_a_thread' asks 'name', and there is no answer to it"):
-        await differences(in_a_thread, answers={"resolution": "Fixed"})
+        await check_replay(in_a_thread, answers={"resolution": "Fixed"})
     with pytest.raises(AssertionError, match="'resolve_bug' asks 'resolution'"):
-        await differences(resolve_bug, arguments={"item": 7})
+        await check_replay(resolve_bug, arguments={"item": 7})

@@ -119,14 +119,14 @@ async def test_another_user_is_refused() -> None:
 
 
 async def test_an_expired_state_is_refused() -> None:
-    state = await state_of(make(limits=Limits(state_time=0)))
+    state = await state_of(make(limits=Limits(state_lifetime=0)))
     assert refused(await tried(make(), state))
 
 
 async def test_a_state_that_is_too_large_is_an_error_that_tells_the_author_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(make(limits=Limits(state=1000))) as address:
+    async with serving(make(limits=Limits(max_state_bytes=1000))) as address:
         frame = await once(Able(address.port), "heavy")
     assert frame["error"]["code"] == -32603
     assert "Let steps return less" in caplog.text

@@ -22,7 +22,8 @@ from pydantic import BaseModel
 from antiphon import Context, Limits, Server
 
 SHORT = os.environ.get("SHORT")
-server = Server("shop", limits=Limits(tasks=int(os.environ.get("ROOM", "100")), lease=60, drain=1))
+ROOM = int(os.environ.get("ROOM", "100"))
+server = Server("shop", limits=Limits(max_running_tasks=ROOM, lease_seconds=60, drain_timeout=1))
 
 class Name(BaseModel):
     name: str

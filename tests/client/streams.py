@@ -128,7 +128,7 @@ async def streaming(
     dialect: Modern, answer: Answer, *, task: bool = False, within: float | None = None, **options: Any
 ) -> AsyncIterator[tuple[Stream, Fake]]:
     """A stream of a call of a server that answers so."""
-    given: dict[str, Any] = {"timeout": 5, "patience": 0.2, "max_message": LIMIT, **options}
+    given: dict[str, Any] = {"timeout": 5, "reconnect_timeout": 0.2, "max_message": LIMIT, **options}
     async with (
         asyncio.timeout(15),
         serving(dialect.serve(answer, task=task)) as fake,

@@ -68,7 +68,7 @@ async def test_a_slow_answer_to_the_first_question_counts_where_the_second_is_re
         await refused.wait()
         return welcome(MODERN)
 
-    async with Client(Line(answer, welcomes=False), probe_wait=0) as client:
+    async with Client(Line(answer, welcomes=False), probe_timeout=0) as client:
         assert client.version == MODERN
 
 
@@ -86,7 +86,7 @@ async def test_where_both_questions_are_refused_the_last_refusal_is_told() -> No
 
     line = Line(answer, welcomes=False)
     with pytest.raises(MethodNotFound, match=r"What\?"):
-        async with Client(line, probe_wait=0):
+        async with Client(line, probe_timeout=0):
             pass
     assert line.is_closed
 
@@ -110,7 +110,7 @@ async def test_who_goes_away_while_connecting_takes_the_question_back() -> None:
 
 async def test_who_goes_away_while_two_questions_are_open_takes_back_the_one_that_can_be() -> None:
     line = Line(hang, welcomes=False)
-    await connecting(line, "initialize", probe_wait=0)
+    await connecting(line, "initialize", probe_timeout=0)
     discover = next(message for message in line.sent if message["method"] == "server/discover")
     assert [params["requestId"] for params in line.asked("notifications/cancelled")] == [discover["id"]]
 
@@ -278,6 +278,6 @@ async def test_a_page_that_was_visited_is_accepted_whatever_the_answer_says() ->
 
     line = Line(answer)
     async with Client(line) as client:
-        asking = await client.call("tool", drive=False)
-        await client.call("tool", drive=False, after=asking, answers={"pay": True})
+        asking = await client.call_once("tool")
+        await client.call_once("tool", resume=asking, answers={"pay": True})
     assert line.asked("tools/call")[1]["inputResponses"] == {"pay": {"action": "accept"}}

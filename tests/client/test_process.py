@@ -78,7 +78,7 @@ async def test_a_child_ended_by_a_signal_says_which() -> None:
 
 
 async def test_a_child_that_closes_its_output_is_unreachable() -> None:
-    async with Client(answering("os.close(1); time.sleep(60)"), grace=0.1) as client:
+    async with Client(answering("os.close(1); time.sleep(60)"), shutdown_timeout=0.1) as client:
         with pytest.raises(Unreachable, match="closed its output"):
             await client.call("tool")
 
@@ -91,14 +91,14 @@ async def test_lines_that_are_no_messages_are_skipped(caplog: pytest.LogCaptureF
 
 
 async def test_a_child_that_only_talks_rubbish_is_a_bad_answer() -> None:
-    async with Client(answering("while True: print('la la la')"), grace=0.1) as client:
+    async with Client(answering("while True: print('la la la')"), shutdown_timeout=0.1) as client:
         with pytest.raises(BadAnswer, match="does not speak MCP"):
             await client.call("tool")
 
 
 async def test_an_endless_line_is_a_bad_answer_in_bounded_memory() -> None:
     command = answering("while True: sys.stdout.write('x' * 65536)")
-    async with Client(command, max_message=1 << 20, grace=0.1) as client:
+    async with Client(command, max_message=1 << 20, shutdown_timeout=0.1) as client:
         with pytest.raises(BadAnswer, match="more than 1048576 bytes"):
             await client.call("tool")
 
@@ -114,7 +114,7 @@ async def test_a_large_answer_arrives_whole() -> None:
 
 
 async def test_a_child_that_does_not_read_does_not_hang_the_client() -> None:
-    async with Client(answering("time.sleep(60)"), grace=0.1) as client:
+    async with Client(answering("time.sleep(60)"), shutdown_timeout=0.1) as client:
         with pytest.raises(TimedOut):
             await asyncio.gather(*(client.call("tool", data="x" * 300_000, timeout=0.3) for _ in range(3)))
 
@@ -129,7 +129,7 @@ async def test_an_old_server_that_ignores_the_first_question_is_asked_the_second
         elif message["method"] == "tools/call":
             done(message)
     """
-    async with Client(child(script), probe_wait=0.05) as client:
+    async with Client(child(script), probe_timeout=0.05) as client:
         assert client.version == "2025-06-18"
         assert (await client.call("tool")).text == "Done."
 
@@ -143,7 +143,7 @@ async def test_a_new_server_that_is_slow_to_start_is_still_spoken_to_as_one() ->
         elif "id" in message:
             say(id=message["id"], error={"code": -32601, "message": "No."})
     """
-    async with Client(child(script), probe_wait=0.01) as client:
+    async with Client(child(script), probe_timeout=0.01) as client:
         assert client.version == "2026-07-28"
 
 
@@ -222,7 +222,7 @@ async def test_a_child_that_does_not_want_to_end_is_ended(stubborn: str) -> None
             done(message, str(os.getpid()))
     time.sleep(60)
     """
-    async with Client(child(script), grace=0.1) as client:
+    async with Client(child(script), shutdown_timeout=0.1) as client:
         pid = int((await client.call("pid")).text)
         assert alive(pid)
     assert not alive(pid)

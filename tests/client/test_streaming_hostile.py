@@ -293,7 +293,10 @@ async def test_a_task_that_is_cut_anywhere_is_taken_up_again(dialect: Modern, fi
         asked.append(dialect.after(reply))
         await cut_at(reply, dialect, points.pop(0) if points else NEVER, TASK)
 
-    async with streaming(dialect, on(dialect, call, follow), task=True, patience=5) as (stream, fake):
+    async with streaming(dialect, on(dialect, call, follow), task=True, reconnect_timeout=5) as (
+        stream,
+        fake,
+    ):
         assert await read(stream) == [1, 2, 3, 4, 5]
         assert stream.result.text == "text 1\ntext 2\ntext 3\ntext 4\ntext 5"
     assert asked == sorted(asked)

@@ -65,7 +65,7 @@ def saying(*statuses: dict[str, Any]) -> Answer:
 
 
 async def call(answer: Answer, **options: Any) -> str:
-    async with serving(answer) as fake, Client(fake.url, timeout=5, patience=0.3) as client:
+    async with serving(answer) as fake, Client(fake.url, timeout=5, reconnect_timeout=0.3) as client:
         return (await asyncio.wait_for(client.call("tool", **options), 10)).text
 
 

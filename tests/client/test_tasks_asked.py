@@ -135,7 +135,7 @@ async def slow(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
 
 async def test_a_look_that_times_out_is_not_taken_for_the_deadline_of_the_task() -> None:
     line = Line(slow)
-    async with Client(line, patience=0) as client:
+    async with Client(line, reconnect_timeout=0) as client:
         with pytest.raises(TimedOut, match=r"^It is slow today\.$"):
             await client.task("t1").result(timeout=60)
         assert not line.asked("tasks/cancel")

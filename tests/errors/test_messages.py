@@ -71,7 +71,7 @@ def tool(signature: str, options: str = "") -> str:
         ),
         ("@server.resource('x://a')\ndef f(b: str): ...", "the address has no variable {b}"),
         ("@server.resource('x://{a')\ndef f(a: str): ...", "has a brace that is not closed: write {name}."),
-        ("Limits(body=-1)", "Limits(body=-1): a limit is a number from 0 up."),
+        ("Limits(max_body_bytes=-1)", "Limits(max_body_bytes=-1): a limit is a number from 0 up."),
         (
             "async def life(server):\n    yield\nServer('x', lifespan=life)",
             "The lifespan 'life' is a generator. Put @contextlib.asynccontextmanager above it.",

@@ -26,8 +26,10 @@ class Instance:
 
     def __init__(self, store: str, *, works: bool) -> None:
         self.moments: dict[str, float] = {}
-        self.server = Server("pair", store=store, secrets=[SECRET], limits=Limits(lease=5.0, drain=0.5))
-        self.server._works = works
+        self.server = Server(
+            "pair", store=store, secrets=[SECRET], limits=Limits(lease_seconds=5.0, drain_timeout=0.5)
+        )
+        self.server.configure(run_tasks=works)
         self.address: Address
         self._register(self.server)
 

@@ -91,7 +91,9 @@ async def _promises_are_refused_with_a_hint(port: int) -> None:
 async def test_a_run_stands_still_while_it_is_away_and_goes_on_after(mortal: Postgres) -> None:
     gate = asyncio.Event()
     ran: Counter[str] = Counter()
-    server = Server("patient", store=mortal.url(), secrets=[SECRET], limits=Limits(lease=60.0, drain=0.5))
+    server = Server(
+        "patient", store=mortal.url(), secrets=[SECRET], limits=Limits(lease_seconds=60.0, drain_timeout=0.5)
+    )
 
     @server.tool(task="optional", poll_interval=0.05)
     async def work(ctx: Context) -> str:

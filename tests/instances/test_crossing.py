@@ -95,7 +95,7 @@ async def test_changes_here_are_heard_by_those_who_listen_there(both: Both) -> N
         await _until(events, lambda frame: "acknowledged" in frame.get("method", ""))
         works.server.remove_tool("plain")
         await _until(events, lambda frame: frame.get("method") == "notifications/tools/list_changed")
-        await asyncio.to_thread(works.server.updated, "note://one")
+        await asyncio.to_thread(works.server.notify_resource_updated, "note://one")
         told = await _until(events, lambda frame: frame.get("method") == "notifications/resources/updated")
         assert told["params"]["uri"] == "note://one"
 
@@ -161,8 +161,8 @@ async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
 async def _changes(events: Any, instance: Instance) -> list[str]:
     """Change both resources; what is heard of it, to the second one."""
     heard: list[str] = []
-    instance.server.updated("note://one")
-    instance.server.updated("note://two")
+    instance.server.notify_resource_updated("note://one")
+    instance.server.notify_resource_updated("note://two")
     while "note://two" not in heard:
         heard.append(_uri(await _until(events, _uri)))
     return heard
@@ -181,7 +181,7 @@ def _updated(uri: str) -> Callable[[dict[str, Any]], bool]:
 async def _tell_on(instance: Instance, uri: str) -> None:
     """Tell of a change again and again: a stream asks the others what it wants when it has begun."""
     while True:
-        instance.server.updated(uri)
+        instance.server.notify_resource_updated(uri)
         await asyncio.sleep(0.2)
 
 

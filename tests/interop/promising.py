@@ -33,7 +33,7 @@ AT_THE_SAME_TIME: dict[str, Ending] = {
 server = Server(
     "promising",
     store=os.environ.get("ANTIPHON_STORE", "memory:"),
-    limits=Limits(lease=1.0),
+    limits=Limits(lease_seconds=1.0),
     secrets=["a secret of the promising"],
 )
 for _name in ALL:

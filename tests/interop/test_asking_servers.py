@@ -144,16 +144,16 @@ async def test_round_by_round_and_by_another_client_in_between(target: Any, pers
     options: dict[str, Any] = {"protocol": MODERN, "env": environment(), "elicit": person.elicit}
     person.asked.clear()
     async with Client(target, **options) as first:
-        asked = await first.call("two_rounds", drive=False)
+        asked = await first.call_once("two_rounds")
         assert isinstance(asked, InputRequired)
         (key,) = asked.questions
-        again = await first.call("two_rounds", drive=False, after=asked, answers={key: {"name": "Ada"}})
+        again = await first.call_once("two_rounds", resume=asked, answers={key: {"name": "Ada"}})
         assert isinstance(again, InputRequired)
         (key,) = again.questions
         if not isinstance(target, str):
-            last = await first.call("two_rounds", after=again, answers={key: {"name": "King"}})
+            last = await first.call_once("two_rounds", resume=again, answers={key: {"name": "King"}})
     if isinstance(target, str):
         async with Client(target, **options) as second:
-            last = await second.call("two_rounds", after=again, answers={key: {"name": "King"}})
+            last = await second.call_once("two_rounds", resume=again, answers={key: {"name": "King"}})
     assert last.text == "Hello, Ada King!"
     assert person.asked == []

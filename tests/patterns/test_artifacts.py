@@ -199,7 +199,9 @@ async def test_lists_have_pages() -> None:
 
 
 async def test_an_artifact_has_bounds() -> None:
-    limits = Limits(artifact=1000, artifacts=3000, artifact_page=100, drain=0.2)
+    limits = Limits(
+        max_artifact_bytes=1000, max_stored_artifact_bytes=3000, artifact_page_bytes=100, drain_timeout=0.2
+    )
     async with in_memory(make(limits=limits)) as client:
         failed = await client.call("note", text="x" * 1001)
         assert failed["isError"] is True

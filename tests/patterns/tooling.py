@@ -107,7 +107,7 @@ def authenticate(headers: Mapping[str, str]) -> Principal:
 
 def make(**options: Any) -> Server:
     """A server with one tool for each pattern."""
-    options.setdefault("limits", Limits(drain=0.2, lease=2.0))
+    options.setdefault("limits", Limits(drain_timeout=0.2, lease_seconds=2.0))
     server = Server("patterns", authenticate=authenticate, secrets=["a secret of the patterns"], **options)
     _succeeding(server)
     _keeping(server)

@@ -16,7 +16,7 @@ class Name(BaseModel):
 
 def make(store: str | None = None) -> Server:
     """A server whose tools give promises."""
-    server = Server("patient", store=store, limits=Limits(drain=0.2, lease=2.0))
+    server = Server("patient", store=store, limits=Limits(drain_timeout=0.2, lease_seconds=2.0))
 
     @server.tool
     async def at_once() -> str:
@@ -68,12 +68,12 @@ def make(store: str | None = None) -> Server:
     async def faults(internal: bool = True) -> str:
         raise InternalError("It broke.") if internal else InvalidParams("Not like this.")
 
-    @server.tool(task="required", poll_interval=0.1, ttl=0.3)
+    @server.tool(task="required", poll_interval=0.1, task_ttl=0.3)
     async def fleeting() -> str:
         await asyncio.sleep(60)
         return "never"
 
-    @server.tool(task="required", poll_interval=0.1, ttl=2)
+    @server.tool(task="required", poll_interval=0.1, task_ttl=2)
     async def brief(ctx: Context) -> str:
         return (await ctx.elicit("First name?", Name, key="first")).name
 

@@ -26,7 +26,7 @@ from tests.support.speakers import Bare, Modern, Session, Speaker
 @pytest.fixture
 async def narrow(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, int]]:
     """A workshop with room for two tasks at once, and for three that are not done."""
-    limits = Limits(tasks=2, queued=3, lease=2.0, drain=0.2)
+    limits = Limits(max_running_tasks=2, max_queued_tasks=3, lease_seconds=2.0, drain_timeout=0.2)
     async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
         yield workshop, address.port
 

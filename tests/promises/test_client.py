@@ -287,7 +287,7 @@ async def test_tasks_are_listed_where_the_version_has_that() -> None:
 
 async def test_a_call_that_is_not_driven_gives_the_handle() -> None:
     async with connected(MODERN) as client:
-        promise = await client.call("sleep", drive=False)
+        promise = await client.call_once("sleep")
         assert isinstance(promise, TaskHandle)
         assert (await promise.result()).text == "slept 0.05 s"
 

@@ -118,7 +118,7 @@ async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> No
 
 async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
     with patient(tmp_path) as server:
-        client = Client(server.url, timeout=5, patience=0.5)
+        client = Client(server.url, timeout=5, reconnect_timeout=0.5)
         await client.__aenter__()
         promise = await client.submit("sleep", seconds=60)
         waiting = asyncio.create_task(promise.result())

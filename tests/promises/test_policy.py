@@ -58,7 +58,7 @@ class Turning:
             "turning",
             store=self.store,  # type: ignore[arg-type]
             secrets=["a secret of the turning"],
-            limits=Limits(tasks=room, lease=2.0, drain=0.2),
+            limits=Limits(max_running_tasks=room, lease_seconds=2.0, drain_timeout=0.2),
         )
         self._register(self.server)
 

@@ -44,7 +44,9 @@ async def test_a_task_is_gone_when_its_time_is_over(port: int, workshop: Worksho
 
 
 async def test_a_running_task_is_stopped_when_it_expires(kind: str, tmp_path: Path) -> None:
-    limits = Limits(lease=60.0, drain=0.2)  # so that nobody notices by a lease that cannot be renewed
+    limits = Limits(
+        lease_seconds=60.0, drain_timeout=0.2
+    )  # so that nobody notices by a lease that cannot be renewed
     async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
         client, began = Bare(address.port), time.time()
         id = (await begin(client, "long", 1000))["taskId"]
@@ -117,7 +119,7 @@ async def tools_with(kind: str, folder: Path, **options: Any) -> AsyncIterator[i
 async def test_a_caller_may_wish_for_less_than_the_tool_allows(
     kind: str, tmp_path: Path, ttl: float | None, wish: int | None, given: int | None
 ) -> None:
-    async with tools_with(kind, tmp_path, ttl=ttl, poll_interval=2.5) as port:
+    async with tools_with(kind, tmp_path, task_ttl=ttl, poll_interval=2.5) as port:
         task = await begin(Bare(port), "tool", wish)
         assert (task["ttl"], task["pollInterval"]) == (given, 2500)
         if wish is None:

@@ -40,7 +40,7 @@ class Workshop:
         self.ran: Counter[str] = Counter()
         self.stopped: Counter[str] = Counter()
         self.gate = asyncio.Event()
-        options.setdefault("limits", Limits(lease=2.0, drain=0.2))
+        options.setdefault("limits", Limits(lease_seconds=2.0, drain_timeout=0.2))
         self.server = Server(
             "workshop",
             store=store,

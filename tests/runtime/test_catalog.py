@@ -126,8 +126,8 @@ async def test_a_session_in_memory_is_told_of_every_kind_of_change() -> None:
         server.remove_tool("t0")
         server.remove_prompt("p0")
         server.remove_resource("u://0")
-        server.updated("u://1")
-        server.updated("u://2")
+        server.notify_resource_updated("u://1")
+        server.notify_resource_updated("u://2")
         await client.result("ping")
         assert {frame["method"]: frame["params"] for frame in client.notifications} == {
             "notifications/tools/list_changed": {},

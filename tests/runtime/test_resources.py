@@ -108,9 +108,9 @@ async def test_templates_fill_the_parameters_and_fixed_addresses_come_first() ->
 
 
 async def test_how_long_what_was_read_may_be_kept() -> None:
-    server = Server("tests", ttl=2)
+    server = Server("tests", list_ttl=2)
 
-    @server.resource("u://r", ttl=1.5, shared=True)
+    @server.resource("u://r", cache_ttl=1.5, shared=True)
     async def resource() -> str:
         return "a"
 
@@ -151,8 +151,8 @@ async def test_subscribing_needs_something_to_subscribe_to_and_has_a_bound() -> 
         assert (await client.error("resources/subscribe", {"uri": "u://1000"}))["code"] == -32602
         await client.result("resources/unsubscribe", {"uri": "u://0"})
         await client.result("resources/subscribe", {"uri": "u://1000"})
-        server.updated("u://0")
-        server.updated("u://1000")
+        server.notify_resource_updated("u://0")
+        server.notify_resource_updated("u://1000")
         await client.result("ping")
         assert [frame["params"]["uri"] for frame in client.notifications] == ["u://1000"]
 

@@ -217,7 +217,7 @@ async def test_functions_that_are_not_async_run_at_once_in_threads() -> None:
 
 
 async def test_no_more_threads_than_the_limit() -> None:
-    server = Server("tests", limits=Limits(threads=2))
+    server = Server("tests", limits=Limits(max_threads=2))
     running: list[int] = [0, 0]
     lock = threading.Lock()
     both = threading.Event()

@@ -119,7 +119,7 @@ async def test_a_server_can_be_started_again() -> None:
             await session.open()
             async with session.listening() as connection:
                 await connection.receive_head()
-                lived.server.updated("u://x")
+                lived.server.notify_resource_updated("u://x")
                 await session.ask("ping")
                 await session.end()
     assert lived.events == ["open", "close"] * 2
@@ -190,7 +190,7 @@ async def test_shutting_down_waits_for_calls_and_ends_listeners() -> None:
 async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = Server("tests", limits=Limits(drain=0.2))
+    server = Server("tests", limits=Limits(drain_timeout=0.2))
     seen: list[str] = []
 
     @server.tool

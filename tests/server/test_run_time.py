@@ -93,7 +93,7 @@ async def test_what_the_server_says_of_itself() -> None:
         description="For tests.",
         instructions="Use it.",
         website_url="https://x",
-        ttl=3,
+        list_ttl=3,
     )
     server.add_tool(anything)
     info = {

@@ -41,7 +41,9 @@ class Point(BaseModel):
 
 
 def make(kind: str, folder: Any) -> Server:
-    server = Server("emitting", store=store_of(kind, folder), limits=Limits(answer=MOST, drain=0.2))
+    server = Server(
+        "emitting", store=store_of(kind, folder), limits=Limits(max_answer_bytes=MOST, drain_timeout=0.2)
+    )
 
     def tool(function: Any) -> Any:
         return server.tool(task="optional", poll_interval=0.05)(function)

@@ -176,7 +176,7 @@ class _Failing:
 async def failing(*, slowly: bool = False) -> AsyncIterator[tuple[_Failing, asyncio.Event, int]]:
     store = _Failing(open_store("memory:"), slowly)
     gate = asyncio.Event()
-    server = Server("failing", store=store, limits=Limits(drain=0.2))  # type: ignore[arg-type]
+    server = Server("failing", store=store, limits=Limits(drain_timeout=0.2))  # type: ignore[arg-type]
 
     @server.tool(task="optional", answer_within=0.1, streams=True)
     async def late(ctx: Context) -> None:

@@ -33,7 +33,7 @@ class Studio:
     def __init__(self, store: Store, **options: Any) -> None:
         self.store = store
         self.forget()
-        options.setdefault("limits", Limits(lease=2.0, drain=0.2))
+        options.setdefault("limits", Limits(lease_seconds=2.0, drain_timeout=0.2))
         self.server = Server(
             "studio", store=store, secrets=["a secret of the studio"], authenticate=authenticate, **options
         )
@@ -99,7 +99,7 @@ class Studio:
         tool()(gated)
         tool(name="gated_or_late", answer_within=0.2)(gated)
         tool(name="gated_required", task="required")(gated)
-        tool(name="gated_fleeting", task="required", ttl=0.4)(gated)
+        tool(name="gated_fleeting", task="required", task_ttl=0.4)(gated)
         server.tool(name="gated_forbidden")(gated)
 
         @tool()

@@ -74,7 +74,7 @@ async def test_an_answer_that_cannot_be_sent_is_the_runners_to_know_and_not_sent
 
 
 async def test_a_request_that_was_still_coming_when_the_server_ended_gets_no_answer() -> None:
-    app = Server("tests", limits=Limits(drain=0)).asgi()
+    app = Server("tests", limits=Limits(drain_timeout=0)).asgi()
     runner = Runner({"type": "http.request", "body": b'{"jsonrpc":', "more_body": True})
     serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
     await runner.asked.wait()
@@ -87,7 +87,7 @@ async def test_an_answer_to_a_task_counts_as_a_call() -> None:
     related = {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}
     answer = {"jsonrpc": "2.0", "id": 7, "result": {"action": "cancel", "_meta": related}}
     runner = Runner({"type": "http.request", "body": json.dumps(answer).encode()})
-    await Server("tests", store="memory:", limits=Limits(calls=0)).asgi()(
+    await Server("tests", store="memory:", limits=Limits(max_calls=0)).asgi()(
         scope(), runner.receive, runner.send
     )
     assert runner.status == 503

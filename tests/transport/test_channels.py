@@ -192,7 +192,7 @@ async def test_what_waits_to_be_written_when_a_channel_is_closed_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "_LAST_WORDS", 0.05)
-    channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], grace=0.05)
+    channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], shutdown_timeout=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]

@@ -60,7 +60,7 @@ async def test_a_version_that_nobody_speaks_is_refused() -> None:
 
 
 async def test_one_call_too_many_is_told_to_come_back() -> None:
-    server, release, ends = slow(calls=1)
+    server, release, ends = slow(max_calls=1)
     async with in_memory(server) as client:
         first = asyncio.create_task(client.call("wait"))
         await until(lambda: ends)

@@ -89,7 +89,7 @@ async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_
 
 
 def test_the_sessions_that_ended_are_kept_in_mind_up_to_a_bound() -> None:
-    sessions = Process(Limits(sessions=3)).sessions
+    sessions = Process(Limits(max_sessions=3)).sessions
     tokens = [sessions.create(NEGOTIATED, ANONYMOUS) for _ in range(5)]
     for token in tokens:
         sessions.end(token, ANONYMOUS)

@@ -175,7 +175,7 @@ async def test_calls_at_once_hear_their_own_notifications_alone(address: Address
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_silent_stream_is_kept_alive_with_comments(dialect: str) -> None:
-    server = Server("tests", limits=Limits(keep_alive=0.2))
+    server = Server("tests", limits=Limits(keep_alive_interval=0.2))
     release = asyncio.Event()
 
     @server.tool
@@ -199,7 +199,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments(dialect: str) -> None
 
 
 async def test_a_caller_that_takes_no_streams_is_left_in_silence() -> None:
-    server = Server("tests", limits=Limits(keep_alive=0.1))
+    server = Server("tests", limits=Limits(keep_alive_interval=0.1))
 
     @server.tool
     async def wait() -> str:

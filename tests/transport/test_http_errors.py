@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def build() -> Server:
-    server = Server("tests", limits=Limits(body=100_000))
+    server = Server("tests", limits=Limits(max_body_bytes=100_000))
 
     @server.tool
     async def add(a: int, b: int) -> str:

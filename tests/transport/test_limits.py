@@ -43,7 +43,7 @@ async def test_a_tool_that_takes_too_long_fails(dialect: str) -> None:
 
 
 async def test_every_call_has_a_deadline() -> None:
-    server, _ = slow(Limits(call_time=0.2))
+    server, _ = slow(Limits(call_timeout=0.2))
     async with serving(server) as where:
         assert "0.2 seconds" in (await Bare(where.port).call("wait")).text
         response = await Bare(where.port).ask("prompts/get", {"name": "prompt"})
@@ -51,7 +51,7 @@ async def test_every_call_has_a_deadline() -> None:
 
 
 async def test_a_tool_may_have_more_time_than_others() -> None:
-    server, release = slow(Limits(call_time=0.2), timeout=60)
+    server, release = slow(Limits(call_timeout=0.2), timeout=60)
     async with serving(server) as where:
         call = asyncio.create_task(Bare(where.port).call("wait"))
         response = await Bare(where.port).ask("prompts/get", {"name": "prompt"})
@@ -63,7 +63,10 @@ async def test_a_tool_may_have_more_time_than_others() -> None:
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_that_is_too_long_is_refused(chunked: bool) -> None:
-    async with serving(Server("tests", limits=Limits(body=1000))) as where, connect(where.port) as connection:
+    async with (
+        serving(Server("tests", limits=Limits(max_body_bytes=1000))) as where,
+        connect(where.port) as connection,
+    ):
         if chunked:
             await connection.write(http.head("POST", "/mcp", {**JSON, "transfer-encoding": "chunked"}, None))
             for _ in range(20):
@@ -76,9 +79,9 @@ async def test_a_body_that_is_too_long_is_refused(chunked: bool) -> None:
 
 async def test_a_body_of_just_the_limit_is_read() -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"pad":"' + b"x" * 900 + b'"}}'
-    async with serving(Server("tests", limits=Limits(body=len(body)))) as where:
+    async with serving(Server("tests", limits=Limits(max_body_bytes=len(body)))) as where:
         assert (await http.request(where.port, "POST", JSON, body)).status == 200
-    async with serving(Server("tests", limits=Limits(body=len(body) - 1))) as where:
+    async with serving(Server("tests", limits=Limits(max_body_bytes=len(body) - 1))) as where:
         assert (await http.request(where.port, "POST", JSON, body)).status == 413
 
 
@@ -92,7 +95,7 @@ async def test_a_length_that_is_none(length: str) -> None:
 
 async def test_a_body_that_does_not_arrive_is_given_up() -> None:
     async with (
-        serving(Server("tests", limits=Limits(body_time=0.3))) as where,
+        serving(Server("tests", limits=Limits(body_timeout=0.3))) as where,
         connect(where.port) as connection,
     ):
         await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
@@ -114,7 +117,7 @@ async def test_a_caller_that_goes_away_in_its_body_is_forgotten() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_one_call_too_many_is_told_to_come_back(dialect: str) -> None:
-    server, release = slow(Limits(calls=3))
+    server, release = slow(Limits(max_calls=3))
     async with serving(server) as where:
         asker = await speaker(dialect, where.port)
         calls = [asyncio.create_task(asker.call("wait")) for _ in range(3)]
@@ -137,7 +140,7 @@ async def test_a_slow_body_does_not_hold_up_others() -> None:
 
 
 async def test_a_client_that_does_not_read_its_stream_is_given_up() -> None:
-    server = Server("tests", limits=Limits(call_time=0.3, body_time=0.3))
+    server = Server("tests", limits=Limits(call_timeout=0.3, body_timeout=0.3))
     sent = 0
 
     @server.tool

@@ -32,8 +32,8 @@ def change_everything(server: Server) -> None:
     server.add_tool(anything, name="t2")
     server.add_prompt(anything, name="p2")
     server.add_resource(anything, "u://3")
-    server.updated("u://1")
-    server.updated("u://2")
+    server.notify_resource_updated("u://1")
+    server.notify_resource_updated("u://2")
 
 
 async def messages(connection: Connection) -> AsyncIterator[dict[str, Any]]:
@@ -68,7 +68,7 @@ async def test_a_session_hears_of_lists_and_of_its_subscriptions() -> None:
                 ("notifications/resources/updated", {"uri": "u://1"}),
             ]
             await session.ask("resources/unsubscribe", {"uri": "u://1"})
-            server.updated("u://1")
+            server.notify_resource_updated("u://1")
             server.remove_tool("t2")
             assert (await collect(connection, 1))[0]["method"] == "notifications/tools/list_changed"
 
@@ -98,7 +98,7 @@ async def test_ending_the_session_ends_its_stream() -> None:
 
 
 async def test_a_listener_that_vanishes_is_forgotten() -> None:
-    server = build(keep_alive=0.1)
+    server = build(keep_alive_interval=0.1)
     async with serving(server) as where:
         session = Session(where.port)
         await session.open()
@@ -111,7 +111,7 @@ async def test_a_listener_that_vanishes_is_forgotten() -> None:
 
 
 async def test_silence_is_filled_with_comments() -> None:
-    async with serving(build(keep_alive=0.1)) as where:
+    async with serving(build(keep_alive_interval=0.1)) as where:
         session = Session(where.port)
         await session.open()
         async with session.listening() as connection:
@@ -182,7 +182,7 @@ async def test_listening_takes_no_json_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["session", "modern"])
 async def test_listeners_have_a_limit(kind: str) -> None:
-    async with serving(build(streams=1)) as where:
+    async with serving(build(max_listeners=1)) as where:
         session, asker = Session(where.port), Modern(where.port)
         await session.open()
         async with session.listening() as connection:

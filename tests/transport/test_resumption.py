@@ -168,7 +168,7 @@ async def test_a_call_goes_on_although_its_caller_went_away() -> None:
         await until(lambda: where.under_way == 0)
 
 
-@pytest.mark.parametrize("limits", [{"replay_events": 2}, {"replay_bytes": 3000}])
+@pytest.mark.parametrize("limits", [{"max_replay_events": 2}, {"max_replay_bytes": 3000}])
 async def test_events_that_are_no_longer_kept_are_gone(limits: dict[str, int]) -> None:
     paced = Paced(**limits)
     async with serving(paced.server) as where:
@@ -187,7 +187,7 @@ async def test_events_that_are_no_longer_kept_are_gone(limits: dict[str, int]) -
 
 
 async def test_old_streams_make_room_for_new_ones() -> None:
-    paced = Paced(replay_streams=2)
+    paced = Paced(max_replay_streams=2)
     async with serving(paced.server) as where:
         session = Session(where.port)
         await session.open()

@@ -119,7 +119,7 @@ async def test_a_session_of_another_server_with_the_same_secret() -> None:
 
 
 async def test_a_session_expires() -> None:
-    async with serving(build(limits=Limits(session_time=0, sessions=1))) as where:
+    async with serving(build(limits=Limits(session_lifetime=0, max_sessions=1))) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
         await other.open()
@@ -128,7 +128,7 @@ async def test_a_session_expires() -> None:
 
 
 async def test_a_forgotten_session_goes_on_from_its_id() -> None:
-    async with serving(build(limits=Limits(sessions=1))) as where:
+    async with serving(build(limits=Limits(max_sessions=1))) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
         await other.open()

@@ -15,7 +15,7 @@ CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood",
 
 async def test_a_reader_that_takes_nothing_is_let_go() -> None:
     ended = asyncio.Event()
-    server = Server("stuck", limits=Limits(calls=1, keep_alive=0.3))
+    server = Server("stuck", limits=Limits(max_calls=1, keep_alive_interval=0.3))
 
     @server.tool
     async def flood() -> AsyncIterator[str]:

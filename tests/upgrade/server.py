@@ -21,7 +21,11 @@ server = Server(
     "upgraded",
     secrets=["a secret that outlives versions"],
     limits=Limits(
-        state_time=TEN_YEARS, session_time=TEN_YEARS, artifact_time=TEN_YEARS, lease=1.0, drain=0.5
+        state_lifetime=TEN_YEARS,
+        session_lifetime=TEN_YEARS,
+        artifact_lifetime=TEN_YEARS,
+        lease_seconds=1.0,
+        drain_timeout=0.5,
     ),
 )
 
@@ -33,7 +37,7 @@ def effect(name: str) -> str:
     return f"did {name}"
 
 
-@server.tool(task="optional", ttl=None, answer_within=None)
+@server.tool(task="optional", task_ttl=None, answer_within=None)
 async def pay(amount: int, ctx: Context) -> str:
     """Reserve, ask, then charge."""
     reserved = await ctx.step(effect, f"reserve {amount}")
@@ -61,7 +65,7 @@ async def explicit(ctx: Context) -> str | InputRequired:
     return f"{ctx.input_responses['name']['content']['name']} in round {ctx.state['round']}"
 
 
-@server.tool(task="optional", ttl=None)
+@server.tool(task="optional", task_ttl=None)
 async def long(ctx: Context) -> AsyncIterator[str]:
     """One step and two segments, then a wait for the gate, then the rest."""
     yield await ctx.step(effect, "begin")
@@ -71,14 +75,14 @@ async def long(ctx: Context) -> AsyncIterator[str]:
     yield await ctx.step(effect, "end")
 
 
-@server.tool(task="optional", ttl=None)
+@server.tool(task="optional", task_ttl=None)
 async def count(ctx: Context) -> AsyncIterator[str]:
     """Three segments."""
     for number in range(1, 4):
         yield f"segment {number}"
 
 
-@server.tool(task="optional", ttl=None)
+@server.tool(task="optional", task_ttl=None)
 async def fail(how: str, ctx: Context) -> str:
     """Fail, as a tool or as a request."""
     raise Failure("It did not work.") if how == "tool" else InvalidParams("That cannot be asked.")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from antiphon.client.callbacks import (
     Callbacks,
@@ -68,9 +68,10 @@ class Client:
     Everything it does may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the
     server answered with.
 
-    `timeout` is for each request, `connect_timeout` for coming to terms, and `probe_wait` for a process to
-    answer in the newest version before an older one is tried; `grace` is how long it may take to end, and
-    `patience` how long a server may be gone while a task of it is waited for.
+    `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
+    long a child process has to answer in the newest version before the client tries an older one;
+    `shutdown_timeout` is how long a child process has to exit, and `reconnect_timeout` how long a server may
+    be unreachable while the client waits for a task.
     `max_message` bounds what a server sends, in one message and in all segments of one stream, in bytes, and
     `max_requests` how many go out over HTTP at once.
 
@@ -96,9 +97,9 @@ class Client:
         cwd: str | os.PathLike[str] | None = None,
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
-        probe_wait: float = 5.0,
-        grace: float = 2.0,
-        patience: float = 30.0,
+        probe_timeout: float = 5.0,
+        shutdown_timeout: float = 2.0,
+        reconnect_timeout: float = 30.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
         max_pages: int = 1000,
@@ -139,7 +140,7 @@ class Client:
                 connect_timeout=connect_timeout,
                 max_message=max_message,
                 max_requests=max_requests,
-                grace=grace,
+                shutdown_timeout=shutdown_timeout,
             ),
             Implementation(name, _own_version() if version is None else version),
             {**able, **(capabilities or {})},
@@ -149,14 +150,14 @@ class Client:
             protocol=protocol,
             timeout=timeout,
             connect_timeout=connect_timeout,
-            probe_wait=probe_wait,
+            probe_timeout=probe_timeout,
         )
         self._rounds = InputRounds(answers, max_rounds)
         self._calls = ToolCalls(self._connection, self._lists, self.tools, max_message)
         self._tasks = TaskRequests(
             self._connection,
             self._rounds,
-            patience=patience,
+            reconnect_timeout=reconnect_timeout,
             max_pages=max_pages,
             max_streams=min(16, max_requests // 4),
             max_requests=max_requests,
@@ -210,35 +211,44 @@ class Client:
 
     # Tools, resources and prompts
 
-    @overload
     async def call(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         /,
         *,
-        drive: Literal[True] = True,
-        **options: Any,
-    ) -> Result: ...
-    @overload
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        drive: Literal[False],
-        **options: Any,
-    ) -> Result | InputRequired | TaskHandle: ...
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        drive: bool = True,
+        resume: InputRequired | None = None,
         answers: Mapping[str, Any] | None = None,
-        after: InputRequired | None = None,
+        timeout: float | None = None,
+        on_progress: Callback | None = None,
+        log_level: LogLevel | None = None,
+        meta: Mapping[str, Any] | None = None,
+        check: bool = True,
+        **kwargs: Any,
+    ) -> Result:
+        """Call a tool and return its result, however many rounds it takes.
+
+        Further keywords are arguments of the tool. The client's callbacks answer what the tool asks. If the
+        server makes a task of the call, the client waits for the task; `timeout` covers that too, and
+        without one there is no limit. `resume` and `answers` continue a call that `call_once` left off.
+
+        Raises `Failure` if the tool failed, unless `check` is false; `TaskCancelled` or `TaskLost` if a
+        task ended without a result.
+        """
+        request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
+        outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
+        if isinstance(outcome, TaskStatus):
+            outcome = await TaskHandle(self._tasks, outcome).drive(timeout=timeout)
+        return checked(outcome, f"The tool {name!r}") if check else cast(Result, outcome)
+
+    async def call_once(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        resume: InputRequired | None = None,
+        answers: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         on_progress: Callback | None = None,
         log_level: LogLevel | None = None,
@@ -246,31 +256,20 @@ class Client:
         check: bool = True,
         **kwargs: Any,
     ) -> Result | InputRequired | TaskHandle:
-        """Call a tool, through as many rounds as it takes; more keywords are more arguments.
+        """Send one round of a call, and return its outcome as it is.
 
-        Where the server makes a task of the call, it is waited for, and `timeout` is for that too; without
-        one it may take as long as it takes. Raises `Failure` where the tool failed, unless `check` is
-        false, and `TaskCancelled` or `TaskLost` where a task did not end.
-
-        With `drive=False` a call that asks something returns the `InputRequired`, and one that becomes a
-        task its handle. To go on with the first, in this process or in another, make the same call with it
-        as `after`, and with the `answers` to its questions by key.
+        A call that asks something returns an `InputRequired`; a call that becomes a task returns the
+        task's handle. To continue an `InputRequired`, in this process or in another, make the same call
+        again with it as `resume` and with `answers` to its questions by key. Further keywords are
+        arguments of the tool. Raises `Failure` if the tool failed, unless `check` is false.
         """
-        request = CallTool(
-            name=name,
-            arguments={**(arguments or {}), **kwargs},
-            input_responses=responses(after.questions if after else {}, answers or {}),
-            request_state=after.sealed if after else None,
-        )
-        send = self._sender(timeout, on_progress, log_level, meta)
-        outcome = await (self._rounds.drive(request, send) if drive else send(request))
+        request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
+        outcome = await self._sender(timeout, on_progress, log_level, meta)(request)
         if isinstance(outcome, TaskStatus):
-            handle = TaskHandle(self._tasks, outcome)
-            if not drive:
-                return handle
-            outcome = await handle.drive(timeout=timeout)
-        result: Result | InputRequired = outcome
-        return checked(result, f"The tool {name!r}") if isinstance(result, Result) and check else result
+            return TaskHandle(self._tasks, outcome)
+        if isinstance(outcome, Result) and check:
+            return checked(outcome, f"The tool {name!r}")
+        return cast("Result | InputRequired", outcome)
 
     async def submit(
         self,
@@ -448,6 +447,15 @@ class Client:
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
     ) -> RequestMeta:
         return RequestMeta(log_level=log_level or self._hearing.log_level, raw=meta or {})
+
+
+def _tool_call(
+    name: str, arguments: dict[str, Any], resume: InputRequired | None, answers: Mapping[str, Any] | None
+) -> CallTool:
+    """Return the request of a call: the first round, or the one that follows `resume`."""
+    questions, state = (resume.questions, resume.sealed) if resume is not None else ({}, None)
+    given = responses(questions, answers or {})
+    return CallTool(name=name, arguments=arguments, input_responses=given, request_state=state)
 
 
 def _own_version() -> str:

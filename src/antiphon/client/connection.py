@@ -81,7 +81,7 @@ class Connection:
         protocol: str | None,
         timeout: float,
         connect_timeout: float,
-        probe_wait: float,
+        probe_timeout: float,
     ) -> None:
         self.channel = channel
         self.timeout = timeout
@@ -90,7 +90,7 @@ class Connection:
         )  # until they come to terms
         self.welcome = Welcome(())
         self._connect_timeout = connect_timeout
-        self._probe_wait = None if channel.has_streams else probe_wait
+        self._probe_timeout = None if channel.has_streams else probe_timeout
         self._negotiation = Negotiation(self, client, capabilities, protocol)
         self._handlers = handlers
         self._noticed = noticed
@@ -108,7 +108,7 @@ class Connection:
         try:
             async with self._deadline(self._connect_timeout, "connecting"):
                 await self.channel.open(self._receive)
-                self.speaker, self.welcome = await self._negotiation.settle(self._probe_wait)
+                self.speaker, self.welcome = await self._negotiation.settle(self._probe_timeout)
             self._open = True
         except BaseException:
             await self.close()

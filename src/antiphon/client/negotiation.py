@@ -56,19 +56,19 @@ class Negotiation:
         self._capabilities = capabilities
         self._protocol = protocol
 
-    async def settle(self, probe_wait: float | None) -> Settled:
+    async def settle(self, probe_timeout: float | None) -> Settled:
         """Find the version; raises `UnsupportedVersion` where there is none in common.
 
-        A server that has not answered the first question after `probe_wait` is asked the second one too.
+        A server that has not answered the first question after `probe_timeout` is asked the second one too.
         """
         if self._protocol is not None:
             return await (
                 self.discover() if self._protocol == KNOWN_VERSIONS[0] else self.initialize(self._protocol)
             )
-        if probe_wait is None:
+        if probe_timeout is None:
             return await self._either()
         probe = asyncio.create_task(self._either())
-        done, _ = await self._wait({probe}, probe_wait)
+        done, _ = await self._wait({probe}, probe_timeout)
         if done:
             return probe.result()
         return await self._first(probe, asyncio.create_task(self.initialize()))

@@ -25,7 +25,7 @@ def channel_to(
     connect_timeout: float,
     max_message: int,
     max_requests: int,
-    grace: float,
+    shutdown_timeout: float,
 ) -> Channel:
     """The channel, not yet open. What only other kinds of channel have use for is ignored.
 
@@ -37,7 +37,9 @@ def channel_to(
 
         if not target:
             raise ValueError("The command is empty: name the program and its arguments, one by one.")
-        return StdioChannel(target, env=env, cwd=cwd, max_message=max_message, grace=grace)
+        return StdioChannel(
+            target, env=env, cwd=cwd, max_message=max_message, shutdown_timeout=shutdown_timeout
+        )
     address = str(target)
     if address.startswith(("http://", "https://")):
         from antiphon.transport.client.http import HttpChannel

@@ -112,7 +112,7 @@ class Dispatcher:
 
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
         """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
-        call.deadline = call.started + self._limits.call_time
+        call.deadline = call.started + self._limits.call_timeout
         if type(call.request) is CallTool:
             return self._call_tool(call)
         handler = self._handlers.get(type(call.request)) or self._task_handler(call)

@@ -16,7 +16,7 @@ from antiphon import Context, Failure, Limits, Server
 server = Server(
     "emitting",
     store=os.environ.get("ANTIPHON_STORE"),
-    limits=Limits(lease=float(os.environ.get("LEASE", "1.0")), drain=0.5),
+    limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=0.5),
     secrets=["a secret of the emitting"],
 )
 PACE = Path(os.environ.get("PACE", os.devnull))

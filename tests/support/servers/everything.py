@@ -29,7 +29,7 @@ server = Server(
     version="1.2.3",
     title="Everything",
     instructions="Try each tool.",
-    limits=Limits(body=1_000_000, body_time=20.0),
+    limits=Limits(max_body_bytes=1_000_000, body_timeout=20.0),
     page_size=4,
 )
 
@@ -145,7 +145,7 @@ async def grow(ctx: Context) -> str:
     """Change what there is, and what it holds."""
     server.add_tool(_new, name="new")
     server.remove_tool("new")
-    server.updated("note://first")
+    server.notify_resource_updated("note://first")
     return "grown"
 
 

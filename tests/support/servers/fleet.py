@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from examples.seeds import server
@@ -16,8 +15,8 @@ from antiphon import Context, Limits
 
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 
-server.limits = Limits(lease=float(os.environ.get("LEASE", "1.0")), drain=1.0)
-server._tasks.limits = replace(server.limits, tasks=50)
+server.limits = Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=1.0)
+server.configure(max_running_tasks=50)
 
 
 def begin(what: str) -> None:

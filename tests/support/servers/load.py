@@ -10,7 +10,9 @@ import uvicorn
 
 from antiphon import Context, Limits, Server
 
-server = Server("load", limits=Limits(sessions=100, body=200_000, body_time=25.0, drain=25.0))
+server = Server(
+    "load", limits=Limits(max_sessions=100, max_body_bytes=200_000, body_timeout=25.0, drain_timeout=25.0)
+)
 working = 0
 cancelled = 0
 

@@ -49,7 +49,7 @@ store: Any = open_store(os.environ["ANTIPHON_STORE"])
 server = Server(
     "promising",
     store=Dying(store) if DIE_AFTER else store,
-    limits=Limits(lease=float(os.environ.get("LEASE", "1.0")), drain=2.0),
+    limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=2.0),
     secrets=["a secret of the promising"],
 )
 

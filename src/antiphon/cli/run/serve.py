@@ -1,7 +1,7 @@
 """`antiphon run`: serves a file over HTTP or on the standard streams.
 
 Owns the listening socket and the processes. On SIGTERM or SIGINT, what never ends by itself is ended at
-once, calls under way get `Limits.drain` seconds to end, and nobody new is let in.
+once, calls under way get `Limits.drain_timeout` seconds to end, and nobody new is let in.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _config(app: Any, server: Server, settings: Settings, *, workers: int = 1) -
         server_header=False,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=math.ceil(server.limits.drain),
+        timeout_graceful_shutdown=math.ceil(server.limits.drain_timeout),
     )
 
 

@@ -1,7 +1,7 @@
 """`antiphon worker`: runs the tasks of a server without serving anybody.
 
-On SIGTERM or SIGINT it claims nothing more. What runs gets `Limits.drain` seconds to end; what does not is
-handed over to another worker at once.
+On SIGTERM or SIGINT it claims nothing more. Running tasks get `Limits.drain_timeout` seconds to
+end; the others are handed over to another worker at once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def work(
             raise CommandError(f"No tool {name!r} gives promises here; these do: {', '.join(offered)}.")
     server._tasks.tools = tools
     if concurrency is not None:
-        server._tasks.limits = replace(server._tasks.limits, tasks=concurrency)
+        server._tasks.limits = replace(server._tasks.limits, max_running_tasks=concurrency)
     where = f" on {_shown(place)}" if isinstance(place, str) else ""
     line = f"{server.name} has a worker{where}. Tools: {', '.join(tools or offered)}."
     with nullcontext() if port is None else listen(host, port) as listening:

@@ -91,7 +91,7 @@ class TaskRequests:
         connection: Connection,
         rounds: InputRounds,
         *,
-        patience: float,
+        reconnect_timeout: float,
         max_pages: int,
         max_streams: int,
         max_requests: int,
@@ -103,7 +103,7 @@ class TaskRequests:
         self.streams = asyncio.BoundedSemaphore(max_streams) if max_streams > 0 else None
         """One for each stream that brings news; where none is left, tasks are looked at instead."""
         self.acknowledging: dict[RequestId, Callable[[SubscriptionFilter], None]] = {}
-        self._patience = patience
+        self._reconnect_timeout = reconnect_timeout
         self._max_pages = max_pages
         self._inboxes: dict[str, set[Inbox]] = {}
         # Streams of segments leave room for what has to be asked meanwhile.
@@ -235,7 +235,7 @@ class TaskRequests:
                 if isinstance(error, Unreachable) and not self.connection.channel.has_streams:
                     raise
                 since = loop.time() if since is None else since
-                if loop.time() + delay - since > self._patience:
+                if loop.time() + delay - since > self._reconnect_timeout:
                     raise
             await asyncio.sleep(delay)
             delay = min(delay * 2, LONGEST_DELAY)

@@ -40,7 +40,7 @@ class Artifact(Generic[T]):
     `value`, read as a `Report`. `Artifact[AsyncIterator[bytes]]` gives the bytes piece by piece.
 
     `type` is what callers know its kind by, the name of the value's class unless given; `ttl` is how long
-    it is kept, in seconds, `Limits.artifact_time` unless given.
+    it is kept, in seconds, `Limits.artifact_lifetime` unless given.
     """
 
     __slots__ = ("_hint", "_value", "description", "id", "mime_type", "title", "ttl", "type")

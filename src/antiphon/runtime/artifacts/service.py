@@ -153,7 +153,7 @@ class ArtifactService:
             is_text = isinstance(first, str) or (mime or "").startswith("text/") or mime == "application/json"
             encoding = "text" if is_text else "blob"
             mime = mime or ("text/plain" if is_text else "application/octet-stream")
-        lasts = self._limits.artifact_time if artifact.ttl is None else artifact.ttl
+        lasts = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
         record = ArtifactRecord(
             id=artifact.id,
             principal=principal,
@@ -165,7 +165,7 @@ class ArtifactService:
             title=artifact.title,
             description=artifact.description,
         )
-        most = self._limits.artifact
+        most = self._limits.max_artifact_bytes
         try:
             record = await store.put(record, source.bytes(), most=most)
         except TooLarge:
@@ -183,7 +183,7 @@ class ArtifactService:
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
         """Now and then, and before there is much too much, look for what is to be forgotten."""
         self._since += size
-        at, most = time.monotonic(), self._limits.artifacts
+        at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
         if at - self._swept > _SWEEP or self._since > most // 16:
             self._swept, self._since = at, 0
             await store.sweep(now=_now(), most=most)
@@ -239,8 +239,8 @@ class ArtifactService:
 
     async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for offset in range(0, record.size, self._limits.artifact_page):
-            raw = await (await self._opened()).read(record, offset, self._limits.artifact_page)
+        for offset in range(0, record.size, self._limits.artifact_page_bytes):
+            raw = await (await self._opened()).read(record, offset, self._limits.artifact_page_bytes)
             yield decoder.decode(raw) if texts else raw
 
     async def _bytes(self, record: ArtifactRecord) -> bytes:
@@ -257,7 +257,7 @@ class ArtifactService:
             raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
         if offset < 0 or length < 0:
             raise InvalidParams("offset and length count bytes: neither can be negative.", data={"uri": uri})
-        page = min(length or record.size, self._limits.artifact_page)
+        page = min(length or record.size, self._limits.artifact_page_bytes)
         raw = await store.read(record, offset, page)
         text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
         end = offset + (len(raw) if text is None else text[1])

@@ -39,7 +39,7 @@ class ToolOptions(_Common, total=False):
     """Keep results of more than so many bytes as artifacts, and answer with how they begin."""
     task: TaskPolicy
     """Whether a call may end with a promise: `forbidden` unless given."""
-    ttl: float | None
+    task_ttl: float | None
     """How long a task is kept from its creation on, in seconds; an hour unless given, `None` for ever."""
     poll_interval: float
     """How often a caller should look at a task, in seconds."""
@@ -51,7 +51,7 @@ class ToolOptions(_Common, total=False):
     streams: bool | None
     """Whether it emits: `True` for a function that calls `ctx.emit`; a generator does by itself."""
     timeout: float | None
-    """How long a call may take, in seconds; `Limits.call_time` unless given."""
+    """How long a call may take, in seconds; `Limits.call_timeout` unless given."""
 
 
 class PromptOptions(_Common, total=False):
@@ -64,7 +64,7 @@ class ResourceOptions(_Common, total=False):
     mime_type: str | None
     size: int | None
     annotations: Annotations | None
-    ttl: float
+    cache_ttl: float
     """How long callers may keep what they read, in seconds."""
     shared: bool
     """Whether what they read is the same for all of them."""

@@ -51,7 +51,7 @@ class Resource:
         annotations: Annotations | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
-        ttl: float = 0,
+        cache_ttl: float = 0,
         shared: bool = False,
     ) -> None:
         self._function = AuthorFunction(function, threads)
@@ -59,7 +59,7 @@ class Resource:
         self.uri = uri
         self.template = UriTemplate(uri) if UriTemplate.is_template(uri) else None
         self._mime = mime_type
-        self._ttl_ms = int(ttl * 1000)
+        self._ttl_ms = int(cache_ttl * 1000)
         self._shared = shared
         _check_variables(name_of(function), signature, self.template)
         common: dict[str, Any] = {

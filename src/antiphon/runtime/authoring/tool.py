@@ -56,8 +56,8 @@ class Tool:
         "streams",
         "tally",
         "task",
+        "task_ttl",
         "timeout",
-        "ttl",
     )
 
     def __init__(
@@ -76,7 +76,7 @@ class Tool:
         artifact_over: int | None = None,
         timeout: float | None = None,
         task: TaskPolicy = "forbidden",
-        ttl: float | None = 3600.0,
+        task_ttl: float | None = 3600.0,
         poll_interval: float = 1.0,
         answer_within: float | None = None,
         resume: bool = True,
@@ -98,7 +98,7 @@ class Tool:
         self.name = name or name_of(function)
         self.timeout = timeout
         self.task = task
-        self.ttl = ttl
+        self.task_ttl = task_ttl
         self.poll_interval = poll_interval
         self.answer_within = answer_within
         self.resume = resume

@@ -74,7 +74,7 @@ class ClientCarrier:
 
     async def _first_use(self, token: str) -> bool:
         assert self._use_once is not None
-        until = int((time.time() + self._limits.state_time) * 1000)
+        until = int((time.time() + self._limits.state_lifetime) * 1000)
         return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
@@ -89,22 +89,24 @@ class ClientCarrier:
             )
         raw = _pack(journal.entries)
         raw = _PACKED + zlib.compress(raw, 6) if len(raw) > _WORTH_PACKING else _PLAIN + raw
-        if len(raw) > self._limits.state:
+        if len(raw) > self._limits.max_state_bytes:
             logger.error(
                 "The state of request %r has %d bytes, and %d are allowed. Let steps return less, keep "
                 "what is large elsewhere and return its id, or make the tool a task.",
                 call.id,
                 len(raw),
-                self._limits.state,
+                self._limits.max_state_bytes,
             )
             raise InternalError("The state of this call is too large to carry on with.")
-        stopped.sealed = self._seal.seal(raw, bound_to=self._binding(call), lifetime=self._limits.state_time)
+        stopped.sealed = self._seal.seal(
+            raw, bound_to=self._binding(call), lifetime=self._limits.state_lifetime
+        )
         return stopped
 
     def _unpacked(self, raw: bytes) -> bytes:
         if raw[:1] == _PLAIN:
             return raw[1:]
-        return zlib.decompressobj().decompress(raw[1:], self._limits.state * _MOST_UNPACKED)
+        return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MOST_UNPACKED)
 
     def _binding(self, call: Call[Any]) -> bytes:
         """What a state is bound to: this server, this caller, and this request with its arguments."""

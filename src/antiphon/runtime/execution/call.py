@@ -74,8 +74,8 @@ class Call(Supervised, Generic[R]):
         from antiphon.runtime.execution.output_stream import OutputStream, StreamedOutput
 
         if not self.streams:
-            return OutputStream(limits.answer)
-        return StreamedOutput(limits.answer, self._emit, sent=journal.segments)
+            return OutputStream(limits.max_answer_bytes)
+        return StreamedOutput(limits.max_answer_bytes, self._emit, sent=journal.segments)
 
     async def _emit(self, first: int, blocks: Sequence[Any]) -> None:
         await self.notify(Segments(first, blocks))

@@ -80,7 +80,7 @@ class TaskLifecycle:
     async def stop(self) -> None:
         """Let what runs end or hand it over, and close the store."""
         if self._worker is not None:
-            await self._worker.stop(within=self.limits.drain)
+            await self._worker.stop(within=self.limits.drain_timeout)
         await self._relay.close()
         if self._store is not None:
             await self._store.close()

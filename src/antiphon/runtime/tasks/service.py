@@ -131,7 +131,7 @@ class TaskService:
             ),
             entries,
             worker=self.worker.name if here else None,
-            lease=self._limits.lease,
+            lease=self._limits.lease_seconds,
         )
         if claim is None:
             return task
@@ -306,14 +306,14 @@ class TaskService:
     async def _check_room(self) -> None:
         """Count what was made here as waiting, and ask the store now and then, and before refusing."""
         self._counted += 1
-        if self._counted % 100 == 1 or self._queued >= self._limits.queued:
+        if self._counted % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
             self._queued = await self.store.count("ready")
         self._queued += 1
-        if self._queued > self._limits.queued:
+        if self._queued > self._limits.max_queued_tasks:
             raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:
-        most = None if tool.ttl is None else int(tool.ttl * 1000)
+        most = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
         wish = None if request.task is None else request.task.ttl
         if wish is None or wish < 0:
             return most

@@ -84,7 +84,7 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether it can take one more."""
-        return self._claims and not self._draining and len(self._running) < self._limits.tasks
+        return self._claims and not self._draining and len(self._running) < self._limits.max_running_tasks
 
     @property
     def running(self) -> int:
@@ -97,7 +97,7 @@ class Worker:
         One that claims none still looks after those that calls here have turned into.
         """
         self._draining = False
-        work = [(self._renew, self._limits.lease / 3), (self._expire, 0.5)]
+        work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, 0.5)]
         if self._claims:
             work.append((self._claim_forever, _RETRY))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
@@ -157,10 +157,10 @@ class Worker:
     async def _claim_forever(self) -> None:
         async with self._store.watch_ready() as ready:
             while True:
-                room = self._limits.tasks - len(self._running)
+                room = self._limits.max_running_tasks - len(self._running)
                 if room > 0:
                     claims = await self._store.claim(
-                        self.name, lease=self._limits.lease, limit=min(room, 50), tools=self._tools
+                        self.name, lease=self._limits.lease_seconds, limit=min(room, 50), tools=self._tools
                     )
                     if claims:  # together: their logs are read together
                         await asyncio.gather(*map(self._try_to_take_up, claims))
@@ -206,7 +206,7 @@ class Worker:
         claims = [(id, held.token) for id, (held, _) in self._running.items()]
         if not claims:
             return
-        kept = await self._store.renew(claims, lease=self._limits.lease)
+        kept = await self._store.renew(claims, lease=self._limits.lease_seconds)
         for id, _ in claims:
             if id not in kept and self.stop_one(id):
                 self.lost += 1

@@ -39,7 +39,7 @@ class MemoryChannel(LineChannel):
         async def write(line: bytes) -> None:
             connection.receive(line)
 
-        limit = 16 * self._server.limits.body
+        limit = 16 * self._server.limits.max_body_bytes
         self._duplex = LineConnection(self.peer, self._read, write, receive, max_message=limit)
 
     async def close(self) -> None:

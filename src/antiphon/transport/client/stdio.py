@@ -35,14 +35,14 @@ class StdioChannel(LineChannel):
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         max_message: int = 64 * 1024 * 1024,
-        grace: float = 2.0,
+        shutdown_timeout: float = 2.0,
     ) -> None:
         self._command = [os.fspath(part) for part in command]
         super().__init__(shlex.join(self._command))
         self._env = None if env is None else {**os.environ, **env}
         self._cwd = cwd
         self._max_message = max_message
-        self._grace = grace
+        self._shutdown_timeout = shutdown_timeout
         self._process: _Child | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -83,11 +83,11 @@ class StdioChannel(LineChannel):
             assert child.stdin is not None
             child.stdin.close()
             for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-                if await child.exits_within(self._grace):
+                if await child.exits_within(self._shutdown_timeout):
                     break
                 _signal(child.transport, signal_number)
             else:
-                await child.exits_within(self._grace)
+                await child.exits_within(self._shutdown_timeout)
         finally:
             child.transport.close()
 

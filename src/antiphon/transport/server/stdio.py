@@ -34,10 +34,10 @@ async def serve(host: Engine) -> None:
     async with host.running():
         connection = StreamConnection(host, output.write)
         stopped = _stop_signals()
-        reading = asyncio.ensure_future(_read(source, host.limits.body, connection, output))
+        reading = asyncio.ensure_future(_read(source, host.limits.max_body_bytes, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
-        await connection.close(within=min(host.limits.drain, _PATIENCE))
+        await connection.close(within=min(host.limits.drain_timeout, _PATIENCE))
         await output.close()
 
 

@@ -86,7 +86,7 @@ class StreamConnection:
                 dialect = call.dialect = self._dialects.choose(frame, None, self._negotiated)
                 call.request_meta = dialect.request_meta(frame, self._negotiated)
                 request = call.request = dialect.parse(frame)
-                if len(self._warden) > self._host.limits.calls:
+                if len(self._warden) > self._host.limits.max_calls:
                     raise Busy("The server is at its limit of calls: try again.")
                 call.principal, call.peer = self._principal, self._peer
                 call.rounds, call.can_ask = dialect.rounds, not dialect.rounds

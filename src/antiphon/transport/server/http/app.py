@@ -68,10 +68,10 @@ class App:
     ) -> None:
         self._host = host
         self._limits = host.limits
-        self._most = host.limits.body
-        self._most_calls = host.limits.calls
-        self._body_time = host.limits.body_time
-        self._digits = len(str(host.limits.body))
+        self._most = host.limits.max_body_bytes
+        self._most_calls = host.limits.max_calls
+        self._body_time = host.limits.body_timeout
+        self._digits = len(str(host.limits.max_body_bytes))
         self._guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._dialects = Dialects(host.info)
         self._versions: dict[bytes | None, str | UnsetType | None] = {
@@ -96,7 +96,7 @@ class App:
         if scope["type"] != "http":
             await self._not_http(scope, receive, send)
             return
-        exchange = Exchange(send, receive, self._limits.keep_alive)
+        exchange = Exchange(send, receive, self._limits.keep_alive_interval)
         loop = self._loop
         if loop is None or loop.is_closed():
             loop = self._loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class App:
             answer = writing.response(exchange.dialect, exchange.request, exchange.id, outcome)
             exchange.answering = True
             if len(answer) > _AT_ONCE:  # a caller that does not read it may not keep us for ever
-                exchange.deadline = loop.time() + self._limits.body_time
+                exchange.deadline = loop.time() + self._limits.body_timeout
             if exchange.outlet is not None or exchange.streams_only or type(exchange.request) is Initialize:
                 await self._answer(exchange, answer)
             else:
@@ -169,12 +169,12 @@ class App:
 
     def _check_length(self, headers: Headers) -> None:
         length = headers[b"content-length"]
-        if length.isdigit() and int(length[:20]) > self._limits.body:
-            raise BodyTooLarge(f"A request has {self._limits.body} bytes at most.")
+        if length.isdigit() and int(length[:20]) > self._limits.max_body_bytes:
+            raise BodyTooLarge(f"A request has {self._limits.max_body_bytes} bytes at most.")
 
     async def _rest(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | bytearray:
         """A body that comes in pieces, or not at all; raises `BodyTooLarge`."""
-        most = self._limits.body
+        most = self._limits.max_body_bytes
         parts = bytearray()
         while True:
             if message["type"] == "http.disconnect":
@@ -229,7 +229,7 @@ class App:
                     dialect.check_mirrored(self._mirrored[request.name], request, headers)
             elif type(request) is Listen and not exchange.takes_streams:
                 raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
-            if self._calls >= self._limits.calls:
+            if self._calls >= self._limits.max_calls:
                 raise Busy("The server is at its limit of calls: try again.")
         except RequestError as error:
             error.request_id = request_id
@@ -271,7 +271,7 @@ class App:
     async def _take_answer(self, exchange: Exchange) -> None:
         """Take a response that answers a question which is not on any connection: a task's."""
         try:
-            if self._calls >= self._limits.calls:
+            if self._calls >= self._limits.max_calls:
                 raise Busy("The server is at its limit of calls: try again.")
             self._calls += 1
             exchange.is_counted = True
@@ -372,7 +372,7 @@ class App:
     @contextmanager
     def _listening(self, exchange: Exchange) -> Iterator[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
-        if self._streams >= self._limits.streams:
+        if self._streams >= self._limits.max_listeners:
             raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
         exchange.deadline = float("inf")
         if exchange.is_counted:  # it is a listener, and no call that anybody waits for
@@ -397,9 +397,9 @@ class App:
         self._host.changes.close()
 
     async def shutdown(self) -> None:
-        """Wait for the calls under way, for `Limits.drain` seconds at most, then close the server."""
+        """Wait for the calls under way, for `Limits.drain_timeout` seconds at most, then close the server."""
         self.begin_shutdown()
-        if not await self._warden.drained(self._limits.drain):
+        if not await self._warden.drained(self._limits.drain_timeout):
             logger.warning("Shutting down with %d calls still under way.", len(self._warden))
             self._warden.stop("shutdown")
         await self._owner.stop()

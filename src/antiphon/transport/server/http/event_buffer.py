@@ -44,7 +44,7 @@ class EventBuffer:
         self._events.append((self._last, event))
         self._size += len(event)
         while len(self._events) > 1 and (
-            len(self._events) > self._limits.replay_events or self._size > self._limits.replay_bytes
+            len(self._events) > self._limits.max_replay_events or self._size > self._limits.max_replay_bytes
         ):
             self._size -= len(self._events.popleft()[1])
         if last:

@@ -51,7 +51,7 @@ class Session:
         """A new stream; the oldest one is forgotten when there are too many."""
         replay = EventBuffer(self._limits)
         self._streams[replay.id] = replay
-        while len(self._streams) > self._limits.replay_streams:
+        while len(self._streams) > self._limits.max_replay_streams:
             oldest = next(
                 (key for key, kept in self._streams.items() if kept.ended), next(iter(self._streams))
             )
@@ -82,7 +82,7 @@ class Sessions:
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
         """The id of a new session."""
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated))
-        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_time)
+        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_lifetime)
         self._keep(token, Session(_name(token), negotiated, principal, self._limits))
         return token
 
@@ -120,7 +120,7 @@ class Sessions:
     def forget(self, name: str) -> None:
         """End a session, by its name."""
         self._ended[name] = None
-        while len(self._ended) > self._limits.sessions:
+        while len(self._ended) > self._limits.max_sessions:
             self._ended.popitem(last=False)
         session = self._kept.pop(self._names.pop(name, ""), None)
         if session is None:
@@ -132,7 +132,7 @@ class Sessions:
     def _keep(self, token: str, session: Session) -> None:
         self._kept[token] = session
         self._names[session.name] = token
-        while len(self._kept) > self._limits.sessions:
+        while len(self._kept) > self._limits.max_sessions:
             _, oldest = self._kept.popitem(last=False)
             del self._names[oldest.name]
 

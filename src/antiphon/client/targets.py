@@ -57,8 +57,8 @@ def channel_to(
         raise ValueError(f"{target!r} is no http address; a command is a list, like {target.split()!r}.")
     if hasattr(target, "open") and hasattr(target, "request"):
         return cast(Channel, target)
-    if hasattr(target, "handle") and hasattr(target, "running"):
+    if hasattr(target, "engine"):
         from antiphon.transport.client.memory import connect
 
-        return connect(target)
+        return connect(target.engine)
     raise TypeError(f"A {type(target).__name__} leads to no server: name a URL, a command or a Server.")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from antiphon.cli.exit_codes import CommandError, leave
 from antiphon.cli.run.serve import build, loaded
 from antiphon.cli.run.settings import Settings
-from antiphon.transport.server.http.probes import Probes
+from antiphon.transport.server.http.app import App
 
 __all__ = ["create"]
 
 
-def create() -> Probes:
+def create() -> App:
     """Load the file and make its app; ends the process if that fails."""
     from uvicorn.config import STARTUP_FAILURE
 

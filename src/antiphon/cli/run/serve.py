@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from antiphon.server import Server
     from antiphon.transport.server.http.app import App
-    from antiphon.transport.server.http.probes import Probes
 
 __all__ = ["build", "listen", "loaded", "over_http", "over_stdio"]
 
@@ -70,35 +69,31 @@ def loaded(settings: Settings) -> Server:
     from antiphon.store import open_store
 
     server = load(settings.target)
-    if settings.store is not None:
-        server._tasks.wanted = settings.store
-    if isinstance(wanted := server._tasks.wanted, str):
+    server.configure(store=settings.store, run_tasks=settings.works)
+    if isinstance(wanted := server.store, str):
         try:
             open_store(wanted)
         except ValueError as error:
             raise CommandError(str(error)) from None
-    if not settings.works and server._tasks.wanted in (None, "memory:"):
+    if not settings.works and server.store in (None, "memory:"):
         raise CommandError(
             "A server that runs no tasks needs a store that it shares with a worker: "
             "--store postgresql://user@host/database, for example."
         )
-    server._works = settings.works
     return server
 
 
-def build(server: Server, settings: Settings, app: App | None = None) -> Probes:
+def build(server: Server, settings: Settings, app: App | None = None) -> App:
     """The app, told of the end of the process by the signal itself; called where signals are handled."""
-    from antiphon.transport.server.http.probes import Probes
-
     app = app or served(server, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         _before(number, app)
-    return Probes(server, app, is_ready=lambda: app.is_ready)
+    return app
 
 
 def served(server: Server, settings: Settings) -> App:
     """The app without what surrounds it."""
-    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins)
+    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins, probes=True)
 
 
 def _before(number: int, app: App) -> None:
@@ -145,13 +140,13 @@ def _with_workers(
 ) -> None:
     from uvicorn.supervisors import Multiprocess
 
-    promising = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
-    if promising and server._tasks.wanted in (None, "memory:"):
+    promising = server.task_tools
+    if promising and server.store in (None, "memory:"):
         raise CommandError(
             f"{promising[0]} gives promises, and each worker would keep its own where the others do not find "
             "them. Name a store that they share: --store sqlite:///tasks.db, for example."
         )
-    if not server.seal.shared:
+    if not server.engine.seal.shared:
         os.environ["ANTIPHON_SECRETS"] = secrets.token_hex(32)
         print(
             "Warning: ANTIPHON_SECRETS is not set. These workers share a secret made for this run: "
@@ -214,7 +209,7 @@ def listen(host: str, port: int) -> socket.socket:
 def _announcement(server: Server, listening: socket.socket, path: str, workers: int) -> str:
     host, port = listening.getsockname()[:2]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
-    offered = ", ".join(server._catalog.tools) or "none"
+    offered = ", ".join(server.tools) or "none"
     crowd = f" by {workers} workers" if workers > 1 else ""
     return f"{server.name} is served at {place}{crowd}. Tools: {offered}."
 

@@ -11,7 +11,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -38,12 +37,12 @@ def work(
     """Run tasks until a signal ends it; raises `CommandError`."""
     server = loaded(settings)
     settings.configure_logging()
-    place = server._tasks.wanted
+    place = server.store
     if place is None or place == "memory:":
         raise CommandError(
             "A worker needs a store that it shares with a server: --store sqlite:///tasks.db, for example."
         )
-    offered = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
+    offered = server.task_tools
     if not offered:
         raise CommandError(
             f"No tool of {server.name!r} gives promises, so there is nothing to do. "
@@ -52,9 +51,7 @@ def work(
     for name in tools or ():
         if name not in offered:
             raise CommandError(f"No tool {name!r} gives promises here; these do: {', '.join(offered)}.")
-    server._tasks.tools = tools
-    if concurrency is not None:
-        server._tasks.limits = replace(server._tasks.limits, max_running_tasks=concurrency)
+    server.configure(task_tools=tools, max_running_tasks=concurrency)
     where = f" on {_shown(place)}" if isinstance(place, str) else ""
     line = f"{server.name} has a worker{where}. Tools: {', '.join(tools or offered)}."
     with nullcontext() if port is None else listen(host, port) as listening:
@@ -91,7 +88,7 @@ async def _probes(
         return
     import uvicorn
 
-    from antiphon.transport.server.http.probes import Probes
+    from antiphon.transport.server.http.probes import ProbeApp
 
     class Quiet(uvicorn.Server):
         """Leaves the signals to us."""
@@ -101,7 +98,7 @@ async def _probes(
             yield
 
     config = uvicorn.Config(
-        Probes(server, is_ready=is_ready), lifespan="off", log_config=None, access_log=False, ws="none"
+        ProbeApp(server.engine, is_ready), lifespan="off", log_config=None, access_log=False, ws="none"
     )
     runner = Quiet(config)
     serving = asyncio.create_task(runner.serve(sockets=[listening]))

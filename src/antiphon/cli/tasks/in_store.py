@@ -18,6 +18,8 @@ from antiphon.cli.tasks.report import Shown
 from antiphon.errors import StoreUnavailable, TaskEnded, TaskNotFound
 from antiphon.model.identity import Principal
 from antiphon.model.question import Question
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks.claimed_task import task_of
@@ -56,7 +58,7 @@ class Operator:
         limits = Limits()
         # It never runs anything: the rules of writing want to tell it that a task has stopped.
         await self._relay.open(self._store)
-        worker = Worker(self._store, limits, _none, _none, claims=False)
+        worker = Worker(self._store, limits, _none, Environment(ThreadExecutor(1)), claims=False)
         self._promises = TaskService(self._store, worker, limits, self._relay)
         return self
 

@@ -148,9 +148,9 @@ class TaskService:
             self.worker.begin(held)
         return held
 
-    async def begin(self, call: Call[CallTool], tool: Tool, stage: Environment) -> Promise:
+    async def begin(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
         """Promise what a tool gives."""
-        return await self.go_on(call, tool, await stage.carrier.open(call))
+        return await self.go_on(call, tool, await call.carrier.open(call))
 
     async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Promise what a tool gives, from where a journal leaves off."""
@@ -158,14 +158,14 @@ class TaskService:
         return Promise(made.task if isinstance(made, ClaimedTask) else made)
 
     async def answer_or_promise(
-        self, call: Call[CallTool], tool: Tool, stage: Environment, *, within: float | None = None
+        self, call: Call[CallTool], tool: Tool, environment: Environment, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
         """Answer, if the tool is quick enough; else promise what it gives.
 
         Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
         """
         turning = AnswerOrPromise(self, call, tool, within=within)
-        return await turning.run(stage)
+        return await turning.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
         """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""

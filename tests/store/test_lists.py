@@ -152,15 +152,15 @@ async def test_keys_whose_time_is_over_work_again(store: Store, clock: Clock) ->
 
 
 async def test_it_is_known_since_when_the_next_task_waits(store: Store, clock: Clock) -> None:
-    assert await store.oldest() is None
+    assert await store.oldest_ready() is None
     await store.create(task("new", created=START + 5, tool="b"), [])
     await store.create(task("old", updated=START + 1, tool="c"), [])
     await store.create(task("waits", created=START - 9, phase="waiting", tool="a"), [])
-    assert await store.oldest() == START + 1
+    assert await store.oldest_ready() == START + 1
     clock.forward(2)
     assert len(await store.claim("w", lease=10, limit=1)) == 1
-    assert await store.oldest() == START
+    assert await store.oldest_ready() == START
     assert len(await store.claim("w", lease=10, limit=1)) == 1
-    assert await store.oldest() is None
+    assert await store.oldest_ready() is None
     await store.append("waits", [], expect=0, phase="ready", head=None)
-    assert await store.oldest() == START + 2000
+    assert await store.oldest_ready() == START + 2000

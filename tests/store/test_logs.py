@@ -181,7 +181,7 @@ async def test_a_record_that_cannot_be_kept_is_refused(store: Store, wrong: dict
 
 async def test_a_lease_that_is_no_time_is_refused(store: Store) -> None:
     for lease in (-1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="no time"):
+        with pytest.raises(ValueError, match="Invalid lease"):
             await store.claim("w", lease=lease, limit=1)
 
 

@@ -16,7 +16,7 @@ from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from antiphon.store.postgres import PostgresStore, migrations, statements, writer
-from antiphon.store.postgres.link import Database
+from antiphon.store.postgres.database import Database
 from tests.support.postgres import Postgres
 
 from .support import START, Clock, task
@@ -42,7 +42,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 @asynccontextmanager
 async def asking(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection of somebody else's."""
-    place = Database.of(url, 10.0)
+    place = Database.from_url(url, 10.0)
     connection = await asyncpg.connect(place.dsn, server_settings={"search_path": place.schema})
     try:
         yield connection
@@ -110,9 +110,9 @@ async def test_a_notice_that_was_lost_costs_a_second_and_no_task(store: Postgres
     other = PostgresStore(url)
     await other.open()
     await other.create(task(), [])
-    async with store.watch("a") as watch, store.watch_ready() as ready, store.hear("news") as messages:
+    async with store.watch("a") as watch, store.watch_ready() as ready, store.subscribe("news") as messages:
         assert store._parts is not None
-        listening = store._parts.feed._listening
+        listening = store._parts.listener._listening
         assert listening is not None
         await listening.execute("UNLISTEN *")
         while await watch.wait(1.2) or await ready.wait(0):
@@ -135,7 +135,7 @@ async def test_messages_are_heard_once_even_by_those_who_look_for_lost_ones(url:
     got: list[Any] = []
 
     async def hear() -> None:
-        async with store.hear("news") as messages:
+        async with store.subscribe("news") as messages:
             async for message in messages:
                 got.append(message)
 
@@ -179,7 +179,7 @@ async def test_a_connection_that_died_is_replaced_without_a_failed_request(
 
 
 async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
-    store = PostgresStore(url, patience=0.5)
+    store = PostgresStore(url, timeout=0.5)
     await store.open()
     await store.create(task(), [])
     async with asking(url) as connection:
@@ -251,15 +251,15 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> None:
         path = PREVIOUS / f"{name}.sql"
         return path.read_text(encoding="utf-8") if path.exists() else statements.sql(name)
 
-    for module in ("writer", "reader", "feed"):
+    for module in ("writer", "reader", "change_listener"):
         monkeypatch.setattr(f"antiphon.store.postgres.{module}.sql", old)
 
 
 @pytest.mark.usefixtures("previous")
 async def test_the_version_before_works_on_the_schema_of_this_one(url: str) -> None:
-    await migrations.prepare(Database.of(url, 10.0), migrations.scripts()[:1])
+    await migrations.prepare(Database.from_url(url, 10.0), migrations.scripts()[:1])
     assert await number(url, "SELECT max(version) FROM schema_versions") == 1
-    await migrations.prepare(Database.of(url, 10.0))  # while it is at work
+    await migrations.prepare(Database.from_url(url, 10.0))  # while it is at work
     old = PostgresStore(url)
     await old.open()
     assert writer.sql("write") == (PREVIOUS / "write.sql").read_text(encoding="utf-8")
@@ -274,7 +274,7 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
         "ALTER TABLE tasks ADD COLUMN note text; ALTER TABLE entries ADD COLUMN size bigint DEFAULT 0;"
         "CREATE INDEX tasks_noted ON tasks (note); CREATE TABLE extra (x integer);",
     ]
-    await migrations.prepare(Database.of(url, 10.0), steps)
+    await migrations.prepare(Database.from_url(url, 10.0), steps)
     await flow(store, "beside")
     late = PostgresStore(url)
     await late.open()
@@ -286,7 +286,7 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
 async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_alone(url: str) -> None:
     newer = len(migrations.scripts()) + 1
     steps = [*migrations.scripts(), "ALTER TABLE tasks RENAME TO works"]
-    await migrations.prepare(Database.of(url, 10.0), steps, oldest=newer)
+    await migrations.prepare(Database.from_url(url, 10.0), steps, oldest=newer)
     with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer"):
         await PostgresStore(url).open()
 
@@ -294,13 +294,13 @@ async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_a
 async def test_a_migration_that_fails_changes_nothing(store: PostgresStore, url: str) -> None:
     steps = [*migrations.scripts(), "CREATE TABLE extra (x integer); SELECT nonsense"]
     with pytest.raises(StoreUnavailable, match="nonsense"):
-        await migrations.prepare(Database.of(url, 10.0), steps)
+        await migrations.prepare(Database.from_url(url, 10.0), steps)
     assert await number(url, "SELECT max(version) FROM schema_versions") == len(migrations.scripts())
     assert await number(url, "SELECT count(*) FROM pg_class WHERE oid = to_regclass('extra')") == 0
 
 
 async def test_the_schema_of_another_program_is_refused_and_left_alone(url: str) -> None:
-    schema = Database.of(url, 10.0).schema
+    schema = Database.from_url(url, 10.0).schema
     async with asking(url) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.tasks (theirs integer)")
     with pytest.raises(StoreUnavailable, match="another program"):
@@ -348,7 +348,7 @@ def test_a_url_that_names_no_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "dsn", "schema", "place"),
+    ("url", "dsn", "schema", "display_url"),
     [
         ("postgresql://a:b@h:5/d", "postgresql://a:b@h:5/d", "antiphon", "postgresql://a@h:5/d"),
         ("postgresql:///d?host=/run/pg", "postgresql:///d?host=/run/pg", "antiphon", "postgresql:///d"),
@@ -360,9 +360,9 @@ def test_a_url_that_names_no_database_is_refused(url: str) -> None:
         ),
     ],
 )
-def test_a_url_is_what_libpq_takes_and_a_schema(url: str, dsn: str, schema: str, place: str) -> None:
-    found = Database.of(url, 1.0)
-    assert (found.dsn, found.schema, found.place) == (dsn, schema, place)
+def test_a_url_is_what_libpq_takes_and_a_schema(url: str, dsn: str, schema: str, display_url: str) -> None:
+    found = Database.from_url(url, 1.0)
+    assert (found.dsn, found.schema, found.display_url) == (dsn, schema, display_url)
 
 
 async def test_keys_whose_time_is_over_do_not_pile_up(url: str, clock: Clock) -> None:

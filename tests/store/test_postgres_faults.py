@@ -10,9 +10,10 @@ import asyncpg
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.postgres import PostgresStore, link, migrations, writer
-from antiphon.store.postgres.lane import Job
-from antiphon.store.postgres.link import Database, Link
+from antiphon.store.postgres import PostgresStore, database, migrations, writer
+from antiphon.store.postgres.batcher import Job
+from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.database import Database
 from tests.support.polling import until
 from tests.support.postgres import Postgres
 
@@ -45,16 +46,16 @@ def breaking(
     monkeypatch: pytest.MonkeyPatch, store: PostgresStore, error: Exception, times: int
 ) -> list[str]:
     """Let the next statements that write fail so; what comes after them is noted."""
-    fetch, said = of(store).link.fetch, [error] * times
+    fetch, said = of(store).connection.fetch, [error] * times
     sent: list[str] = []
 
-    async def failing(statement: str, *values: Any, again: bool = False) -> list[Any]:
+    async def failing(statement: str, *values: Any, retry: bool = False) -> list[Any]:
         if said:
             raise said.pop()
         sent.append(statement)
-        return await fetch(statement, *values, again=again)
+        return await fetch(statement, *values, retry=retry)
 
-    monkeypatch.setattr(of(store).link, "fetch", failing)
+    monkeypatch.setattr(of(store).connection, "fetch", failing)
     return sent
 
 
@@ -77,10 +78,10 @@ async def test_trying_again_has_an_end(store: PostgresStore, monkeypatch: pytest
 
 
 async def test_of_those_that_are_written_together_only_the_one_to_blame_fails(store: PostgresStore) -> None:
-    notes = [writer.Note("a", 2**62), writer.Note("b", 2**70), writer.Note("c", 2**62)]
+    notes = [writer.UseOnce("a", 2**62), writer.UseOnce("b", 2**70), writer.UseOnce("c", 2**62)]
     results = await asyncio.gather(*map(store._write, notes), return_exceptions=True)
     assert [type(result) for result in results] == [bool, ValueError, bool]
-    assert "cannot keep this" in str(results[1])
+    assert "cannot store a value" in str(results[1])
     assert not await store.use_once("a", until=2**62)
 
 
@@ -99,8 +100,8 @@ async def test_an_append_that_would_no_longer_be_refused_came_too_late(store: Po
     refused: Job[Any] = Job(
         writer.Append("a", [], 0, "ready", "null", None), asyncio.get_running_loop().create_future()
     )
-    await of(store)._explain([refused])
-    with pytest.raises(Stale, match="was being written"):
+    await of(store)._explain_refusals([refused])
+    with pytest.raises(Stale, match="was writing"):
         await refused.future
 
 
@@ -170,7 +171,7 @@ async def test_tasks_that_nobody_watches_any_more_are_not_kept_in_mind(
     async with store.watch("a") as watch:
         for number in range(1500):
             store.watch(f"t{number}")
-        assert len(store._parts.feed._ids) <= 1100
+        assert len(store._parts.listener._id_by_digest) <= 1100
         await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
         assert await watch.wait(10)
     await other.close()
@@ -210,10 +211,10 @@ async def test_a_store_that_cannot_listen_lets_go_of_its_connections(
 
 
 async def test_a_table_of_versions_with_nothing_in_it_stands_for_no_schema(url: str) -> None:
-    schema = Database.of(url, 10.0).schema
+    schema = Database.from_url(url, 10.0).schema
     async with asking(url) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}")
-        await connection.execute(migrations._VERSIONS)
+        await connection.execute(migrations._CREATE_VERSIONS_TABLE)
     store = PostgresStore(url)
     await store.open()
     await store.create(task(), [])
@@ -225,8 +226,8 @@ async def test_a_table_of_versions_with_nothing_in_it_stands_for_no_schema(url: 
 
 
 async def test_a_database_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_OLDEST", 1000)
-    with pytest.raises(StoreUnavailable, match="PostgreSQL is too old: 1000 or later"):
+    monkeypatch.setattr(database, "_MIN_POSTGRES_VERSION", 1000)
+    with pytest.raises(StoreUnavailable, match=r"is too old: install PostgreSQL 1000 or later"):
         await PostgresStore(url).open()
 
 
@@ -236,8 +237,8 @@ async def test_a_url_that_the_driver_does_not_understand_is_an_error_in_words() 
 
 
 async def test_a_statement_that_is_given_up_costs_its_connection_and_the_next_has_another(url: str) -> None:
-    found = Link(Database.of(url, 10.0))
-    first = await found.connection()
+    found = ReconnectingConnection(Database.from_url(url, 10.0))
+    first = await found.connect()
     sleeping = asyncio.create_task(found.fetch("SELECT pg_sleep(60)"))
     await until(lambda: found.statements)
     sleeping.cancel()
@@ -248,13 +249,13 @@ async def test_a_statement_that_is_given_up_costs_its_connection_and_the_next_ha
     await found.close()
 
 
-@pytest.mark.parametrize(("again", "tries"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(("retry", "tries"), [(False, 1), (True, 2)])
 async def test_what_may_be_done_twice_is_tried_once_more_on_a_new_connection(
-    url: str, again: bool, tries: int
+    url: str, retry: bool, tries: int
 ) -> None:
-    found = Link(Database.of(url, 10.0))
+    found = ReconnectingConnection(Database.from_url(url, 10.0))
     with pytest.raises(StoreUnavailable, match="try again"):
-        await found.fetch("SELECT pg_terminate_backend(pg_backend_pid())", again=again)
+        await found.fetch("SELECT pg_terminate_backend(pg_backend_pid())", retry=retry)
     assert found.statements == tries
     assert [tuple(row) for row in await found.fetch("SELECT 1")] == [(1,)]
     await found.close()

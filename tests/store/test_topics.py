@@ -22,14 +22,14 @@ async def heard(messages: AsyncIterator[Any], count: int = 1) -> list[Any]:
 
 
 async def test_what_is_published_is_heard_in_order(store: Store) -> None:
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         for number in range(3):
             await store.publish("news", {"n": number, "text": "\0ü"})
         assert await heard(messages, 3) == [{"n": number, "text": "\0ü"} for number in range(3)]
 
 
 async def test_all_hear_their_own_topic_and_no_other(store: Store) -> None:
-    async with store.hear("a") as one, store.hear("a") as two, store.hear("b\0") as other:
+    async with store.subscribe("a") as one, store.subscribe("a") as two, store.subscribe("b\0") as other:
         await store.publish("a", 1)
         await store.publish("b\0", 2)
         await store.publish("c", 3)
@@ -40,13 +40,13 @@ async def test_all_hear_their_own_topic_and_no_other(store: Store) -> None:
 
 async def test_what_was_published_before_is_not_heard(store: Store) -> None:
     await store.publish("news", "old")
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         await store.publish("news", "new")
         assert await heard(messages) == ["new"]
 
 
 async def test_hearers_do_not_share_what_they_hear(store: Store) -> None:
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         mine: dict[str, list[int]] = {"list": [1]}
         await store.publish("news", mine)
         mine["list"].append(2)
@@ -54,26 +54,26 @@ async def test_hearers_do_not_share_what_they_hear(store: Store) -> None:
 
 
 async def test_a_large_message_is_heard_whole(store: Store) -> None:
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         await store.publish("news", "x" * 100_000)
         assert await heard(messages) == ["x" * 100_000]
 
 
 async def test_a_hearer_that_is_far_behind_misses_the_oldest(store: Store) -> None:
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         await asyncio.gather(*(store.publish("news", number) for number in range(1500)))
         assert await heard(messages, 1000) == list(range(500, 1500))
 
 
 async def test_hearing_ends_when_the_store_is_closed(store: Store) -> None:
-    async with store.hear("news") as messages:
+    async with store.subscribe("news") as messages:
         await store.publish("news", 1)
         await store.close()
         assert [message async for message in messages] == [1]
     with pytest.raises(StoreUnavailable, match="open"):
         await store.publish("news", 2)
     with pytest.raises(StoreUnavailable, match="open"):
-        store.hear("news")
+        store.subscribe("news")
 
 
 async def test_what_is_not_json_cannot_be_published(store: Store) -> None:

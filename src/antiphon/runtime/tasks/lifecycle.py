@@ -92,7 +92,7 @@ class TaskLifecycle:
             return None
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self._store.oldest()
+                await self._store.oldest_ready()
         except (StoreError, TimeoutError):
             return False
         return True

@@ -149,9 +149,7 @@ async def test_a_file_that_becomes_read_only_is_written_again_once_it_is_not(sql
     assert threads is not None
     assert threads.writer._connection is not None
     threads.writer._connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(
-        StoreUnavailable, match=r"writable for this user.*Nothing that was acknowledged is lost"
-    ):
+    with pytest.raises(StoreUnavailable, match=r"writable for this user.*No acknowledged write is lost"):
         await sqlite.create(task("b"), [("x", 1)])
     assert await sqlite.get("a") == task("a", version=1)
     await sqlite.create(task("b"), [("x", 1)])
@@ -161,7 +159,7 @@ async def test_a_file_that_becomes_read_only_is_written_again_once_it_is_not(sql
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     diary = b"Dear diary, today I was not a database. " * 200
     write(path, diary)
-    with pytest.raises(StoreUnavailable, match="no SQLite database"):
+    with pytest.raises(StoreUnavailable, match="not an SQLite database"):
         await SQLiteStore(path).open()
     assert content(path) == diary
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.sqlite import SQLiteStore, connection, lane, sql
-from antiphon.store.sqlite.lane import Done, Lane
+from antiphon.store.sqlite import SQLiteStore, batch_thread, database, statements
+from antiphon.store.sqlite.batch_thread import BatchResult, BatchThread
 
 from .support import START, Clock, task
 
@@ -56,14 +56,14 @@ async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) ->
 
 
 async def test_what_comes_turn_after_turn_goes_to_the_thread_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "_GATHERED", 10.0)  # as long as a slow machine may take
+    monkeypatch.setattr(batch_thread, "_MAX_GATHER_SECONDS", 10.0)  # as long as a slow machine may take
     batches: list[int] = []
 
-    def run(work: list[int]) -> Done:
+    def run(work: list[int]) -> BatchResult:
         batches.append(len(work))
-        return Done([(number, None) for number in work])
+        return BatchResult([(number, None) for number in work])
 
-    thread: Lane[int] = Lane("test", run, batch=100, bound=100)
+    thread: BatchThread[int] = BatchThread("test", run, max_batch=100, max_queued=100)
     futures = []
     for number in range(5):
         futures.append(thread.submit(number))
@@ -196,7 +196,7 @@ async def test_time_in_which_the_machine_stood_still_was_not_waited(
         looked.set()
         return time.monotonic() + ahead
 
-    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     with locked(path):
         creating = asyncio.create_task(store.create(task(), []))
         for _ in range(3):
@@ -233,14 +233,14 @@ async def test_a_loop_without_a_pause_does_not_keep_its_store_waiting(sqlite: SQ
 
 
 async def test_a_queue_that_is_full_refuses_more(path: Path) -> None:
-    store = SQLiteStore(path, max_waiting=10)
+    store = SQLiteStore(path, max_queued=10)
     await store.open()
     results = await asyncio.gather(
         *(store.create(task(f"t{n}"), []) for n in range(15)), return_exceptions=True
     )
     refused = [result for result in results if isinstance(result, StoreUnavailable)]
     assert len(refused) == 5
-    assert "behind" in str(refused[0])
+    assert "overloaded" in str(refused[0])
     assert await store.count("ready") == 10
     await store.create(task("later"), [])
     await store.close()
@@ -269,11 +269,11 @@ async def test_nothing_looks_at_the_file_while_nobody_watches(sqlite: SQLiteStor
     threads = sqlite._threads
     assert threads is not None
     async with sqlite.watch("a"):
-        assert threads.feed._wanted.is_set()
+        assert threads.poller._active.is_set()
         async with sqlite.watch_ready():
             pass
-        assert threads.feed._wanted.is_set()
-    assert not threads.feed._wanted.is_set()
+        assert threads.poller._active.is_set()
+    assert not threads.poller._active.is_set()
 
 
 async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
@@ -325,7 +325,7 @@ async def test_an_operation_that_is_broken_fails_alone(sqlite: SQLiteStore) -> N
 async def test_entries_that_a_newer_version_wrote_are_not_misread(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [("x", 1)])
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE entries SET format = ?", (sql.FORMAT + 1,))
+    connection.execute("UPDATE entries SET format = ?", (statements.FORMAT + 1,))
     connection.commit()
     connection.close()
     with pytest.raises(StoreUnavailable, match="newer"):

@@ -12,7 +12,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.sqlite import SQLiteStore, migrations
-from antiphon.store.sqlite.connection import Database
+from antiphon.store.sqlite.database import Database
 
 from .support import Clock, content, task
 
@@ -193,7 +193,7 @@ async def test_a_bound_that_leaves_no_room_for_the_tables_is_refused(path: Path)
 
 async def test_an_sqlite_that_is_too_old_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
-    with pytest.raises(StoreUnavailable, match=r"too old: 3\.37\.0 or later"):
+    with pytest.raises(StoreUnavailable, match=r"too old: install SQLite 3\.37\.0 or later"):
         await SQLiteStore(path).open()
     assert not path.exists()
 

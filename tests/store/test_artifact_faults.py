@@ -1,4 +1,4 @@
-"""Stores of artifacts that are closed, full, damaged, or in which somebody broke off."""
+"""Artifact stores that are closed, full or damaged, and writers that died."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def put(store: ArtifactStore, id: str = "a", data: bytes = b"x") -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_a_store_that_is_closed_says_so_and_can_be_opened_again(
+async def test_a_closed_store_refuses_reads_and_can_be_reopened(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/a.db" if kind == "sqlite" else request.getfixturevalue("database").url()
@@ -63,7 +63,7 @@ async def test_a_store_that_is_closed_says_so_and_can_be_opened_again(
     await store.close()
 
 
-async def test_a_file_that_is_no_database_is_refused_and_leaves_no_thread_at_work(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_its_store_can_be_closed(tmp_path: Path) -> None:
     write(tmp_path / "a.db", b"Dear diary, today I was not a database. " * 200)
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     with pytest.raises(StoreUnavailable, match=r"cannot be opened.*not an SQLite database"):
@@ -73,7 +73,7 @@ async def test_a_file_that_is_no_database_is_refused_and_leaves_no_thread_at_wor
         await store.get("me", "a", now=0)
 
 
-async def test_a_full_disk_keeps_nothing_of_what_has_no_room_and_all_that_was_there(tmp_path: Path) -> None:
+async def test_a_full_disk_stores_nothing_of_a_new_artifact_and_keeps_the_others(tmp_path: Path) -> None:
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
     await put(store, "small")
@@ -87,7 +87,7 @@ async def test_a_full_disk_keeps_nothing_of_what_has_no_room_and_all_that_was_th
     await store.close()
 
 
-async def test_a_table_that_is_gone_is_an_error_and_comes_back(tmp_path: Path) -> None:
+async def test_a_missing_table_is_an_error_until_it_is_restored(tmp_path: Path) -> None:
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
     assert store._connection is not None
@@ -99,7 +99,7 @@ async def test_a_table_that_is_gone_is_an_error_and_comes_back(tmp_path: Path) -
     await store.close()
 
 
-async def test_a_table_that_is_gone_is_an_error_in_words(database: Postgres) -> None:
+async def test_a_missing_table_in_postgresql_is_explained(database: Postgres) -> None:
     store = PostgresArtifacts(database.url())
     await store.open()
     connection = await asyncpg.connect(
@@ -114,7 +114,7 @@ async def test_a_table_that_is_gone_is_an_error_in_words(database: Postgres) -> 
     await store.close()
 
 
-async def test_bytes_that_a_lost_writer_left_are_swept_after_an_hour(tmp_path: Path) -> None:
+async def test_bytes_of_a_dead_writer_are_deleted_after_an_hour(tmp_path: Path) -> None:
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "whole")
@@ -128,7 +128,7 @@ async def test_bytes_that_a_lost_writer_left_are_swept_after_an_hour(tmp_path: P
     assert names == ["under way.data", "whole.data", "whole.json"]
 
 
-async def test_a_record_that_cannot_be_read_is_none_and_the_others_are_there(tmp_path: Path) -> None:
+async def test_an_unreadable_record_does_not_hide_the_others(tmp_path: Path) -> None:
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "good")

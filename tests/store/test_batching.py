@@ -1,4 +1,4 @@
-"""The lanes of stores: who is told what when work fails, is given up, or comes too late."""
+"""The queues of the database stores: failed, cancelled and late operations, and full queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.store.sqlite import batch_thread as sqlite
 
 
 class Batches:
-    """Does work when it is told to, and notes in which batches it came."""
+    """Runs batches once `go` is set, and records them."""
 
     def __init__(self) -> None:
         self.seen: list[list[str]] = []
@@ -30,7 +30,7 @@ class Batches:
                 job.succeed(job.operation.upper())
 
 
-async def test_what_was_given_up_before_its_turn_is_not_done() -> None:
+async def test_an_operation_cancelled_while_queued_is_not_run() -> None:
     batches = Batches()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
     first = batcher.submit("first")
@@ -47,7 +47,7 @@ async def test_what_was_given_up_before_its_turn_is_not_done() -> None:
     assert batches.seen[2:] == [["fourth"]]
 
 
-async def test_a_batch_that_everybody_gave_up_is_none() -> None:
+async def test_a_batch_of_cancelled_operations_is_not_run() -> None:
     batches = Batches()
     batches.go.set()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
@@ -56,7 +56,7 @@ async def test_a_batch_that_everybody_gave_up_is_none() -> None:
     assert batches.seen == []
 
 
-async def test_what_is_given_up_while_it_is_done_does_not_disturb_the_others() -> None:
+async def test_an_operation_cancelled_while_running_does_not_affect_the_others() -> None:
     batches = Batches()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
     futures = [batcher.submit(work) for work in ("done", "refused", "other", "refused")]
@@ -70,7 +70,7 @@ async def test_what_is_given_up_while_it_is_done_does_not_disturb_the_others() -
     await batcher.close()
 
 
-async def test_work_that_breaks_fails_all_of_its_batch_and_the_lane_goes_on() -> None:
+async def test_an_error_in_a_batch_fails_all_its_operations_and_the_next_batch_runs() -> None:
     async def run(jobs: list[postgres.Job[str]]) -> None:
         if jobs[0].operation == "broken":
             raise ZeroDivisionError("a defect")
@@ -83,7 +83,7 @@ async def test_work_that_breaks_fails_all_of_its_batch_and_the_lane_goes_on() ->
     await batcher.close()
 
 
-async def test_a_batch_that_is_stopped_is_not_waited_for() -> None:
+async def test_a_cancelled_batch_fails_its_operations() -> None:
     batches = Batches()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
     futures = [batcher.submit("a"), batcher.submit("b")]
@@ -96,7 +96,7 @@ async def test_a_batch_that_is_stopped_is_not_waited_for() -> None:
     await batcher.close()
 
 
-async def test_a_lane_that_is_full_refuses_more() -> None:
+async def test_a_full_batcher_refuses_operations() -> None:
     batches = Batches()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=2)
     waiting = [batcher.submit("a"), batcher.submit("b")]
@@ -108,7 +108,7 @@ async def test_a_lane_that_is_full_refuses_more() -> None:
     await batcher.close()
 
 
-async def test_a_lane_that_is_closed_takes_nothing_more() -> None:
+async def test_a_closed_batcher_refuses_operations() -> None:
     batches = Batches()
     batches.go.set()
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
@@ -119,7 +119,7 @@ async def test_a_lane_that_is_closed_takes_nothing_more() -> None:
         batcher.submit("late")
 
 
-async def test_a_thread_that_is_closed_takes_nothing_more_and_may_be_closed_twice() -> None:
+async def test_a_closed_batch_thread_refuses_operations_and_may_be_closed_twice() -> None:
     thread: sqlite.BatchThread[str] = sqlite.BatchThread(
         "test",
         lambda work: sqlite.BatchResult([(each.upper(), None) for each in work]),
@@ -134,7 +134,7 @@ async def test_a_thread_that_is_closed_takes_nothing_more_and_may_be_closed_twic
     await thread.close()
 
 
-async def test_work_that_breaks_in_a_thread_fails_and_the_thread_goes_on() -> None:
+async def test_an_error_in_a_batch_thread_fails_the_operation_and_the_thread_continues() -> None:
     def run(work: list[str]) -> sqlite.BatchResult:
         return sqlite.BatchResult([(10 // len(each), None) for each in work])
 

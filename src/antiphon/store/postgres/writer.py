@@ -157,7 +157,7 @@ class Writer:
                 await self._try(matching, handler)
 
     async def _try(self, jobs: _Jobs, handler: Callable[[_Jobs], Any]) -> None:
-        """Run operations of one kind together; if one is invalid, run each alone, so that only that one fails."""
+        """Run operations of one kind together; if one is invalid, run each alone, so that only one fails."""
         for attempt in range(_MAX_ATTEMPTS):
             try:
                 await handler(jobs)

@@ -1,2 +1,2 @@
--- Entries that were added to a task while it was being forgotten.
+-- Deletes entries that another process added to a task while expire.sql was deleting the task.
 DELETE FROM entries WHERE task = ANY ($1::bigint[])

@@ -1,4 +1,4 @@
--- Records before a place, newest first, of all principals.
+-- Lists the records of all principals below a position, newest first.
 SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head
 FROM tasks WHERE (created, key) < ($1::bigint, $2::bigint) AND (
     expires IS NULL

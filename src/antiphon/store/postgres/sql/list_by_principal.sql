@@ -1,4 +1,4 @@
--- Records before a place, newest first, of one principal.
+-- Lists the records of one principal below a position, newest first.
 SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head
 FROM tasks WHERE principal = $5::text AND (created, key) < ($1::bigint, $2::bigint) AND (
     expires IS NULL

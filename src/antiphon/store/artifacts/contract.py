@@ -27,7 +27,10 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 256 * 1024
-"""The size of the pieces in which bytes are stored, except for the last piece of an artifact."""
+"""The size of the pieces in which bytes are stored, except for the last piece of an artifact. Small
+enough that the transaction of a chunk is short, large enough that an artifact has few of them."""
+_AFTER_ALL_ARTIFACTS = 2**62
+"""A creation time later than that of every artifact."""
 
 
 class ArtifactPage(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ def decode_cursor(cursor: str | None) -> tuple[int, str]:
     Without a cursor, the result is larger than every artifact, so that the first page follows.
     """
     if cursor is None:
-        return 2**62, ""
+        return _AFTER_ALL_ARTIFACTS, ""
     created, _, id = cursor.partition(".")
     if not (created.isascii() and created.isdigit() and len(created) < 19):
         raise ValueError(f"Invalid cursor {cursor!r}: start again without a cursor.")

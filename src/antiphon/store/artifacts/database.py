@@ -26,6 +26,9 @@ from antiphon.store.artifacts.contract import (
 
 __all__ = ["DatabaseArtifacts"]
 
+_MAX_EXPIRED_ARTIFACTS = 1000
+"""Expired artifacts that one sweep deletes, so that a sweep ends soon; the next one deletes more."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ArtifactRecord).decode
 
@@ -110,7 +113,9 @@ class DatabaseArtifacts:
 
     async def sweep(self, *, now: int, max_total_bytes: int) -> None:
         """Delete expired artifacts, and evict others beyond the limit."""
-        expired = await self._rows("SELECT principal, id FROM artifact WHERE expires <= $1 LIMIT 1000", now)
+        expired = await self._rows(
+            "SELECT principal, id FROM artifact WHERE expires <= $1 LIMIT $2", now, _MAX_EXPIRED_ARTIFACTS
+        )
         total = await self._rows(
             "SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM artifact WHERE expires > $1", now
         )

@@ -122,7 +122,7 @@ def conflict_keys(operation: WriteOperation) -> tuple[str, ...]:
 
 
 class Writer:
-    """The only connection of this process that writes. Notifies the watchers of all processes."""
+    """The connection that writes the tasks of one store, and notifies the watchers of all processes."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _PENDING: OperationResult = (None, None)
 
 
 class Writer:
-    """The only connection of this process that writes to the file."""
+    """The connection that writes the tasks of one store."""
 
     def __init__(self, database: Database, clock: Callable[[], float], stats: CommitStats) -> None:
         self._database = database

@@ -1,5 +1,6 @@
 -- Claims the oldest claimable tasks of all tools, and skips the ones that other processes are claiming.
--- A task with an expired lease is claimable, and keeps its place in the order.
+-- A task with an expired lease is claimable, and keeps its place in the order. Up to 1000 of them are
+-- considered, so that a claim after a long pause does not lock too many rows.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

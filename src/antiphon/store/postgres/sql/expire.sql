@@ -1,4 +1,5 @@
--- Deletes some expired tasks with their logs; fewer tasks if the logs are long.
+-- Deletes some expired tasks with their logs; fewer tasks if the logs are long. A notification names up to 400
+-- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

@@ -1,4 +1,5 @@
--- Publishes messages to all processes, and deletes a few messages that are over a minute old.
+-- Publishes messages to all processes, and deletes a few messages that are over a minute old. A notification
+-- names up to 300 messages, because PostgreSQL allows less than 8000 bytes.
 WITH old AS MATERIALIZED (
     SELECT number FROM messages WHERE at < clock_timestamp() - interval '1 minute'
     ORDER BY number LIMIT 10 + 4 * cardinality($1::text[]) FOR UPDATE SKIP LOCKED

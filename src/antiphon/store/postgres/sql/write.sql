@@ -1,6 +1,7 @@
 -- Creates tasks and appends to logs, a whole batch in one statement and so in one commit.
 -- A refused operation changes nothing and returns no row; task_rows.sql then finds the reason.
--- All tasks are different. $1 is the time, NULL for the clock of this database.
+-- All tasks are different. $1 is the time, NULL for the clock of this database. A notification names up to 400
+-- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

@@ -82,7 +82,7 @@ async def test_a_full_disk_stores_nothing_of_a_new_artifact_and_keeps_the_others
     store._connection.execute(f"PRAGMA max_page_count = {pages + 20}")
     with pytest.raises(StoreUnavailable, match="Free some space"):
         await put(store, "large", b"x" * CHUNK_BYTES)
-    assert [kept.id for kept in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["small"]
+    assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["small"]
     await put(store, "next")
     await store.close()
 
@@ -135,4 +135,4 @@ async def test_an_unreadable_record_does_not_hide_the_others(tmp_path: Path) -> 
     write(store._principal_folder("me") / "bad.json", b'{"id":')
     assert await store.get("me", "bad", now=0) is None
     await store.sweep(now=0, max_total_bytes=CHUNK_BYTES)
-    assert [kept.id for kept in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["good"]
+    assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["good"]

@@ -46,12 +46,12 @@ def fail_statements(
     monkeypatch: pytest.MonkeyPatch, store: PostgresStore, error: Exception, times: int
 ) -> list[str]:
     """Let the next writing statements fail with an error; return the list of statements sent afterwards."""
-    fetch, said = writer_of(store).connection.fetch, [error] * times
+    fetch, errors = writer_of(store).connection.fetch, [error] * times
     sent: list[str] = []
 
     async def failing(statement: str, *values: Any, retry: bool = False) -> list[Any]:
-        if said:
-            raise said.pop()
+        if errors:
+            raise errors.pop()
         sent.append(statement)
         return await fetch(statement, *values, retry=retry)
 

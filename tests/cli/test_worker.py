@@ -150,7 +150,7 @@ async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: P
     [
         (SOURCE, (), 2, "A worker needs a store that it shares with a server"),
         (SOURCE, ("--store", "memory:"), 2, "A worker needs a store that it shares with a server"),
-        (SOURCE, ("--store", "redis://there"), 2, "There is no store for 'redis://there'."),
+        (SOURCE, ("--store", "redis://there"), 2, "Unknown store URL 'redis://there'."),
         (
             'from antiphon import Server\nserver = Server("idle")\n',
             STORE,
@@ -174,4 +174,4 @@ def test_a_worker_that_cannot_work_says_why(
 def test_run_refuses_a_store_that_there_is_not(shop: Path) -> None:
     done = antiphon("run", shop, "--store", "redis://there", cwd=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "There is no store for 'redis://there'." in done.stderr
+    assert "Unknown store URL 'redis://there'." in done.stderr

@@ -190,9 +190,9 @@ def test_a_command_line_that_lacks_a_word_says_which(words: list[str], said: str
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://x", "There is no store for 'redis://x'. `memory:` keeps tasks"),
+        ("redis://x", "Unknown store URL 'redis://x'. Use `memory:`"),
         ("sqlite://", "'sqlite://' names no file."),
-        ("memory:x", "'memory:x' says too much."),
+        ("memory:x", "'memory:x' has text after `memory:`."),
         ("postgresql:x", "'postgresql:x' names no database."),
     ],
 )

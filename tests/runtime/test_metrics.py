@@ -50,5 +50,5 @@ async def test_a_server_knows_whether_its_store_answers() -> None:
     server = Server("tests", store=store)
     async with server.running():
         assert await server.engine.store_responds() is True
-        store.instead("oldest", StoreUnavailable("It is away."))
+        store.instead("oldest_ready", StoreUnavailable("It is away."))
         assert await server.engine.store_responds() is False

@@ -13,7 +13,7 @@ from antiphon.cli.targets import Target, is_url, run
 from antiphon.cli.tasks import report as shown
 from antiphon.cli.tasks.report import Shown
 from antiphon.errors import TaskLost, TaskNotFound
-from antiphon.store import DATABASES
+from antiphon.store import is_store_url
 from antiphon.store.contract import Entry
 
 __all__ = ["Place", "answer_task", "cancel_task", "list_tasks", "place", "show_task", "sweep", "watch_task"]
@@ -48,7 +48,7 @@ def place(
     protocol: str | None,
 ) -> AbstractAsyncContextManager[Place]:
     """Where a word on the command line points; raises `CommandError`."""
-    if _is_store(target):
+    if is_store_url(target):
         from antiphon.cli.tasks.in_store import Operator
 
         if protocol is not None:
@@ -147,7 +147,7 @@ def sweep(target: str, *, as_json: bool) -> None:
     """Forget the tasks of a store whose time is over."""
     from antiphon.cli.tasks.in_store import Operator
 
-    if not _is_store(target):
+    if not is_store_url(target):
         raise CommandError("Only the operator removes tasks: name the store, such as sqlite:///tasks.db.")
 
     async def work() -> int:
@@ -170,7 +170,3 @@ def _run(work: Any) -> Any:
             raise CommandError(str(error), USAGE) from None
 
     return run(minding())
-
-
-def _is_store(target: str) -> bool:
-    return target.startswith(("memory:", *DATABASES))

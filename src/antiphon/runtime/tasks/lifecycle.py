@@ -94,7 +94,7 @@ class TaskLifecycle:
             return None
         try:
             async with asyncio.timeout(_STORE_PROBE_SECONDS):
-                await self._store.oldest()
+                await self._store.oldest_ready()
         except (StoreError, TimeoutError):
             return False
         return True

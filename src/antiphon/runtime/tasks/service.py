@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
     InvalidParams,
@@ -29,7 +30,6 @@ from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
 from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.backoff import Backoff
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
@@ -211,14 +211,14 @@ class TaskService:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, patience = -1, Backoff(0)
+            seen, backoff = -1, Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
                 except StoreUnavailable as error:
-                    await patience.wait(error)
+                    await backoff.wait(error)
                     continue
-                patience = Backoff(_AWAY)
+                backoff = Backoff(timeout=_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
@@ -235,7 +235,7 @@ class TaskService:
         """
         async with self.store.watch(id) as watch:
             reading, seen, silent = SegmentReader(self.store, id, after), -1, True
-            patience = Backoff(0)
+            backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -244,9 +244,9 @@ class TaskService:
                             silent = False
                             yield Segments(first, blocks, id)
                 except StoreUnavailable as error:
-                    await patience.wait(error)
+                    await backoff.wait(error)
                     continue
-                patience = Backoff(_AWAY)
+                backoff = Backoff(timeout=_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)

@@ -1,4 +1,4 @@
-"""When the file cannot be written or read: a clear error, nothing acknowledged lost, and life goes on."""
+"""Unwritable and unreadable SQLite files: clear errors, no lost writes, and recovery afterwards."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ import pytest
 from antiphon.errors import StoreUnavailable
 from antiphon.store.sqlite import SQLiteStore
 
-from .processes import all_heard, child
+from .processes import all_reports, child
 from .support import content, task, write
 
 LARGE = "y" * 2000
 
 
 async def fill(store: SQLiteStore) -> tuple[int, str]:
-    """Create tasks until it is refused; how many were not, and what the refusal said."""
+    """Create tasks until one is refused; return the number of tasks and the error message."""
     for n in range(10_000):
         try:
             await store.create(task(f"t{n}"), [("x", LARGE)])
         except StoreUnavailable as error:
             return n, str(error)
-    raise AssertionError("it never got full")
+    raise AssertionError("the store never got full")
 
 
 async def check(store: SQLiteStore, count: int) -> None:
-    """See that so many tasks are there, whole, and no more."""
+    """Check that the store has exactly this many tasks with complete logs."""
     assert await store.count("ready") == count
     assert await store.get(f"t{count}") is None
     for n in range(count):
         assert [entry.data for entry in await store.read(f"t{n}")] == [LARGE]
 
 
-async def test_a_store_does_not_grow_beyond_its_bound(path: Path) -> None:
+async def test_a_store_does_not_grow_beyond_its_size_limit(path: Path) -> None:
     store = SQLiteStore(path, max_bytes=400_000)
     await store.open()
     count, message = await fill(store)
@@ -55,7 +55,7 @@ async def test_a_store_does_not_grow_beyond_its_bound(path: Path) -> None:
     await larger.close()
 
 
-async def test_all_that_share_a_commit_fail_together(path: Path) -> None:
+async def test_operations_that_share_a_failed_commit_all_fail(path: Path) -> None:
     store = SQLiteStore(path, max_bytes=400_000)
     await store.open()
     count, _ = await fill(store)
@@ -81,7 +81,7 @@ def small_disk() -> Iterator[Path]:
     folder.rmdir()
 
 
-async def test_a_full_disk_loses_nothing_and_is_written_again_once_there_is_space(small_disk: Path) -> None:
+async def test_a_full_disk_loses_nothing_and_writes_succeed_once_there_is_space(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(400_000))
     store = SQLiteStore(small_disk / "store.db")
@@ -96,9 +96,9 @@ async def test_a_full_disk_loses_nothing_and_is_written_again_once_there_is_spac
     await store.close()
 
 
-async def test_a_file_that_may_not_grow_loses_nothing_and_the_process_goes_on(path: Path) -> None:
+async def test_a_file_size_limit_of_the_process_loses_nothing(path: Path) -> None:
     async with child("fill", path) as other:
-        full, read, again = await all_heard(other)
+        full, read, again = await all_reports(other)
         assert await other.wait() == 0
     assert full[0] == "full"
     assert full[1] > 5
@@ -109,7 +109,7 @@ async def test_a_file_that_may_not_grow_loses_nothing_and_the_process_goes_on(pa
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that everybody may look into."""
+    """A directory that every user may read."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -117,8 +117,8 @@ def public() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def lock_up(*paths: Path) -> None:
-    """Let nobody write to files and directories."""
+def make_read_only(*paths: Path) -> None:
+    """Make files and directories read-only."""
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
 
@@ -129,53 +129,49 @@ async def test_a_read_only_file_is_refused_at_once(public: Path) -> None:
     await store.open()
     await store.create(task(), [("x", 1)])
     await store.close()
-    lock_up(path, public)
-    async with child("powerless", path) as other:
-        ((message,),) = await all_heard(other)
+    make_read_only(path, public)
+    async with child("unprivileged", path) as other:
+        ((message,),) = await all_reports(other)
     assert "cannot be opened" in message
     assert "writ" in message
 
 
 async def test_a_directory_that_may_not_be_written_is_refused_at_once(public: Path) -> None:
-    lock_up(public)
-    async with child("powerless", public / "new.db") as other:
-        ((message,),) = await all_heard(other)
+    make_read_only(public)
+    async with child("unprivileged", public / "new.db") as other:
+        ((message,),) = await all_reports(other)
     assert "this user may write to it" in message
 
 
-async def test_a_file_that_becomes_read_only_is_written_again_once_it_is_not(sqlite: SQLiteStore) -> None:
+async def test_writes_succeed_again_after_a_file_was_read_only(sqlite: SQLiteStore) -> None:
     await sqlite.create(task("a"), [("x", 1)])
     threads = sqlite._threads
     assert threads is not None
     assert threads.writer._connection is not None
     threads.writer._connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(
-        StoreUnavailable, match=r"writable for this user.*Nothing that was acknowledged is lost"
-    ):
+    with pytest.raises(StoreUnavailable, match=r"writable for this user.*No acknowledged write is lost"):
         await sqlite.create(task("b"), [("x", 1)])
     assert await sqlite.get("a") == task("a", version=1)
     await sqlite.create(task("b"), [("x", 1)])
     assert await sqlite.count("ready") == 2
 
 
-async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
     diary = b"Dear diary, today I was not a database. " * 200
     write(path, diary)
-    with pytest.raises(StoreUnavailable, match="no SQLite database"):
+    with pytest.raises(StoreUnavailable, match="not an SQLite database"):
         await SQLiteStore(path).open()
     assert content(path) == diary
 
 
 def damage(path: Path, page: int) -> None:
-    """Write over a file, from some page on; the first says what it is."""
+    """Overwrite a file from a page on. Page 0 holds the header."""
     with path.open("r+b") as file:
         file.seek(4096 * page)
         file.write(b"\xff" * (path.stat().st_size - 4096 * page))
 
 
-async def test_a_damaged_file_is_an_error_for_those_who_use_it_and_no_more(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_a_damaged_file_is_an_error_for_its_users_only(path: Path, tmp_path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     await asyncio.gather(*(store.create(task(f"t{n}"), [("x", LARGE)]) for n in range(200)))
@@ -199,7 +195,7 @@ async def test_a_damaged_file_is_an_error_for_those_who_use_it_and_no_more(
     await other.close()
 
 
-async def test_a_table_that_is_gone_is_an_error_and_comes_back(sqlite: SQLiteStore, path: Path) -> None:
+async def test_a_missing_table_is_an_error_until_it_is_restored(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [("x", 1)])
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE entries RENAME TO hidden")

@@ -1,6 +1,7 @@
-"""Artifacts in the two tables of a database, whichever it is: what SQLite and PostgreSQL have in common.
+"""Artifacts in two tables of a database: the part that SQLite and PostgreSQL share.
 
-Owns the statements, with PostgreSQL's placeholders. How one is carried out is for those who know a database.
+Owns the statements, with PostgreSQL's placeholders. The subclasses execute them; this module knows no
+connection.
 """
 
 from __future__ import annotations
@@ -14,27 +15,35 @@ import msgspec
 
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts.contract import (
-    CHUNK,
+    CHUNK_BYTES,
     ArtifactPage,
-    Held,
-    before,
-    cursor_of,
-    evicted,
+    StoredArtifact,
+    artifacts_to_evict,
+    decode_cursor,
     in_chunks,
+    page_of,
 )
 
-__all__ = ["Tables"]
+__all__ = ["DatabaseArtifacts"]
+
+_MAX_EXPIRED_ARTIFACTS = 1000
+"""Expired artifacts that one sweep deletes, so that a sweep ends soon; the next one deletes more."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ArtifactRecord).decode
 
 
-class Tables:
-    """A store of artifacts: `artifact` has a row for each, without a size while it is being written, and
-    `artifact_chunk` its bytes in pieces."""
+class DatabaseArtifacts:
+    """An artifact store in a database.
 
-    async def put(self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, most: int) -> ArtifactRecord:
-        """Keep an artifact."""
+    `artifact` has a row for each artifact, whose size is NULL while it is being written. `artifact_chunk` has
+    its bytes in chunks.
+    """
+
+    async def put(
+        self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, max_bytes: int
+    ) -> ArtifactRecord:
+        """Store an artifact."""
         owner, size, number = (record.principal, record.id), 0, 0
         await self._delete([owner])
         await self._write(
@@ -45,7 +54,7 @@ class Tables:
             _encode(record),
         )
         try:
-            async for chunk in in_chunks(pieces, most):
+            async for chunk in in_chunks(pieces, max_bytes):
                 await self._write(
                     "INSERT INTO artifact_chunk VALUES ($1, $2, $3, $4)", *owner, number, bytes(chunk)
                 )
@@ -64,7 +73,7 @@ class Tables:
         return record
 
     async def get(self, principal: str, id: str, *, now: int) -> ArtifactRecord | None:
-        """What is known of an artifact."""
+        """Return an artifact's record."""
         rows = await self._rows(
             "SELECT record FROM artifact "
             "WHERE principal = $1 AND id = $2 AND expires > $3 AND size IS NOT NULL",
@@ -75,10 +84,10 @@ class Tables:
         return _decode(rows[0][0]) if rows else None
 
     async def read(self, record: ArtifactRecord, offset: int, length: int) -> bytes:
-        """Some of its bytes."""
+        """Return a range of an artifact's bytes."""
         if length <= 0:
             return b""
-        first, last = offset // CHUNK, (offset + length - 1) // CHUNK
+        first, last = offset // CHUNK_BYTES, (offset + length - 1) // CHUNK_BYTES
         rows = await self._rows(
             "SELECT data FROM artifact_chunk "
             "WHERE principal = $1 AND id = $2 AND number BETWEEN $3 AND $4 ORDER BY number",
@@ -87,47 +96,51 @@ class Tables:
             first,
             last,
         )
-        start = offset - first * CHUNK
+        start = offset - first * CHUNK_BYTES
         return b"".join(row[0] for row in rows)[start : start + length]
 
     async def list(self, principal: str, *, now: int, cursor: str | None, limit: int) -> ArtifactPage:
-        """A principal's artifacts, newest first."""
+        """Return a page of a principal's artifacts, newest first."""
         rows = await self._rows(
             "SELECT record FROM artifact WHERE principal = $1 AND (created, id) < ($2, $3) AND expires > $4 "
             "AND size IS NOT NULL ORDER BY created DESC, id DESC LIMIT $5",
             principal,
-            *before(cursor),
+            *decode_cursor(cursor),
             now,
             limit + 1,
         )
-        page = tuple(_decode(row[0]) for row in rows[:limit])
-        return ArtifactPage(page, cursor_of(page[-1]) if len(rows) > limit else None)
+        return page_of([_decode(row[0]) for row in rows], limit)
 
-    async def sweep(self, *, now: int, most: int) -> None:
-        """Forget what has expired, and what is too much."""
-        gone = await self._rows("SELECT principal, id FROM artifact WHERE expires <= $1 LIMIT 1000", now)
+    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
+        """Delete expired artifacts, and evict others beyond the limit."""
+        expired = await self._rows(
+            "SELECT principal, id FROM artifact WHERE expires <= $1 LIMIT $2", now, _MAX_EXPIRED_ARTIFACTS
+        )
         total = await self._rows(
             "SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM artifact WHERE expires > $1", now
         )
-        owners: builtins.list[tuple[str, str]] = [(row[0], row[1]) for row in gone]
-        if total[0][0] > most:
+        owners: builtins.list[tuple[str, str]] = [(row[0], row[1]) for row in expired]
+        if total[0][0] > max_total_bytes:
             rows = await self._rows(
                 "SELECT principal, id, created, size FROM artifact WHERE expires > $1 AND size IS NOT NULL",
                 now,
             )
-            owners += [(held.principal, held.id) for held in evicted((Held(*row) for row in rows), most)]
+            stored = (StoredArtifact(*row) for row in rows)
+            owners += [
+                (evicted.principal, evicted.id) for evicted in artifacts_to_evict(stored, max_total_bytes)
+            ]
         await self._delete(owners)
 
-    # What each database does in its own way
+    # The subclasses implement these methods.
 
     async def _rows(self, statement: str, *values: Any) -> builtins.list[Any]:
-        """What there is."""
+        """Return the rows of a query."""
         raise NotImplementedError
 
     async def _write(self, statement: str, *values: Any) -> None:
-        """Do something that is durable when this returns."""
+        """Execute a statement; its changes are durable when this returns."""
         raise NotImplementedError
 
     async def _delete(self, owners: builtins.list[tuple[str, str]]) -> None:
-        """Forget artifacts, with their chunks, each in a transaction of its own."""
+        """Delete artifacts with their chunks, each in its own transaction."""
         raise NotImplementedError

@@ -1,2 +1,2 @@
--- The number of the last message.
+-- Gets the number of the last message.
 SELECT coalesce(max(number), 0) FROM messages

@@ -1,4 +1,4 @@
-"""Opening: by URL, files of every schema there was, and files that are none of ours."""
+"""Opening SQLite stores: by URL, with every earlier schema, and files of other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.sqlite import SQLiteStore, migrations
-from antiphon.store.sqlite.connection import Database
+from antiphon.store.sqlite.database import Database
 
 from .support import Clock, content, task
 
@@ -41,7 +41,7 @@ def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     "url",
     ["", "redis://here", "sqlite:", "sqlite://", "sqlite:///", "sqlite:x.db", "sqlite:///dir/", "memory:x"],
 )
-def test_a_url_that_names_none_says_which_there_are(url: str) -> None:
+def test_an_invalid_url_is_refused_with_the_valid_forms(url: str) -> None:
     with pytest.raises(ValueError, match=r"sqlite:///file\.db"):
         open_store(url)
 
@@ -53,7 +53,7 @@ async def test_a_new_file_gets_the_newest_schema(path: Path) -> None:
     assert version(path) == len(migrations.scripts())
 
 
-async def test_a_file_of_the_first_schema_opens_with_all_that_is_in_it(path: Path, clock: Clock) -> None:
+async def test_a_file_of_the_first_schema_opens_with_its_tasks(path: Path, clock: Clock) -> None:
     connection = sqlite3.connect(path)
     connection.executescript((HERE / "schema_1.sql").read_text(encoding="utf-8"))
     connection.close()
@@ -73,7 +73,7 @@ async def test_a_file_of_the_first_schema_opens_with_all_that_is_in_it(path: Pat
     assert version(path) == len(migrations.scripts())
 
 
-async def test_a_migration_keeps_what_is_there_and_runs_once(path: Path) -> None:
+async def test_a_migration_keeps_the_data_and_runs_once(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     await store.create(task(), [("x", 1)])
@@ -105,7 +105,7 @@ async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     assert version(path) == len(migrations.scripts())
 
 
-async def test_a_migration_that_there_is_no_room_for_changes_nothing(path: Path) -> None:
+async def test_a_migration_without_enough_space_changes_nothing(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     await store.create(task(), [("x", 1)])
@@ -162,7 +162,7 @@ async def test_a_store_that_could_not_be_opened_can_be_opened_later(tmp_path: Pa
     await store.close()
 
 
-async def test_what_was_kept_is_there_when_the_store_is_opened_again(path: Path) -> None:
+async def test_tasks_are_there_after_the_store_is_reopened(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     await store.create(task(), [("x", 1)])
@@ -173,7 +173,7 @@ async def test_what_was_kept_is_there_when_the_store_is_opened_again(path: Path)
     await again.close()
 
 
-async def test_opening_twice_is_opening_once(path: Path) -> None:
+async def test_opening_an_open_store_does_nothing(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     threads = store._threads
@@ -182,7 +182,7 @@ async def test_opening_twice_is_opening_once(path: Path) -> None:
     await store.close()
 
 
-async def test_a_bound_that_leaves_no_room_for_the_tables_is_refused(path: Path) -> None:
+async def test_a_size_limit_too_small_for_the_tables_is_refused(path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"cannot be opened.*Free some space"):
         await SQLiteStore(path, max_bytes=8192).open()
     store = SQLiteStore(path)
@@ -193,12 +193,12 @@ async def test_a_bound_that_leaves_no_room_for_the_tables_is_refused(path: Path)
 
 async def test_an_sqlite_that_is_too_old_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
-    with pytest.raises(StoreUnavailable, match=r"too old: 3\.37\.0 or later"):
+    with pytest.raises(StoreUnavailable, match=r"too old: install SQLite 3\.37\.0 or later"):
         await SQLiteStore(path).open()
     assert not path.exists()
 
 
-def test_a_place_without_a_write_ahead_log_is_refused() -> None:
+def test_a_database_without_a_write_ahead_log_is_refused() -> None:
     database = Database(":memory:", 1.0)
     connection = database.connect("write")
     with pytest.raises(StoreUnavailable, match="Put it on a local disk"):

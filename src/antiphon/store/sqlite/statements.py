@@ -1,9 +1,9 @@
-"""The statements. What they mean is in `batch.py`, which writes, and `reader.py`, which reads.
+"""The SQL statements that `batch.py` and `reader.py` execute. This module opens no connection.
 
-Python's sqlite3 gives up the interpreter's lock at every row it steps to, and while the event loop is
-busy it may wait milliseconds to get it back. So a query gives one row with one JSON text, and one
-statement writes many rows: as many as there are, filled up with NULLs to a power of two, so that there
-are few different statements and all of them stay prepared.
+Python's sqlite3 releases the interpreter lock for every row, and while the event loop is busy it may wait
+milliseconds to get the lock back. So a query returns one row with one JSON text, and one statement writes
+many rows. The rows are padded with NULLs to a power of two, so that there are few different statements and
+all of them stay prepared.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from functools import cache
 from typing import Any
 
 __all__ = [
-    "ALL_TOOLS",
-    "COUNT",
-    "DUE",
+    "CLAIMABLE_TASKS",
+    "COUNT_TASKS",
+    "DELETE_OLD_COMMITS",
+    "DELETE_OLD_KEYS",
+    "DELETE_OLD_MESSAGES",
+    "END_EXPIRED_LEASES",
+    "EXPIRED_TASKS",
     "FORMAT",
-    "FREE",
-    "LAPSE",
-    "NOTE_COMMIT",
-    "NOTE_KEY",
-    "OLDEST",
-    "READ",
-    "RECENT",
-    "RECOUNT",
-    "SAY",
-    "SWEEP_KEYS",
-    "TRIM_COMMITS",
-    "TRIM_MESSAGES",
+    "INSERT_COMMIT",
+    "INSERT_KEY",
+    "INSERT_MESSAGE",
+    "OLDEST_READY",
+    "READ_ENTRIES",
+    "RECENT_CHANGES",
+    "TOOLS_WITH_READY_TASKS",
+    "UPDATE_COUNTS",
     "delete_entries",
     "delete_tasks",
-    "get",
+    "get_records",
     "insert_entries",
     "insert_tasks",
-    "load",
-    "padded",
-    "page",
+    "list_records",
+    "load_rows",
+    "padded_portions",
     "update_tasks",
 ]
 
 FORMAT = 1
-"""How this version writes heads and data: as JSON text."""
+"""The format of heads and data that this version writes: 1 is JSON text."""
 
-_MOST = 256
-"""Rows in one statement, at most."""
+_MAX_STATEMENT_ROWS = 256
+"""Rows in one statement: the 14 columns of a task stay below SQLite's limit of 32766 parameters."""
 
-_ALIVE = "(expires IS NULL OR expires > {now})"
+_IS_LIVE = "(expires IS NULL OR expires > {now})"
 
 _RECORD = """
     '{"id":' || json_quote(id) || ',"principal":' || json_quote(principal) || ',"tool":' || json_quote(tool)
@@ -57,21 +57,21 @@ _RECORD = """
 _ROW = """json_array(
     key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease{head})"""
 
-READ = f"""
+READ_ENTRIES = f"""
     SELECT '[' || coalesce(group_concat(
         '{{"number":' || number || ',"kind":' || json_quote(kind) || ',"at":' || at
         || ',"data":' || data || '}}'
     ), '') || ']', max(format)
     FROM (
         SELECT entries.* FROM tasks JOIN entries ON entries.task = tasks.key
-        WHERE tasks.id = :id AND {_ALIVE.format(now=":now")} AND entries.number > :after
+        WHERE tasks.id = :id AND {_IS_LIVE.format(now=":now")} AND entries.number > :after
         ORDER BY entries.number LIMIT :limit
     )
 """
 
-COUNT = "SELECT tasks FROM counts WHERE phase = ?"
+COUNT_TASKS = "SELECT tasks FROM counts WHERE phase = ?"
 
-ALL_TOOLS = """
+TOOLS_WITH_READY_TASKS = """
     WITH RECURSIVE names (tool) AS (
         SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
         UNION ALL
@@ -80,9 +80,9 @@ ALL_TOOLS = """
     )
     SELECT json_group_array(tool) FROM names WHERE tool IS NOT NULL
 """
-"""The tools that have something to do, by one look into the index for each."""
+"""The tools that have claimable tasks, with one index lookup for each tool."""
 
-OLDEST = f"""
+OLDEST_READY = f"""
     WITH RECURSIVE names (tool) AS (
         SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
         UNION ALL
@@ -92,118 +92,118 @@ OLDEST = f"""
     SELECT updated FROM tasks WHERE key IN (
         SELECT (
             SELECT key FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = names.tool
-            AND {_ALIVE.format(now=":now")} ORDER BY created, key LIMIT 1
+            AND {_IS_LIVE.format(now=":now")} ORDER BY created, key LIMIT 1
         ) FROM names
     ) ORDER BY created, key LIMIT 1
 """
 
-FREE = f"""
+CLAIMABLE_TASKS = f"""
     SELECT json_group_array({_ROW.format(head=", head")}) FROM (
         SELECT * FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = :tool
-        AND {_ALIVE.format(now=":now")} ORDER BY created, key LIMIT :limit
+        AND {_IS_LIVE.format(now=":now")} ORDER BY created, key LIMIT :limit
     )
 """
 
-LAPSE = """
+END_EXPIRED_LEASES = """
     UPDATE tasks SET lease = 0 WHERE key IN (
         SELECT key FROM tasks WHERE lease > 0 AND lease <= :now ORDER BY lease LIMIT :limit
     )
 """
 
-DUE = f"""
+EXPIRED_TASKS = f"""
     SELECT json_group_array({_ROW.format(head=", head")}) FROM (
         SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now ORDER BY expires, key LIMIT :limit
     )
 """
 
-RECOUNT = """
+UPDATE_COUNTS = """
     UPDATE counts SET tasks = tasks + CASE phase
         WHEN 'ready' THEN :ready WHEN 'waiting' THEN :waiting WHEN 'ended' THEN :ended ELSE 0 END
 """
 
-NOTE_COMMIT = "INSERT INTO commits (origin, touched, ready) VALUES (?, ?, ?)"
+INSERT_COMMIT = "INSERT INTO commits (origin, touched, ready) VALUES (?, ?, ?)"
 
-TRIM_COMMITS = "DELETE FROM commits WHERE number <= ?"
+DELETE_OLD_COMMITS = "DELETE FROM commits WHERE number <= ?"
 
-RECENT = """
+RECENT_CHANGES = """
     SELECT (SELECT coalesce(max(number), 0) FROM commits), json_group_array(
         CASE WHEN origin = :origin THEN NULL ELSE json_array(json(touched), ready) END),
         (SELECT coalesce(max(number), 0) FROM messages),
         (SELECT json_group_array(json_array(topic, data)) FROM (
-            SELECT * FROM messages WHERE number > :heard AND origin <> :origin ORDER BY number))
-    FROM (SELECT * FROM commits WHERE number > :last ORDER BY number LIMIT :limit)
+            SELECT * FROM messages WHERE number > :last_message AND origin <> :origin ORDER BY number))
+    FROM (SELECT * FROM commits WHERE number > :last_commit ORDER BY number LIMIT :limit)
 """
 
-SAY = "INSERT INTO messages (origin, topic, data) VALUES (?, ?, ?)"
+INSERT_MESSAGE = "INSERT INTO messages (origin, topic, data) VALUES (?, ?, ?)"
 
-TRIM_MESSAGES = "DELETE FROM messages WHERE number <= ?"
+DELETE_OLD_MESSAGES = "DELETE FROM messages WHERE number <= ?"
 
-NOTE_KEY = """
+INSERT_KEY = """
     INSERT INTO used VALUES (:key, :until)
     ON CONFLICT (key) DO UPDATE SET until = excluded.until WHERE until <= :now
 """
 
-SWEEP_KEYS = """
+DELETE_OLD_KEYS = """
     DELETE FROM used WHERE key IN (SELECT key FROM used WHERE until <= :now ORDER BY until LIMIT :limit)
 """
 
 
-def padded(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, list[Any]]]:
-    """Rows in portions, each with its size, a power of two, and its values, filled up with NULLs."""
-    for start in range(0, len(rows), _MOST):
-        portion = rows[start : start + _MOST]
+def padded_portions(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, list[Any]]]:
+    """Split rows into portions; yield the size of each, a power of two, and its values, padded with NULLs."""
+    for start in range(0, len(rows), _MAX_STATEMENT_ROWS):
+        portion = rows[start : start + _MAX_STATEMENT_ROWS]
         size = 1 << (len(portion) - 1).bit_length()
         values = [value for row in portion for value in row]
         yield size, values + [None] * ((size - len(portion)) * len(portion[0]))
 
 
 @cache
-def get(size: int) -> str:
-    """Records by id, as JSON; the last parameter is the time."""
+def get_records(size: int) -> str:
+    """Return the query for records by id, as JSON. Its last parameter is the time."""
     return f"""
         SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format)
-        FROM tasks WHERE id IN ({_marks(size)}) AND {_ALIVE.format(now="?")}
+        FROM tasks WHERE id IN ({_placeholders(size)}) AND {_IS_LIVE.format(now="?")}
     """
 
 
 @cache
-def page(of_principal: bool) -> str:
-    """Records before a place, newest first, and their places; both orders are those of an index."""
+def list_records(of_principal: bool) -> str:
+    """Return the query for a page of records and their positions, newest first, in the order of an index."""
     return f"""
         SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format),
             json_group_array(json_array(created, key))
         FROM (
             SELECT * FROM tasks WHERE {"principal = :principal AND " if of_principal else ""}
-            (created, key) < (:created, :key) AND {_ALIVE.format(now=":now")}
+            (created, key) < (:created, :key) AND {_IS_LIVE.format(now=":now")}
             ORDER BY created DESC, key DESC LIMIT :limit
         )
     """
 
 
 @cache
-def load(size: int) -> str:
-    """Rows by id without their heads, and the largest key there is."""
+def load_rows(size: int) -> str:
+    """Return the query for rows by id, without their heads, and for the largest key in the table."""
     return f"""
         SELECT json_group_array({_ROW.format(head="")}), (SELECT coalesce(max(key), 0) FROM tasks)
-        FROM tasks WHERE id IN ({_marks(size)})
+        FROM tasks WHERE id IN ({_placeholders(size)})
     """
 
 
 @cache
 def insert_tasks(size: int) -> str:
-    """Begin tasks."""
+    """Return the statement that inserts tasks."""
     return f"INSERT INTO tasks SELECT * FROM (VALUES {_tuples(size, 14)}) WHERE column1 IS NOT NULL"
 
 
 @cache
 def insert_entries(size: int) -> str:
-    """Add to logs."""
+    """Return the statement that inserts entries."""
     return f"INSERT INTO entries SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL"
 
 
 @cache
 def update_tasks(size: int) -> str:
-    """Set what may change in a task. A head that is NULL stays what it was."""
+    """Return the statement that updates tasks. A NULL head leaves the head unchanged."""
     return f"""
         WITH fresh (key, phase, version, updated, token, worker, lease, head) AS (VALUES {_tuples(size, 8)})
         UPDATE tasks SET phase = fresh.phase, version = fresh.version, updated = fresh.updated,
@@ -215,19 +215,19 @@ def update_tasks(size: int) -> str:
 
 @cache
 def delete_entries(size: int) -> str:
-    """Forget the logs of tasks, by key."""
-    return f"DELETE FROM entries WHERE task IN ({_marks(size)})"
+    """Return the statement that deletes the entries of tasks, by key."""
+    return f"DELETE FROM entries WHERE task IN ({_placeholders(size)})"
 
 
 @cache
 def delete_tasks(size: int) -> str:
-    """Forget tasks, by key."""
-    return f"DELETE FROM tasks WHERE key IN ({_marks(size)})"
+    """Return the statement that deletes tasks, by key."""
+    return f"DELETE FROM tasks WHERE key IN ({_placeholders(size)})"
 
 
-def _marks(size: int) -> str:
+def _placeholders(size: int) -> str:
     return ", ".join(["?"] * size)
 
 
 def _tuples(size: int, width: int) -> str:
-    return ", ".join([f"({_marks(width)})"] * size)
+    return ", ".join([f"({_placeholders(width)})"] * size)

@@ -1,4 +1,4 @@
-"""What SQLite does beneath the contract: commits are shared, reads are bounded, threads rest."""
+"""The SQLite store beyond the contract: shared commits, bounded reads, idle threads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from types import SimpleNamespace
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.sqlite import SQLiteStore, connection, lane, sql
-from antiphon.store.sqlite.lane import Done, Lane
+from antiphon.store.sqlite import SQLiteStore, batch_thread, database, statements
+from antiphon.store.sqlite.batch_thread import BatchResult, BatchThread
 
 from .support import START, Clock, task
 
 
-def ask(path: Path, query: str) -> int:
-    """One number, straight from the file."""
+def fetch_number(path: Path, query: str) -> int:
+    """Return one number, read directly from the file."""
     file = sqlite3.connect(path)
     try:
         return int(file.execute(query).fetchone()[0])
@@ -31,7 +31,7 @@ def ask(path: Path, query: str) -> int:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the file, as another process would that writes."""
+    """Hold the write lock, like another process that writes."""
     file = sqlite3.connect(path, isolation_level=None)
     file.execute("BEGIN IMMEDIATE")
     try:
@@ -41,7 +41,7 @@ def locked(path: Path) -> Iterator[None]:
         file.close()
 
 
-async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) -> None:
+async def test_concurrent_appends_share_commits(sqlite: SQLiteStore) -> None:
     await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(200)))
     before = sqlite.commits
     for version in range(5):
@@ -55,37 +55,37 @@ async def test_appends_that_come_together_share_a_commit(sqlite: SQLiteStore) ->
     assert await sqlite.count("ready") == 200
 
 
-async def test_what_comes_turn_after_turn_goes_to_the_thread_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "_GATHERED", 10.0)  # as long as a slow machine may take
+async def test_operations_of_successive_loop_turns_form_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_thread, "_MAX_GATHER_SECONDS", 10.0)  # longer than a slow machine takes
     batches: list[int] = []
 
-    def run(work: list[int]) -> Done:
+    def run(work: list[int]) -> BatchResult:
         batches.append(len(work))
-        return Done([(number, None) for number in work])
+        return BatchResult([(number, None) for number in work])
 
-    thread: Lane[int] = Lane("test", run, batch=100, bound=100)
+    thread: BatchThread[int] = BatchThread("test", run, max_batch=100, max_queued=100)
     futures = []
     for number in range(5):
         futures.append(thread.submit(number))
-        time.sleep(0.002)  # long enough for the thread to begin, if it were told to  # noqa: ASYNC251
+        time.sleep(0.002)  # long enough for the thread to start a batch  # noqa: ASYNC251
         await asyncio.sleep(0)
     assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
     assert batches == [5]
     await thread.close()
 
 
-async def test_what_comes_without_end_is_not_held_back(sqlite: SQLiteStore) -> None:
+async def test_a_steady_stream_of_operations_does_not_delay_the_first_one(sqlite: SQLiteStore) -> None:
     first = asyncio.create_task(sqlite.create(task("first"), []))
-    looks = []
+    operations = []
     async with asyncio.timeout(10):
         while not first.done():
-            looks.append(asyncio.create_task(sqlite.use_once(f"k{len(looks)}", until=START)))
+            operations.append(asyncio.create_task(sqlite.use_once(f"k{len(operations)}", until=START)))
             await asyncio.sleep(0)
-    await asyncio.gather(*looks)
+    await asyncio.gather(*operations)
     assert await sqlite.get("first") is not None
 
 
-async def test_what_changes_nothing_commits_nothing(sqlite: SQLiteStore) -> None:
+async def test_operations_without_changes_commit_nothing(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(phase="waiting"), [])
     before = sqlite.commits
     assert await sqlite.claim("w", lease=1, limit=10) == []
@@ -96,7 +96,7 @@ async def test_what_changes_nothing_commits_nothing(sqlite: SQLiteStore) -> None
     assert sqlite.commits == before
 
 
-async def test_a_read_sees_the_write_that_was_acknowledged_before(sqlite: SQLiteStore) -> None:
+async def test_a_read_sees_every_acknowledged_write(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(), [])
     for version in range(100):
         await sqlite.append("a", [("x", version)], expect=version, phase="ready", head=version)
@@ -105,13 +105,13 @@ async def test_a_read_sees_the_write_that_was_acknowledged_before(sqlite: SQLite
         assert record.version == version + 1
 
 
-async def test_many_records_that_are_asked_for_together_are_all_found(sqlite: SQLiteStore) -> None:
+async def test_many_records_requested_together_are_all_found(sqlite: SQLiteStore) -> None:
     await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(700)))
     records = await asyncio.gather(*(sqlite.get(f"t{n}") for n in range(701)))
     assert [record.id if record else None for record in records] == [*(f"t{n}" for n in range(700)), None]
 
 
-async def test_a_task_can_be_made_and_appended_to_in_one_commit(sqlite: SQLiteStore) -> None:
+async def test_a_task_can_be_created_and_appended_to_in_one_commit(sqlite: SQLiteStore) -> None:
     before = sqlite.commits
     await asyncio.gather(
         sqlite.create(task(), [("begun", 1)]),
@@ -123,7 +123,7 @@ async def test_a_task_can_be_made_and_appended_to_in_one_commit(sqlite: SQLiteSt
     assert sqlite.commits - before == 2
 
 
-async def test_a_log_too_large_for_one_answer_of_sqlites_is_read_in_parts(sqlite: SQLiteStore) -> None:
+async def test_a_log_larger_than_sqlites_text_limit_is_read_in_parts(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(), [("x", "y" * 1000) for _ in range(50)])
     await sqlite.get("a")
     threads = sqlite._threads
@@ -133,7 +133,7 @@ async def test_a_log_too_large_for_one_answer_of_sqlites_is_read_in_parts(sqlite
     assert [entry.number for entry in await sqlite.read("a", limit=40)] == list(range(1, 41))
 
 
-async def test_an_entry_too_large_for_any_answer_of_sqlites_is_an_error(sqlite: SQLiteStore) -> None:
+async def test_an_entry_larger_than_sqlites_text_limit_is_an_error(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(), [("x", "y" * 100), ("x", "y" * 9000), ("x", "y" * 100)])
     await sqlite.get("a")
     threads = sqlite._threads
@@ -142,41 +142,41 @@ async def test_an_entry_too_large_for_any_answer_of_sqlites_is_an_error(sqlite: 
     threads.reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         await sqlite.read("a")
-    assert len(await sqlite.read("a")) == 3  # with a connection of its own, which has no such limit
+    assert len(await sqlite.read("a")) == 3  # a new connection, without the limit
 
 
-async def test_keys_whose_time_is_over_do_not_pile_up(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
+async def test_expired_keys_are_deleted(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
     for n in range(100):
         await sqlite.use_once(f"k{n}", until=START + 10 * n)
         clock.forward(0.01)
-    assert ask(path, "SELECT count(*) FROM used") <= 2
+    assert fetch_number(path, "SELECT count(*) FROM used") <= 2
 
 
 async def test_the_table_of_commits_is_bounded(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [])
     for version in range(700):
         await sqlite.append("a", [], expect=0, phase="ready", head=version)
-    assert ask(path, "SELECT count(*) FROM commits") <= 512 + 64
+    assert fetch_number(path, "SELECT count(*) FROM commits") <= 512 + 64
 
 
-async def test_a_long_log_is_forgotten_whole(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
+async def test_a_long_log_is_deleted_whole(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
     for id in "ab":
         await sqlite.create(task(id, expires=START + 1), [("x", n) for n in range(6000)])
     clock.forward(1)
     assert len(await sqlite.expire()) == 2
-    assert ask(path, "SELECT count(*) FROM entries") == 0
+    assert fetch_number(path, "SELECT count(*) FROM entries") == 0
 
 
-async def test_a_file_that_another_process_holds_is_waited_for(sqlite: SQLiteStore, path: Path) -> None:
+async def test_a_write_waits_for_the_write_lock_of_another_process(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [])
     with locked(path):
         appending = asyncio.create_task(sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None))
-        assert await sqlite.get("a") == task()  # reading goes on meanwhile
+        assert await sqlite.get("a") == task()  # reads continue meanwhile
         assert not appending.done()
     assert await appending == 1
 
 
-async def test_waiting_for_another_process_has_an_end(path: Path) -> None:
+async def test_waiting_for_the_write_lock_times_out(path: Path) -> None:
     store = SQLiteStore(path, busy_timeout=0.05)
     await store.open()
     with locked(path), pytest.raises(StoreUnavailable, match="Another process"):
@@ -185,7 +185,7 @@ async def test_waiting_for_another_process_has_an_end(path: Path) -> None:
     await store.close()
 
 
-async def test_time_in_which_the_machine_stood_still_was_not_waited(
+async def test_time_in_which_the_machine_stood_still_does_not_count_as_waiting(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SQLiteStore(path, busy_timeout=2.0)
@@ -196,7 +196,7 @@ async def test_time_in_which_the_machine_stood_still_was_not_waited(
         looked.set()
         return time.monotonic() + ahead
 
-    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     with locked(path):
         creating = asyncio.create_task(store.create(task(), []))
         for _ in range(3):
@@ -208,7 +208,7 @@ async def test_time_in_which_the_machine_stood_still_was_not_waited(
     await store.close()
 
 
-async def test_a_loop_without_a_pause_does_not_keep_its_store_waiting(sqlite: SQLiteStore) -> None:
+async def test_a_busy_event_loop_does_not_starve_the_store(sqlite: SQLiteStore) -> None:
     await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(16)))
     busy = True
 
@@ -229,31 +229,31 @@ async def test_a_loop_without_a_pause_does_not_keep_its_store_waiting(sqlite: SQ
         longest = max(longest, time.perf_counter() - began)
     busy = False
     await computing
-    assert longest < 1.0  # without giving way it is seconds
+    assert longest < 1.0  # without blocking the loop it takes seconds
 
 
-async def test_a_queue_that_is_full_refuses_more(path: Path) -> None:
-    store = SQLiteStore(path, max_waiting=10)
+async def test_a_full_queue_refuses_operations(path: Path) -> None:
+    store = SQLiteStore(path, max_queued=10)
     await store.open()
     results = await asyncio.gather(
         *(store.create(task(f"t{n}"), []) for n in range(15)), return_exceptions=True
     )
     refused = [result for result in results if isinstance(result, StoreUnavailable)]
     assert len(refused) == 5
-    assert "behind" in str(refused[0])
+    assert "overloaded" in str(refused[0])
     assert await store.count("ready") == 10
     await store.create(task("later"), [])
     await store.close()
 
 
-async def test_closing_finishes_what_was_asked_for(path: Path) -> None:
+async def test_closing_finishes_queued_operations(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     creating = [asyncio.create_task(store.create(task(f"t{n}"), [])) for n in range(1000)]
     await asyncio.sleep(0)
     await store.close()
     await asyncio.gather(*creating)
-    assert ask(path, "SELECT count(*) FROM tasks") == 1000
+    assert fetch_number(path, "SELECT count(*) FROM tasks") == 1000
 
 
 async def test_a_store_leaves_no_thread_behind(path: Path) -> None:
@@ -265,20 +265,18 @@ async def test_a_store_leaves_no_thread_behind(path: Path) -> None:
     assert not [name for name in left if name.startswith("antiphon")]
 
 
-async def test_nothing_looks_at_the_file_while_nobody_watches(sqlite: SQLiteStore) -> None:
+async def test_the_file_is_polled_only_while_there_are_watchers(sqlite: SQLiteStore) -> None:
     threads = sqlite._threads
     assert threads is not None
     async with sqlite.watch("a"):
-        assert threads.feed._wanted.is_set()
+        assert threads.poller._active.is_set()
         async with sqlite.watch_ready():
             pass
-        assert threads.feed._wanted.is_set()
-    assert not threads.feed._wanted.is_set()
+        assert threads.poller._active.is_set()
+    assert not threads.poller._active.is_set()
 
 
-async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
-    sqlite: SQLiteStore, path: Path
-) -> None:
+async def test_claims_of_a_cancelled_caller_are_released(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [])
     with locked(path):
         claiming = asyncio.create_task(sqlite.claim("gone", lease=1000, limit=1))
@@ -292,7 +290,7 @@ async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
     assert [claim.record.id for claim in claims] == ["a"]
 
 
-async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_lease(
+async def test_a_claim_cancelled_while_closing_lasts_until_its_lease_ends(
     sqlite: SQLiteStore, clock: Clock
 ) -> None:
     await sqlite.create(task(), [])
@@ -308,8 +306,8 @@ async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_leas
     assert len(await sqlite.claim("w", lease=1, limit=1)) == 1
 
 
-async def test_an_operation_that_is_broken_fails_alone(sqlite: SQLiteStore) -> None:
-    huge = 2**70  # a token that SQLite has no room for, but that nobody holds: refused, not broken
+async def test_an_invalid_operation_fails_alone(sqlite: SQLiteStore) -> None:
+    huge = 2**70  # larger than SQLite's integers: an unknown token, not an error
     await asyncio.gather(*(sqlite.create(task(id), []) for id in "ab"))
     results = await asyncio.gather(
         sqlite.append("a", [("x", 1)], expect=0, phase="ready", head=None),
@@ -322,10 +320,10 @@ async def test_an_operation_that_is_broken_fails_alone(sqlite: SQLiteStore) -> N
     assert len(await sqlite.read("a")) == len(await sqlite.read("b")) == 1
 
 
-async def test_entries_that_a_newer_version_wrote_are_not_misread(sqlite: SQLiteStore, path: Path) -> None:
+async def test_entries_of_a_newer_format_are_refused(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(), [("x", 1)])
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE entries SET format = ?", (sql.FORMAT + 1,))
+    connection.execute("UPDATE entries SET format = ?", (statements.FORMAT + 1,))
     connection.commit()
     connection.close()
     with pytest.raises(StoreUnavailable, match="newer"):

@@ -1,3 +1,3 @@
--- Messages by their numbers; the data only of those on topics that somebody hears.
+-- Gets messages by number, and their data if their topic has a subscriber.
 SELECT number, topic, CASE WHEN topic = ANY ($2::text[]) THEN data END AS data
 FROM messages WHERE number = ANY ($1::bigint[]) ORDER BY number

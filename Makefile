@@ -37,8 +37,8 @@ tour: .venv/installed
 	$(BIN)/python scripts/draw_tour.py
 
 site: .venv/sited
-	$(BIN)/python -m mkdocs build --strict
-	@echo "Open .site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Open .site/index.html. The search needs a web server: $(BIN)/python -m http.server --directory .site"
 
 clean:
 	rm -rf .venv .site .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

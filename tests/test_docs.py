@@ -169,11 +169,41 @@ def test_the_life_of_a_task_is_drawn_as_it_is() -> None:
     assert drawn == [f"{task_states()}\n"]
 
 
-def test_the_map_of_the_code_is_true() -> None:
-    tree = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("```")[3]
+def test_the_map_of_the_code_is_printed_from_the_docstrings() -> None:
+    done = _script("write_map.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_map_names_every_module() -> None:
+    tree = _contributing().split("```text\n")[1].split("```")[0]
     package = ROOT / "src" / "antiphon"
-    folders = {file.parent.name for file in package.rglob("*.py")}
-    assert sorted(name for name in folders if f"{name}/" not in tree) == []
-    modules = {file.name for file in [*package.rglob("*.py"), *(ROOT / "tests").glob("*.py")]}
-    modules |= {file.name for file in (ROOT / "examples").glob("*.py")}
-    assert sorted(set(re.findall(r"\b\w+\.py\b", tree)) - modules - {"test_docs.py"}) == []
+    folders, named = [package], set()
+    for line in tree.splitlines()[1:]:
+        entry = line.split()[0]
+        depth = (len(line) - len(line.lstrip())) // 2
+        folders[depth:] = [folders[depth - 1] / entry]
+        if entry.endswith(".py"):
+            named.add(folders[depth])
+    assert named == {file for file in package.rglob("*.py") if file.name != "__init__.py"}
+
+
+def test_every_place_that_a_change_goes_to_exists() -> None:
+    table = _contributing().split("## Where a change goes")[1].split("## Style")[0]
+    paths = re.findall(r"`([\w./-]+(?:/|\.py|\.md))`", table)
+    assert len(paths) > 30
+    outside = ("tests/", "docs/", "examples/", "scripts/")
+    roots = {path: ROOT if path.startswith(outside) else ROOT / "src" / "antiphon" for path in paths}
+    assert [path for path, root in roots.items() if not (root / path).exists()] == []
+
+
+def test_every_target_is_explained_where_contributors_look() -> None:
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert targets is not None
+    checks = _contributing().split("```sh\n")[1].split("```")[0]
+    assert [
+        name for name in targets[1].split() if not re.search(rf"^make.*\b{name}\b", checks, re.MULTILINE)
+    ] == []
+
+
+def _contributing() -> str:
+    return (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -112,6 +112,7 @@ def test_the_site_draws_its_diagrams_and_the_picture_of_the_landing_page(site: P
             built = site / page.relative_to(ROOT / "docs").with_suffix(".html")
             assert built.read_text(encoding="utf-8").count('<figure class="diagram ') == drawn, page
     landing = (site / "index.html").read_text(encoding="utf-8")
+    assert 'class="language-console ' in landing  # assets/copy_commands.js finds the commands by it
     assert '<svg role="img" aria-label="One function' in landing
     for word in ("complete", "failure", "additional", "streaming", "client", "store", "connection"):
         assert f">{word}</text>" in landing

@@ -1,4 +1,8 @@
-"""The `antiphon` command. What a command needs is imported when it is run, so that each starts quickly."""
+"""The `antiphon` command: it runs servers and workers, calls tools, examines servers and manages tasks.
+
+Each command imports what it needs when it runs, so that every command starts quickly. This package uses the
+public members of `Server`, `Client` and the stores, and must not reach into their inside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The client: everything it takes to call a server, whichever version that speaks."""
+"""Calls a server of any protocol version: tools, resources, prompts, tasks and streams.
+
+This package negotiates the version, answers the server's questions through callbacks, and reconnects. It
+must not know the keys of the wire, which the dialects do, nor how bytes travel, which the channels do.
+"""
 
 from antiphon.client.callbacks import Elicitation, ElicitCallback, RequestHandler, Roots, SampleCallback
 from antiphon.client.client import Client

@@ -20,6 +20,7 @@ from antiphon.errors import (
     RequestError,
     Unauthorized,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.content import Icon
 from antiphon.model.identity import ANONYMOUS, Implementation, Principal
 from antiphon.model.notification import ResourceUpdated
@@ -446,7 +447,7 @@ class Server:
         return await self._service.overdue(call)
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> ServerCapabilities:
         """What it can do, as it tells its callers."""
         return self._service.capabilities
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pydantic
 
+from antiphon.model.capabilities import ANSWERS_EVERYTHING
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
@@ -41,7 +42,6 @@ An answer is what a form would hold (a mapping, a model, or the bare value of a 
 text of a model, a list of roots, or `"decline"` and `"cancel"` for a person who says no.
 """
 
-_EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _ROUNDS = 100
 
 
@@ -81,7 +81,7 @@ async def rehearse(
     *,
     answers: Answers | None = None,
     principal: Principal = ANONYMOUS,
-    capabilities: Mapping[str, Any] = _EVERYTHING,
+    capabilities: Mapping[str, Any] = ANSWERS_EVERYTHING,
 ) -> Rehearsal:
     """Call a tool of a server, or a function, through as many rounds as it takes.
 
@@ -192,7 +192,9 @@ async def _play(
 ) -> Any:
     """Run a tool once against a journal, its questions answered on the spot."""
     rehearsal = Rehearsal()
-    call = _call(CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, _EVERYTHING)
+    call = _call(
+        CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, ANSWERS_EVERYTHING
+    )
     function = server.function(tool)
 
     def answer(key: str, ask: Question) -> Any:

@@ -46,8 +46,8 @@ class Subscriptions:
             self._uris.update(uris)
             self._lists += lists
             try:
-                if self._connection.speaker.has_sessions:
-                    await self._connection.channel.listen(self._connection.speaker.headers)
+                if self._connection.dialect.has_sessions:
+                    await self._connection.channel.listen(self._connection.dialect.headers)
                     for uri in new:
                         await self._connection.ask(Subscribe(uri))
                 elif new or (lists and self._lists == 1):
@@ -60,7 +60,7 @@ class Subscriptions:
         """Hear of them no more, unless somebody else wants to."""
         async with self._changing:
             gone = self._drop(uris, lists=lists)
-            if self._connection.speaker.has_sessions:
+            if self._connection.dialect.has_sessions:
                 for uri in gone:
                     await self._connection.ask(Unsubscribe(uri))
             elif gone or (lists and not self._lists):
@@ -70,7 +70,7 @@ class Subscriptions:
         """The session is a new one, which knows nothing of what the old one was told."""
         self._missed()
         if self._uris or self._lists:
-            await self._connection.channel.listen(self._connection.speaker.headers)
+            await self._connection.channel.listen(self._connection.dialect.headers)
         for uri in self._uris:
             await self._connection.ask(Subscribe(uri))
 
@@ -94,14 +94,12 @@ class Subscriptions:
         return gone
 
     def _interests(self) -> SubscriptionFilter:
-        offered = self._connection.welcome.capabilities
-
-        def changing(kind: str) -> bool:
-            capability = offered.get(kind)
-            return self._lists > 0 and isinstance(capability, dict) and capability.get("listChanged") is True
-
+        announced = self._connection.offers.list_changes if self._lists > 0 else frozenset()
         return SubscriptionFilter(
-            changing("tools"), changing("prompts"), changing("resources"), tuple(self._uris)
+            tools_list_changed="tools" in announced,
+            prompts_list_changed="prompts" in announced,
+            resources_list_changed="resources" in announced,
+            resource_subscriptions=tuple(self._uris),
         )
 
     async def _reopen(self, needed: list[str]) -> None:
@@ -154,15 +152,15 @@ class Subscriptions:
         self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
     ) -> None:
         connection = self._connection
-        speaker = connection.speaker
+        dialect = connection.dialect
         request = Listen(interests)
         message = connection.write(request, RequestMeta())
         assert message.id is not None
         self._acknowledging[message.id] = accepted
         try:
-            speaker.read(request, await connection.channel.request(message))
+            dialect.read(request, await connection.channel.request(message))
         except asyncio.CancelledError:
-            connection.abandon(speaker, message)
+            connection.abandon(dialect, message)
             raise
         finally:
             del self._acknowledging[message.id]

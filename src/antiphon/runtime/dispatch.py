@@ -18,6 +18,7 @@ from antiphon.errors import (
     RequestError,
     StoreUnavailable,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
@@ -145,18 +146,23 @@ class Dispatcher:
         return any(tool.task != "forbidden" for tool in self._catalog.tools.values())
 
     @property
-    def capabilities(self) -> dict[str, Any]:
-        """What the server can do, as it tells its callers."""
-        found: dict[str, Any] = {"logging": {}}
-        if self._catalog.tools:
-            found["tools"] = {"listChanged": True}
-        if self._catalog.resources or self._catalog.templates:
-            found["resources"] = {"subscribe": True, "listChanged": True}
-        if self._catalog.prompts:
-            found["prompts"] = {"listChanged": True}
-        if self._completers:
-            found["completions"] = {}
-        return found
+    def capabilities(self) -> ServerCapabilities:
+        """What the server offers its callers."""
+        catalog = self._catalog
+        lists = {
+            "tools": bool(catalog.tools),
+            "resources": bool(catalog.resources or catalog.templates),
+            "prompts": bool(catalog.prompts),
+        }
+        return ServerCapabilities(
+            **lists,
+            completions=bool(self._completers),
+            logging=True,
+            list_changes=frozenset(kind for kind, offered in lists.items() if offered),
+            resource_subscriptions=lists["resources"],
+            tasks=self.gives_promises,
+            streams=bool(catalog.tools),
+        )
 
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._catalog.tools.get(call.request.name)
@@ -210,14 +216,7 @@ class Dispatcher:
         return await self._completers.suggest(call)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
-        return Discovery(
-            self._info,
-            self.capabilities,
-            self._instructions,
-            self._ttl_ms,
-            tasks=self.gives_promises,
-            streams=bool(self._catalog.tools),
-        )
+        return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)
 
     async def _ping(self, call: Call[Ping]) -> Done:
         return DONE

@@ -63,7 +63,7 @@ class TaskSegments:
         Raises what the task failed with, `TaskCancelled`, `TaskLost`, or `BadAnswer`.
         """
         try:
-            if not self._tasks.connection.streams:
+            if not self._tasks.connection.offers.streams:
                 return await self._redeeming.result()
             return await self._race(begun)
         except TaskLost:
@@ -139,7 +139,7 @@ class TaskSegments:
             self._tasks.segments(self.id, self._tracker.last, self._intake)
         )
         # Where leaving a call's stream stops the call, it has to be read to its end.
-        waits = calling is not None and self._tasks.connection.speaker.closing_cancels
+        waits = calling is not None and self._tasks.connection.dialect.closing_cancels
         try:
             missing = None
             while not (await asyncio.wait({request}, timeout=None if waits else _GAP))[0]:

@@ -60,7 +60,7 @@ class TaskHandle:
         Raises `ClientError` on versions where only the client's own handlers can answer.
         """
         if not self._tasks.take_answers:
-            version = self._tasks.connection.speaker.version
+            version = self._tasks.connection.dialect.version
             raise ClientError(
                 f"In {version} a task is answered by the client that waits for its result: "
                 "give the client elicit=…, and await result()."

@@ -35,7 +35,6 @@ from antiphon.model.request import (
     Request,
     RequestId,
     RequestMeta,
-    StreamTask,
     SubscriptionFilter,
 )
 from antiphon.model.segment import StreamPart
@@ -112,7 +111,7 @@ class TaskRequests:
     @property
     def take_answers(self) -> bool:
         """Whether questions are told with the status, and answered by key."""
-        return AnswerTask in self.connection.speaker.methods
+        return self.connection.dialect.answers_tasks_by_key
 
     # Told
 
@@ -199,9 +198,7 @@ class TaskRequests:
 
         Raises what a request does: it is for the caller to ask again.
         """
-        request: Request = StreamTask(id, after)
-        if StreamTask not in self.connection.speaker.methods:
-            request = RedeemTask(id, last_seq_nr=after or None, stream={})
+        request = self.connection.dialect.stream_task(id, after)
         async with self._segments:
             last: TaskStatus | StreamPart | Result = await self.connection.ask(
                 request, RequestMeta(wants_stream=True), timeout=float("inf"), sink=sink

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.errors import Failure, InvalidParams, MissingCapability
+from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, question_key, read_answer
+from antiphon.model.question import Question, question_key, read_answer
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.execution.call import Call
@@ -278,26 +279,13 @@ def _fitting(ask: Question, name: str, response: Any, fits: Callable[[Any], str 
     return answer if fits is None or fits(answer) is None else None
 
 
-_NEEDS: Mapping[type[Any], tuple[str, str | None]] = {
-    Elicit: ("elicitation", "form"),
-    OpenUrl: ("elicitation", "url"),
-    Sample: ("sampling", None),
-    ListRoots: ("roots", None),
-}
-
-
 def require(ask: Question, capabilities: Mapping[str, Any]) -> None:
     """Raise `MissingCapability` for a question that the client cannot answer."""
-    name, mode = _NEEDS[type(ask)]
-    declared = capabilities.get(name)
-    # An elicitation capability that names no mode means forms.
-    if isinstance(declared, Mapping) and (
-        mode is None or mode in declared or (mode == "form" and "url" not in declared)
-    ):
+    if can_answer(capabilities, ask):
         return
-    needed: dict[str, Any] = {name: {} if mode is None else {mode: {}}}
+    name, mode = needed_capability(ask)
     what = name if mode is None else f"{name} ({mode})"
     raise MissingCapability(
         f"This needs a client that can do {what}, and this one did not declare it.",
-        data={"requiredCapabilities": needed},
+        needs=capabilities_for(type(ask)),
     )

@@ -6,8 +6,8 @@ and one malformed entry does not spoil a list. What a version adds to this is in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from antiphon.errors import (
     UnsupportedVersion,
 )
 from antiphon.model.base import Value
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     Definition,
     Kind,
@@ -60,8 +61,12 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.request import Cancel, SubscriptionFilter
 from antiphon.wire.jsonrpc import Frame
 
+if TYPE_CHECKING:
+    from antiphon.wire.client.dialect import ClientDialect
+
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
-__all__ += ["blocks", "completion", "input_required", "params_of", "prompted", "question", "read", "result"]
+__all__ += ["blocks", "completion", "input_required", "params_of", "prompted", "question", "questions"]
+__all__ += ["read", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -139,14 +144,21 @@ def result(fields: Fields) -> Result:
     )
 
 
-def input_required(fields: Fields) -> InputRequired:
+def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
     """What a server wants to know before it goes on."""
-    requests, sealed = fields.get("inputRequests", {}), fields.get("requestState")
-    if not isinstance(requests, dict) or not isinstance(sealed, str | None):
+    asked, sealed = dialect.read_questions(fields), fields.get("requestState")
+    if not isinstance(sealed, str | None):
         raise BadAnswer("The server wants input, and does not say which.")
-    if not requests and sealed is None:
+    if not asked and sealed is None:
         raise BadAnswer("The server wants input, and has neither questions nor state.")
-    return InputRequired({key: question(key, request) for key, request in requests.items()}, sealed=sealed)
+    return InputRequired(asked, sealed=sealed)
+
+
+def questions(requests: Any) -> dict[str, Question]:
+    """Return the questions by key; raises `BadAnswer`."""
+    if not isinstance(requests, dict):
+        raise BadAnswer("The server wants input, and does not say which.")
+    return {key: question(key, request) for key, request in requests.items()}
 
 
 def question(key: str, request: Any) -> Question:
@@ -224,6 +236,41 @@ def discovered(fields: Fields) -> Welcome:
     meta = fields.get("_meta")
     stated = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
     return _welcome(fields, versions, stated or fields.get("serverInfo"))
+
+
+def server_capabilities(fields: Fields) -> ServerCapabilities:
+    """Return the capabilities that all versions write alike."""
+    changing = frozenset(
+        kind for kind in ("tools", "resources", "prompts") if _flag(fields, kind, "listChanged")
+    )
+    return ServerCapabilities(
+        tools="tools" in fields,
+        resources="resources" in fields,
+        prompts="prompts" in fields,
+        completions="completions" in fields,
+        logging="logging" in fields,
+        list_changes=changing,
+        resource_subscriptions=_flag(fields, "resources", "subscribe"),
+    )
+
+
+def _flag(fields: Fields, capability: str, flag: str) -> bool:
+    declared = fields.get(capability)
+    return isinstance(declared, dict) and declared.get(flag) is True
+
+
+def supported_versions(error: UnsupportedVersion) -> list[Any]:
+    """Return the versions that a server named when it refused another one; none if it named none."""
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return supported if isinstance(supported, list) else []
+
+
+def version_mismatch(offered: Sequence[str], wanted: str) -> UnsupportedVersion:
+    """Return the error for a server that speaks other versions than the client wants."""
+    return UnsupportedVersion(
+        f"The server speaks {', '.join(offered) or 'no version'}, and this client wants {wanted}.",
+        data={"supported": list(offered), "requested": wanted},
+    )
 
 
 def initialized(fields: Fields) -> Welcome:

@@ -39,7 +39,7 @@ from antiphon.transport.server.http.sessions import Sessions
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated
-from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
+from antiphon.wire.versions import Dialects
 
 __all__ = ["App"]
 
@@ -76,7 +76,7 @@ class App:
         self._dialects = Dialects(host.info)
         self._versions: dict[bytes | None, str | UnsetType | None] = {
             None: None,
-            **{version.encode(): version for version in SUPPORTED_VERSIONS},
+            **{version.encode(): version for version in self._dialects.advertised},
         }
         self._sessions = Sessions(host.seal, host.info.name, host.limits)
         self._elsewhere = SessionRelay(host.relay, self._sessions)
@@ -194,10 +194,10 @@ class App:
         usual = accept == _USUAL_ACCEPT
         prefers_json, takes_streams = (True, True) if usual else accepts(accept)
         if usual and self._calls < self._most_calls:
-            plain = self._dialects.modern.at_a_glance(body, headers)
-            if plain is not None and plain[1].name not in self._mirrored:
-                exchange.id, exchange.request, exchange.request_meta = plain
-                exchange.dialect, exchange.rounds = self._dialects.modern, True
+            plain = self._dialects.glance(body, headers)
+            if plain is not None and plain[2].name not in self._mirrored:
+                exchange.dialect, exchange.id, exchange.request, exchange.request_meta = plain
+                exchange.rounds = exchange.dialect.rounds
                 if principal is not ANONYMOUS:
                     exchange.principal = principal
                 self._calls += 1

@@ -21,6 +21,7 @@ from antiphon.wire import jsonrpc
 from antiphon.wire.client import results as answers
 from antiphon.wire.client import tasks as statuses
 from antiphon.wire.client.v2026_07_28 import ClientV2026
+from antiphon.wire.questions import read_question
 
 FORM = {"type": "object", "properties": {}}
 RELATED = "io.modelcontextprotocol/related-task"
@@ -81,7 +82,7 @@ def test_what_a_bad_answer_lacks_is_named(
     ],
 )
 def test_every_kind_of_question_is_read(method: str, params: dict[str, Any], expected: Any) -> None:
-    assert answers.question("k", {"method": method, "params": params}) == expected
+    assert read_question("k", {"method": method, "params": params}) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_every_kind_of_question_is_read(method: str, params: dict[str, Any], exp
 )
 def test_a_question_that_nobody_could_answer_is_a_bad_answer(method: str, params: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match="asks 'k' in a way that this client does not know"):
-        answers.question("k", {"method": method, "params": params})
+        read_question("k", {"method": method, "params": params})
 
 
 def test_contents_are_text_or_a_blob_in_resources_and_in_blocks() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from antiphon.model.question import Question
-from antiphon.wire.client.results import questions
 from antiphon.wire.client.v2026_07_28 import ClientV2026
+from antiphon.wire.questions import read_questions
 from antiphon.wire.server.v2026_07_28 import V2026
 
 
@@ -28,4 +28,4 @@ class ClientV2027(ClientV2026):
 
     def read_questions(self, fields: Mapping[str, Any]) -> Mapping[str, Question]:
         """Return the questions that stand under their new name."""
-        return questions(fields.get("questions", {}))
+        return read_questions(fields.get("questions", {}))

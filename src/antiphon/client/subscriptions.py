@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
 from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
@@ -19,9 +20,9 @@ __all__ = ["Subscriptions"]
 
 logger = logging.getLogger("antiphon.client")
 
-_TRIES = 5
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a stream that broke is opened again: at first, and after many times."""
+_MAX_FAILURES = 5
+"""How often in a row the stream may break before the client gives it up."""
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class Subscriptions:
@@ -130,8 +131,8 @@ class Subscriptions:
         self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
     ) -> None:
         """Keep a stream open; what comes on it goes the way of all notifications."""
-        failures = 0
-        while failures < _TRIES:
+        failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        while failures < _MAX_FAILURES:
             again = asyncio.get_running_loop().create_future() if accepted.done() else accepted
             try:
                 await self._hear_once(interests, again)
@@ -143,9 +144,12 @@ class Subscriptions:
             if not accepted.done():
                 accepted.set_exception(ClientError("The server ended the subscription at once."))
                 return
-            failures = 0 if again.done() else failures + 1
+            failures += 1
+            if again.done():
+                failures = 0
+                backoff.reset()
             self._missed()
-            await asyncio.sleep(min(_FIRST_DELAY * 2.0**failures, _LONGEST_DELAY))
+            await asyncio.sleep(backoff.next_delay())
         logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
 
     async def _hear_once(

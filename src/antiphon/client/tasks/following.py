@@ -133,7 +133,7 @@ class _Stream:
                 self._breaks = 0 if stayed else self._breaks + 1
                 self._wanted = self._accepted and self._breaks < _BREAKS
                 self._accepted = self._caught_up = False
-        self._inbox.ring()
+        self._inbox.wake()
 
     async def _read_once(self) -> None:
         connection = self._tasks.connection

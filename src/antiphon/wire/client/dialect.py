@@ -49,6 +49,7 @@ from antiphon.wire import jsonrpc
 from antiphon.wire.client import results, segments, tasks
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import read_questions
 
 __all__ = ["ClientDialect", "Message", "comes_from_stateless_server"]
 
@@ -215,7 +216,7 @@ class ClientDialect:
 
     def read_questions(self, fields: Mapping[str, Any]) -> Mapping[str, Question]:
         """Return the questions by key that a result or a task carries; raises `BadAnswer`."""
-        return results.questions(fields.get("inputRequests", {}))
+        return read_questions(fields.get("inputRequests", {}))
 
     def notification(self, frame: Frame) -> Notification | Cancel | TaskStatus | None:
         """Return the notification in a frame; `None` if this client does not know it or cannot read it."""

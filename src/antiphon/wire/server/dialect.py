@@ -42,7 +42,7 @@ from antiphon.model.outcome import (
     ReadResult,
     Result,
 )
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Question
 from antiphon.model.request import (
     CallTool,
     Cancel,
@@ -62,6 +62,7 @@ from antiphon.model.task import Promise, TaskChanged, TaskPage, TaskResult, Task
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import write_question
 from antiphon.wire.server.tasks import RELATED, core_task
 
 __all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "PlainCall", "TaskOutcome", "read_cancellation"]
@@ -209,7 +210,7 @@ class Dialect:
         `task_id` names the task that asks. `question_id` is an id that no other question of the server has,
         for versions that send one.
         """
-        method, params = _ASKS[type(ask)](ask)
+        method, params = write_question(ask)
         if task_id is not None:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
@@ -351,19 +352,6 @@ _RESULTS: Mapping[type[Any], Any] = {
     TaskResult: lambda dialect, outcome: dialect._redeemed(outcome),
     StreamEnd: lambda dialect, outcome: dialect._streamed(outcome),
     SegmentPage: lambda dialect, outcome: dialect._portion(outcome),
-}
-
-
-def _elicit(ask: Elicit) -> tuple[str, dict[str, Any]]:
-    params: dict[str, Any] = {} if ask.mode is None else {"mode": ask.mode}
-    return "elicitation/create", {**params, "message": ask.message, "requestedSchema": ask.schema}
-
-
-_ASKS: Mapping[type[Any], Any] = {
-    Elicit: _elicit,
-    OpenUrl: lambda ask: ("elicitation/create", {"mode": "url", "message": ask.message, "url": ask.url}),
-    Sample: lambda ask: ("sampling/createMessage", dict(ask.params)),
-    ListRoots: lambda ask: ("roots/list", {}),
 }
 
 

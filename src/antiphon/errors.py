@@ -308,9 +308,23 @@ class HeaderMismatch(RequestError):
 
 
 class MissingCapability(RequestError):
-    """The request needs something that the client did not declare it can do."""
+    """The request needs a capability that the client did not declare.
+
+    `needs` are the missing capabilities, each with its modes; the dialect writes them into the error.
+    """
 
     code = -32021
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        needs: Mapping[str, Any] | None = None,
+        data: Any = None,
+        code: int | None = None,
+    ) -> None:
+        super().__init__(message, data=data, code=code)
+        self.needs = needs
 
 
 class TaskRequired(MissingCapability):

@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 import msgspec
 import pydantic
 
+from antiphon.model.capabilities import ANSWERS_EVERYTHING
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Elicit, OpenUrl, Question
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import TaskChanged
@@ -32,6 +33,7 @@ from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.server import Server
+from antiphon.wire.questions import write_answer
 
 __all__ = ["AskedQuestion", "Rehearsal", "check_replay", "rehearse"]
 
@@ -42,7 +44,6 @@ An answer is what a form would hold (a mapping, a model, or the bare value of a 
 text of a model, a list of roots, or `"decline"` and `"cancel"` for a person who says no.
 """
 
-_EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _ROUNDS = 100
 
 
@@ -82,7 +83,7 @@ async def rehearse(
     *,
     answers: Answers | None = None,
     principal: Principal = ANONYMOUS,
-    capabilities: Mapping[str, Any] = _EVERYTHING,
+    capabilities: Mapping[str, Any] = ANSWERS_EVERYTHING,
 ) -> Rehearsal:
     """Call a tool of a server, or a function, through as many rounds as it takes.
 
@@ -204,7 +205,7 @@ async def _play(
 
     request = CallTool(name=tool, arguments=dict(arguments or {}))
     caller = _TestCaller(Rehearsal(), answer)
-    call = _call(request, caller, engine.connection_carrier, 0, ANONYMOUS, _EVERYTHING)
+    call = _call(request, caller, engine.connection_carrier, 0, ANONYMOUS, ANSWERS_EVERYTHING)
     run = Run(call, journal, limits=server.limits)
     bound = function.bind(request.arguments)
     try:
@@ -277,21 +278,13 @@ def _responses(asked: Sequence[AskedQuestion], answers: Answers | None) -> dict[
     return given
 
 
-def _response(ask: Question, answer: Any) -> dict[str, Any]:
-    if isinstance(answer, Mapping) and ("action" in answer or "roots" in answer or "role" in answer):
-        return dict(answer)
-    if isinstance(ask, Elicit | OpenUrl) and answer in ("decline", "cancel"):
-        return {"action": answer}
-    if isinstance(ask, OpenUrl):
-        return {"action": "accept"}
-    if isinstance(ask, Sample):
-        return {"role": "assistant", "content": {"type": "text", "text": str(answer)}, "model": "rehearsal"}
-    if isinstance(ask, ListRoots):
-        return {"roots": [root if isinstance(root, Mapping) else {"uri": str(root)} for root in answer]}
+def _response(question: Question, answer: Any) -> dict[str, Any]:
     if isinstance(answer, pydantic.BaseModel):
         answer = answer.model_dump(mode="json", by_alias=True)
-    content = answer if isinstance(answer, Mapping) else {"value": answer}
-    return {"action": "accept", "content": dict(content)}
+    is_refused = isinstance(answer, str) and answer in ("decline", "cancel")
+    if isinstance(question, Elicit) and not isinstance(answer, Mapping) and not is_refused:
+        answer = {"value": answer}
+    return write_answer(question, answer, model="rehearsal")
 
 
 def _view(outcome: Any) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from antiphon.client import Client, Elicitation
-from antiphon.client.streaming import task_segments as pursuing
+from antiphon.client.streaming import task_segments
+from antiphon.client.tasks import requests
 from antiphon.errors import (
     ClientError,
     Failure,
@@ -40,8 +41,8 @@ MODERN, LEGACY = DIALECTS
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pursuing, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(pursuing, "LATE", 0.2)
+    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(task_segments, "LATE_RESULT_SECONDS", 0.2)
 
 
 async def stream(answer: Answer, **options: Any) -> tuple[list[int], Any, list[str]]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from antiphon.client import Stream
-from antiphon.client.streaming import task_segments as pursuing
+from antiphon.client.streaming import task_segments
+from antiphon.client.tasks import requests
 from antiphon.errors import BadAnswer, TaskLost, TimedOut, Unreachable
 from tests.client.fakes import Reply
 from tests.client.streams import DIALECTS, LIMIT, TASK, Modern, on, read, read_into, streaming
@@ -20,9 +21,9 @@ pytestmark = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: di
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pursuing, "_GAP", 0.02)
-    monkeypatch.setattr(pursuing, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(pursuing, "LATE", 0.2)
+    monkeypatch.setattr(task_segments, "_GAP_SECONDS", 0.02)
+    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(task_segments, "LATE_RESULT_SECONDS", 0.2)
 
 
 def resident() -> int:

@@ -16,7 +16,7 @@ CAPABLE = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(subscriptions, "_FIRST_RETRY_SECONDS", 0.001)
 
 
 async def test_a_resource_that_two_want_has_one_stream_until_both_have_left() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,9 +20,13 @@ from antiphon.model.request import Cancel
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results as answers
 from antiphon.wire.client import tasks as statuses
+from antiphon.wire.client.v2026_07_28 import ClientV2026
+from antiphon.wire.questions import read_question
 
 FORM = {"type": "object", "properties": {}}
 RELATED = "io.modelcontextprotocol/related-task"
+DIALECT = ClientV2026("2026-07-28", Implementation("tests", "1"), {})
+INPUT_REQUIRED = partial(answers.input_required, DIALECT)
 
 
 @pytest.mark.parametrize("value", [None, "No.", [], {}, {"message": "No."}, {"code": "1"}, {"code": True}])
@@ -39,11 +44,11 @@ def test_an_error_is_of_the_class_that_has_its_code() -> None:
 @pytest.mark.parametrize(
     ("read", "fields", "says"),
     [
-        (answers.input_required, {"inputRequests": []}, "does not say which"),
-        (answers.input_required, {"inputRequests": {}, "requestState": 1}, "does not say which"),
-        (answers.input_required, {}, "neither questions nor state"),
-        (answers.input_required, {"inputRequests": {"k": "Name?"}}, "asks 'k' without saying what"),
-        (answers.input_required, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without saying what"),
+        (INPUT_REQUIRED, {"inputRequests": []}, "does not say which"),
+        (INPUT_REQUIRED, {"inputRequests": {}, "requestState": 1}, "does not say which"),
+        (INPUT_REQUIRED, {}, "neither questions nor state"),
+        (INPUT_REQUIRED, {"inputRequests": {"k": "Name?"}}, "asks 'k' without saying what"),
+        (INPUT_REQUIRED, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without saying what"),
         (answers.read, {}, "a resource without contents"),
         (answers.read, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
         (answers.read, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
@@ -77,7 +82,7 @@ def test_what_a_bad_answer_lacks_is_named(
     ],
 )
 def test_every_kind_of_question_is_read(method: str, params: dict[str, Any], expected: Any) -> None:
-    assert answers.question("k", {"method": method, "params": params}) == expected
+    assert read_question("k", {"method": method, "params": params}) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_every_kind_of_question_is_read(method: str, params: dict[str, Any], exp
 )
 def test_a_question_that_nobody_could_answer_is_a_bad_answer(method: str, params: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match="asks 'k' in a way that this client does not know"):
-        answers.question("k", {"method": method, "params": params})
+        read_question("k", {"method": method, "params": params})
 
 
 def test_contents_are_text_or_a_blob_in_resources_and_in_blocks() -> None:
@@ -163,7 +168,7 @@ def test_a_notification_that_is_unknown_or_cannot_be_read_is_passed_over(
 
 @pytest.mark.parametrize("moment", [None, 7, "yesterday", [], "2026-99-99T00:00:00Z"])
 def test_a_moment_that_is_none_does_not_spoil_the_status_of_a_task(moment: Any) -> None:
-    status = statuses.status({"taskId": "t1", "status": "working", "createdAt": moment})
+    status = statuses.status(DIALECT, {"taskId": "t1", "status": "working", "createdAt": moment})
     assert (status.id, status.created_at) == ("t1", None)
 
 

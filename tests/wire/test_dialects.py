@@ -15,7 +15,7 @@ from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
 from antiphon.wire.server.tasks import RELATED
-from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
+from antiphon.wire.versions import VERSIONS, Dialects
 
 MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
 OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -114,11 +114,11 @@ def test_an_unknown_version_is_refused_with_the_known_ones(
         dialects.choose(given, header, None)
     assert caught.value.code == -32022
     assert caught.value.status == 400
-    assert caught.value.data == {"supported": list(SUPPORTED_VERSIONS), "requested": requested}
+    assert caught.value.data == {"supported": list(VERSIONS.advertised), "requested": requested}
 
 
 def test_the_newest_version_is_offered_first() -> None:
-    assert (MODERN, LEGACY, *OLDER) == SUPPORTED_VERSIONS
+    assert (MODERN, LEGACY, *OLDER) == VERSIONS.advertised
 
 
 EVERYWHERE = {
@@ -149,7 +149,7 @@ MODERN_ONLY = {"server/discover": {}, "subscriptions/listen": {"notifications": 
 NOWHERE = ["", "unknown/method", "notifications/initialized", "tools/none", "roots/list", "TOOLS/LIST"]
 
 LEGACY_DIALECTS: list[Dialect] = [dialects.negotiate(version) for version in (LEGACY, *OLDER, DRAFT)]
-EVERY_DIALECT = [dialects.modern, *LEGACY_DIALECTS]
+EVERY_DIALECT = [dialects["2026-07-28"], *LEGACY_DIALECTS]
 GATE = [
     *((dialect, method, params, True) for dialect in EVERY_DIALECT for method, params in EVERYWHERE.items()),
     *(
@@ -157,8 +157,8 @@ GATE = [
         for dialect in LEGACY_DIALECTS
         for method, params in SESSIONS_ONLY.items()
     ),
-    *((dialects.modern, method, params, False) for method, params in SESSIONS_ONLY.items()),
-    *((dialects.modern, method, params, True) for method, params in MODERN_ONLY.items()),
+    *((dialects["2026-07-28"], method, params, False) for method, params in SESSIONS_ONLY.items()),
+    *((dialects["2026-07-28"], method, params, True) for method, params in MODERN_ONLY.items()),
     *(
         (dialect, method, params, False)
         for dialect in LEGACY_DIALECTS
@@ -209,12 +209,14 @@ def test_params_of_the_wrong_shape_are_invalid(dialect: Dialect, method: str, pa
 
 
 def test_arguments_may_be_missing() -> None:
-    assert dialects.draft.parse(frame("tools/call", name="t")).arguments == {}
+    assert dialects["DRAFT-2026-v1"].parse(frame("tools/call", name="t")).arguments == {}
 
 
 def test_a_response_answers_a_task_only_where_it_names_one() -> None:
     def answered(**fields: Any) -> Any:
-        return dialects.draft.answered(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "id": 1, **fields})))
+        return dialects["DRAFT-2026-v1"].answered(
+            jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "id": 1, **fields}))
+        )
 
     named = {RELATED: {"taskId": "t1"}}
     expected = AnswerQuestion("t1", {"action": "accept"})

@@ -22,6 +22,7 @@ from antiphon.errors import (
     ResourceNotFound,
     UnsupportedVersion,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     PromptArgument,
     PromptDefinition,
@@ -56,12 +57,16 @@ from antiphon.model.outcome import (
 )
 from antiphon.model.request import Ping, SubscriptionFilter
 from antiphon.runtime.authoring.tool import failed
-from antiphon.wire.versions import SUPPORTED_VERSIONS, Dialects
+from antiphon.wire.versions import VERSIONS, Dialects
 
 SERVER = Implementation("tests", "1", title="Tests")
 SERVER_JSON = {"name": "tests", "version": "1", "title": "Tests"}
 dialects = Dialects(SERVER)
-BY_NAME = {"legacy": dialects.negotiate("2025-11-25"), "draft": dialects.draft, "modern": dialects.modern}
+BY_NAME = {
+    "legacy": dialects.negotiate("2025-11-25"),
+    "draft": dialects["DRAFT-2026-v1"],
+    "modern": dialects["2026-07-28"],
+}
 META = {"io.modelcontextprotocol/serverInfo": SERVER_JSON}
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -235,7 +240,7 @@ def test_versions_without_structure_leave_out_the_schemas_of_results_and_nothing
 
 
 def test_who_the_server_is() -> None:
-    outcome = Discovery(SERVER, {"tools": {}}, "Use it.", ttl_ms=3)
+    outcome = Discovery(SERVER, ServerCapabilities(tools=True), "Use it.", ttl_ms=3)
     common = {"capabilities": {"tools": {}}, "instructions": "Use it."}
     for name, version in (("legacy", "2025-11-25"), ("draft", "DRAFT-2026-v1")):
         said = result(name, outcome)
@@ -243,7 +248,7 @@ def test_who_the_server_is() -> None:
         assert said == {**common, "protocolVersion": version, "serverInfo": SERVER_JSON}
     assert result("modern", outcome) == {
         **common,
-        "supportedVersions": list(SUPPORTED_VERSIONS),
+        "supportedVersions": list(VERSIONS.advertised),
         "ttlMs": 3,
         "cacheScope": "public",
         "resultType": "complete",
@@ -297,7 +302,7 @@ def test_notifications(value: Any, method: str, params: dict[str, Any], subscrib
 
 def test_an_acknowledgement_repeats_what_is_listened_for() -> None:
     interests = SubscriptionFilter(tools_list_changed=True, resource_subscriptions=("u:",))
-    assert json.loads(dialects.modern.notification(Acknowledged(interests), 9))["params"] == {
+    assert json.loads(dialects["2026-07-28"].notification(Acknowledged(interests), 9))["params"] == {
         "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["u:"]},
         "_meta": {SUBSCRIPTION: 9},
     }

@@ -19,7 +19,7 @@ from antiphon.wire.versions import Dialects
 KEY = "io.modelcontextprotocol/"
 META = {KEY + "protocolVersion": "2026-07-28", KEY + "clientCapabilities": {"sampling": {}}}
 dialects = Dialects(Implementation("tests", "1"))
-modern, draft, legacy = dialects.modern, dialects.draft, dialects.negotiate("2025-11-25")
+modern, draft, legacy = dialects["2026-07-28"], dialects["DRAFT-2026-v1"], dialects.negotiate("2025-11-25")
 
 
 def frame(method: str = "tools/list", params: Any = UNSET, meta: Any = None) -> Frame:
@@ -58,7 +58,7 @@ def test_2026_needs_no_client_info_and_hears_no_log_without_a_level() -> None:
 
 
 def test_2026_keeps_the_terms_that_a_client_repeats_but_not_those_of_every_client_there_ever_was() -> None:
-    modern = Dialects(Implementation("tests", "1")).modern
+    modern = Dialects(Implementation("tests", "1"))["2026-07-28"]
     first = modern.request_meta(frame(meta=META), None)
     assert modern.request_meta(frame(meta=META), None) is first
     for number in range(1000):

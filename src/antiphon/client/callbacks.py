@@ -17,9 +17,12 @@ import msgspec
 
 from antiphon.errors import AntiphonError, InternalError, InvalidParams, MethodNotFound, RequestError
 from antiphon.model.base import Value
+from antiphon.model.capabilities import capabilities_for
 from antiphon.model.form import defaults
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.request import RequestId
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.questions import ELICITATION, ROOTS, SAMPLING, accept, refuse, write_answer
 
 __all__ = [
     "Callbacks",
@@ -76,10 +79,10 @@ def elicitation(elicit: ElicitCallback) -> RequestHandler:
             raise InvalidParams(f"Invalid params for elicitation/create: {error}.") from None
         given: Answer = await _settled(elicit(question))
         if isinstance(given, str):
-            return {"action": given}
+            return refuse(given)
         if question.mode == "url":
-            return {"action": "accept"}
-        return {"action": "accept", "content": {**defaults(question.requested_schema), **given}}
+            return accept()
+        return accept({**defaults(question.requested_schema), **given})
 
     return answer
 
@@ -89,9 +92,7 @@ def sampling(sample: SampleCallback) -> RequestHandler:
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
         said: Message = await _settled(sample(params))
-        if isinstance(said, str):
-            return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "unknown"}
-        return said
+        return write_answer(Sample(params), said)
 
     return answer
 
@@ -101,7 +102,7 @@ def listing(roots: Roots) -> RequestHandler:
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
         found = await _settled(roots()) if callable(roots) else roots
-        return {"roots": [{"uri": root} if isinstance(root, str) else dict(root) for root in found]}
+        return write_answer(ListRoots(), found)
 
     return answer
 
@@ -113,14 +114,14 @@ def answering_with(
     table: dict[str, RequestHandler] = {}
     able: dict[str, Any] = {}
     if elicit is not None:
-        table["elicitation/create"] = elicitation(elicit)
-        able["elicitation"] = {"form": {}, "url": {}}
+        table[ELICITATION] = elicitation(elicit)
+        able |= capabilities_for(Elicit, OpenUrl)
     if sample is not None:
-        table["sampling/createMessage"] = sampling(sample)
-        able["sampling"] = {}
+        table[SAMPLING] = sampling(sample)
+        able |= capabilities_for(Sample)
     if roots is not None:
-        table["roots/list"] = listing(roots)
-        able["roots"] = {}
+        table[ROOTS] = listing(roots)
+        able |= capabilities_for(ListRoots)
     return table, able
 
 

@@ -111,7 +111,7 @@ class CatalogCache:
                 logger.warning("Left out of the tools: %s. %s", tool.name, reason)
                 continue
             kept.append(tool)
-            self._support[tool.name] = str((tool.execution or {}).get("taskSupport", "forbidden"))
+            self._support[tool.name] = tool.task_support
             if headers:
                 self._mirrored[tool.name] = headers
         return kept

@@ -42,9 +42,7 @@ from antiphon.model.request import (
     Complete,
     CompletionArgument,
     CompletionContext,
-    Discover,
     GetPrompt,
-    Ping,
     PromptReference,
     ReadResource,
     Request,
@@ -53,7 +51,7 @@ from antiphon.model.request import (
 )
 from antiphon.model.task_status import TaskStatus
 from antiphon.runtime.change_feed import Listener
-from antiphon.wire.client.dialect import KNOWN_VERSIONS
+from antiphon.wire.versions import VERSIONS
 
 if TYPE_CHECKING:
     import httpx2
@@ -115,8 +113,8 @@ class Client:
         handlers: Mapping[str, RequestHandler] | None = None,
         capabilities: Mapping[str, Any] | None = None,
     ) -> None:
-        if protocol is not None and protocol not in KNOWN_VERSIONS:
-            raise ValueError(f"protocol={protocol!r} is not one of {', '.join(KNOWN_VERSIONS)}.")
+        if protocol is not None and protocol not in VERSIONS.spoken_by_client:
+            raise ValueError(f"protocol={protocol!r} is not one of {', '.join(VERSIONS.spoken_by_client)}.")
         answering, able = answering_with(elicit, sample, roots)
         table = {**answering, **(handlers or {})}
         answers = Callbacks(table)
@@ -202,12 +200,11 @@ class Client:
     @property
     def version(self) -> str:
         """The protocol version that is spoken."""
-        return self._connection.speaker.version
+        return self._connection.dialect.version
 
     async def ping(self, *, timeout: float | None = None) -> None:
         """See whether the server is there."""
-        alive: Request = Ping() if Ping in self._connection.speaker.methods else Discover()
-        await self._connection.ask(alive, timeout=timeout)
+        await self._connection.ask(self._connection.dialect.ping(), timeout=timeout)
 
     # Tools, resources and prompts
 
@@ -426,7 +423,7 @@ class Client:
     @property
     def _mirrors(self) -> bool:
         """Whether arguments stand in headers too, for tools that ask for it."""
-        return self._connection.channel.has_headers and self._connection.speaker.mirrors_arguments
+        return self._connection.channel.has_headers and self._connection.dialect.mirrors_arguments
 
     def _sender(
         self,

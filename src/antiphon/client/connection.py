@@ -17,20 +17,21 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.client.callbacks import Callbacks
-from antiphon.client.negotiation import Negotiation
+from antiphon.client.negotiation import Negotiation, Settled
 from antiphon.client.tracing import traced
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification, Progress
-from antiphon.model.request import Cancel, RedeemTask, Request, RequestId, RequestMeta, StreamTask
+from antiphon.model.request import Cancel, Request, RequestId, RequestMeta
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.transport.client.channel import Channel
-from antiphon.wire.client.dialect import KNOWN_VERSIONS, ClientDialect, Message, Modern
+from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.client.results import Welcome
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
-from antiphon.wire.server.segments import STREAMING, declared_modes
+from antiphon.wire.versions import VERSIONS, VersionTable
 
 __all__ = ["Callback", "Connection", "Sink", "deliver"]
 
@@ -82,16 +83,18 @@ class Connection:
         timeout: float,
         connect_timeout: float,
         probe_timeout: float,
+        versions: VersionTable = VERSIONS,
     ) -> None:
         self.channel = channel
         self.timeout = timeout
-        self.speaker: ClientDialect = Modern(
-            KNOWN_VERSIONS[0], client, capabilities
-        )  # until they come to terms
+        # Until a version is negotiated, the client speaks the newest one.
+        self.dialect = versions.client_dialect(versions.newest(stateless=True), client, capabilities)
         self.welcome = Welcome(())
+        self.offers = ServerCapabilities()
+        """What the server offers in the negotiated version."""
         self._connect_timeout = connect_timeout
         self._probe_timeout = None if channel.has_streams else probe_timeout
-        self._negotiation = Negotiation(self, client, capabilities, protocol)
+        self._negotiation = Negotiation(self, client, capabilities, protocol, versions)
         self._handlers = handlers
         self._noticed = noticed
         self._renewed = renewed
@@ -108,7 +111,7 @@ class Connection:
         try:
             async with self._deadline(self._connect_timeout, "connecting"):
                 await self.channel.open(self._receive)
-                self.speaker, self.welcome = await self._negotiation.settle(self._probe_timeout)
+                self._agree(await self._negotiation.settle(self._probe_timeout))
             self._open = True
         except BaseException:
             await self.close()
@@ -123,7 +126,7 @@ class Connection:
             if self._open:
                 self._open = False
                 async with asyncio.timeout(_FAREWELL):
-                    await self.channel.end(self.speaker.headers)
+                    await self.channel.end(self.dialect.headers)
         except TimeoutError:
             logger.debug("%s did not take notice of the end of the session.", self.channel.peer)
         finally:
@@ -150,27 +153,18 @@ class Connection:
             await self._renew(session)
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
 
-    @property
-    def streams(self) -> bool:
-        """Whether the server sends what tools emit as it comes, in the version that is spoken."""
-        capabilities = self.welcome.capabilities
-        if StreamTask in self.speaker.methods:
-            extensions = capabilities.get("extensions")
-            return isinstance(extensions, Mapping) and STREAMING in extensions
-        return RedeemTask in self.speaker.methods and "streaming" in declared_modes(capabilities)
-
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """A request with an id of its own, for a caller that follows it itself."""
-        return self.speaker.request(next(self._ids), request, request_meta)
+        return self.dialect.request(next(self._ids), request, request_meta)
 
-    async def exchange(self, speaker: ClientDialect, request: Request) -> Any:
+    async def exchange(self, dialect: ClientDialect, request: Request) -> Any:
         """Send a request in this version, and read its result. The caller has the deadline."""
-        self.speaker = speaker
-        message = speaker.request(next(self._ids), request, RequestMeta())
+        self.dialect = dialect
+        message = dialect.request(next(self._ids), request, RequestMeta())
         try:
-            return speaker.read(request, await self.channel.request(message))
+            return dialect.read(request, await self.channel.request(message))
         except asyncio.CancelledError:
-            self.abandon(speaker, message)
+            self.abandon(dialect, message)
             raise
 
     async def send(self, message: Message) -> None:
@@ -178,12 +172,12 @@ class Connection:
         await self.channel.send(message)
 
     def abandon(
-        self, speaker: ClientDialect, message: Message, reason: str = "The caller went away."
+        self, dialect: ClientDialect, message: Message, reason: str = "The caller went away."
     ) -> None:
         """Tell the server that a request's answer is not wanted, where closing its stream has not said so."""
-        if self.channel.has_streams and speaker.closing_cancels:
+        if self.channel.has_streams and dialect.closing_cancels:
             return
-        notice = speaker.cancel(message, reason)
+        notice = dialect.cancel(message, reason)
         if notice is not None:
             self.spawn(self._tell(notice))
 
@@ -205,26 +199,26 @@ class Connection:
         if not self._open:
             raise Unreachable("The client is not connected: use it inside `async with`.")
         request_id = next(self._ids)
-        speaker, request_meta = self.speaker, traced(request_meta)
+        dialect, request_meta = self.dialect, traced(request_meta)
         if on_progress is not None:
             request_meta = msgspec.structs.replace(request_meta, progress_token=request_id)
             self._progress[request_id] = on_progress
         if sink is not None:
             self._sinks[request_id] = sink
         try:
-            message = speaker.request(request_id, request, request_meta, mirrored)
+            message = dialect.request(request_id, request, request_meta, mirrored)
             limit = self.timeout if timeout is None else timeout
             try:
                 async with self._deadline(limit, message.method):
                     frame = await self.channel.request(message)
             except (asyncio.CancelledError, TimedOut) as error:
                 if sink is None or sink.ends_with(request):
-                    self.abandon(speaker, message, str(error) or "The caller went away.")
+                    self.abandon(dialect, message, str(error) or "The caller went away.")
                 raise
         finally:
             self._progress.pop(request_id, None)
             self._sinks.pop(request_id, None)
-        return speaker.read(request, frame)
+        return dialect.read(request, frame)
 
     async def _renew(self, lost: int) -> None:
         """Open a new session in place of the lost one, unless somebody else just did."""
@@ -232,9 +226,13 @@ class Connection:
             if self._session != lost:
                 return
             async with self._deadline(self._connect_timeout, "initialize"):
-                self.speaker, self.welcome = await self._negotiation.initialize(self.speaker.version)
+                self._agree(await self._negotiation.reopen(self.dialect.version))
             self._session += 1
         await self._renewed()
+
+    def _agree(self, settled: Settled) -> None:
+        self.dialect, self.welcome = settled
+        self.offers = self.dialect.read_capabilities(self.welcome.capabilities)
 
     def _deadline(self, seconds: float, what: str) -> _Deadline:
         return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
@@ -244,25 +242,25 @@ class Connection:
         if (self._sinks and self._stream(frame)) or frame.method is UNSET:
             return
         if frame.request_id is not None:
-            if self.speaker.has_sessions:
+            if self.dialect.has_sessions:
                 self._handlers.accept(frame, self._reply, self._refuse)
             else:
                 logger.warning("%s sent a request, which its version forbids.", self.channel.peer)
             return
-        notice = self.speaker.notification(frame)
+        notice = self.dialect.notification(frame)
         if isinstance(notice, Cancel):
             self._handlers.cancel(notice.request_id)
         elif isinstance(notice, Progress) and notice.token in self._progress:
             await deliver(self._progress[notice.token], notice)
         elif notice is not None:
-            await self._noticed(notice, self.speaker.subscription(frame))
+            await self._noticed(notice, self.dialect.subscription(frame))
 
     def _stream(self, frame: Frame) -> bool:
         """Take what belongs to a stream; whether it does."""
         if frame.method is not UNSET and frame.request_id is not None:
             return False
         try:
-            found = self.speaker.part(frame)
+            found = self.dialect.part(frame)
             if found is None:
                 return False
             request_id, part = found
@@ -275,20 +273,18 @@ class Connection:
 
     def _misread(self, frame: Frame, error: AntiphonError) -> None:
         """Tell whoever waits for it that a part of a stream cannot be read."""
-        request_id = frame.request_id
-        if request_id is None and isinstance(error, BadAnswer) and isinstance(frame.params, dict):
-            request_id = frame.params.get("requestId")
-        sink = self._sinks.get(request_id) if isinstance(request_id, str | int) else None
+        request_id = self.dialect.part_request_id(frame)
+        sink = self._sinks.get(request_id) if request_id is not None else None
         if sink is not None:
             sink.fail(error)
         else:
             logger.debug("%s sent segments for nobody: %s", self.channel.peer, error)
 
     async def _reply(self, request_id: RequestId, result: Any) -> None:
-        await self._tell(self.speaker.reply(request_id, result), self.timeout)
+        await self._tell(self.dialect.reply(request_id, result), self.timeout)
 
     async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
-        await self._tell(self.speaker.refuse(request_id, error.code, error.message), self.timeout)
+        await self._tell(self.dialect.refuse(request_id, error.code, error.message), self.timeout)
 
     async def _tell(self, message: Message, limit: float = _FAREWELL) -> None:
         """Send something that nobody waits for."""

@@ -15,8 +15,9 @@ from antiphon.client.callbacks import Callbacks
 from antiphon.errors import BadAnswer, ClientError
 from antiphon.model.form import problems
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Elicit, Question
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
+from antiphon.wire.questions import accepted_content, write_answer, write_question
 
 __all__ = ["InputRounds", "responses"]
 
@@ -46,7 +47,7 @@ class InputRounds:
 
     def answers(self, ask: Question) -> bool:
         """Whether there is a handler for a question."""
-        return self._handlers.knows(_wire(ask)[0])
+        return self._handlers.knows(write_question(ask)[0])
 
     @property
     def answers_anything(self) -> bool:
@@ -61,15 +62,14 @@ class InputRounds:
         wrong: list[str] = []
         for _ in range(self._most):
             response = await self._answer(ask)
-            if not isinstance(ask, Elicit) or response.get("action") != "accept":
-                return response
-            wrong = problems(ask.schema, response.get("content") or {})
+            content = accepted_content(response) if isinstance(ask, Elicit) else None
+            wrong = [] if content is None or not isinstance(ask, Elicit) else problems(ask.schema, content)
             if not wrong:
                 return response
         raise ClientError(f"The answers to {key!r} do not fit what was asked: {'; '.join(wrong)}.")
 
     async def _answer(self, ask: Question) -> dict[str, Any]:
-        method, params = _wire(ask)
+        method, params = write_question(ask)
         return dict(await self._handlers.answer(method, params))
 
 
@@ -79,24 +79,4 @@ def responses(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> 
     A form is answered with what was filled in, or with `"decline"` or `"cancel"`; anything can be
     answered with the response as it is on the wire.
     """
-    return {key: _response(questions.get(key), answer) for key, answer in answers.items()}
-
-
-def _response(ask: Question | None, answer: Any) -> dict[str, Any]:
-    if answer in ("decline", "cancel"):
-        return {"action": answer}
-    if isinstance(answer, Mapping) and ("action" in answer or isinstance(ask, Sample | ListRoots)):
-        return dict(answer)
-    if isinstance(ask, OpenUrl):
-        return {"action": "accept"}
-    return {"action": "accept", "content": answer}
-
-
-def _wire(ask: Question) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(ask, Elicit):
-        return "elicitation/create", {"message": ask.message, "requestedSchema": ask.schema}
-    if isinstance(ask, OpenUrl):
-        return "elicitation/create", {"message": ask.message, "mode": "url", "url": ask.url}
-    if isinstance(ask, Sample):
-        return "sampling/createMessage", ask.params
-    return "roots/list", {}
+    return {key: write_answer(questions.get(key), answer) for key, answer in answers.items()}

@@ -1,5 +1,6 @@
-"""Which protocol version a client and a server speak with each other: the newest that both know.
+"""Finds the newest protocol version that a client and a server both speak.
 
+Owns the order of the attempts. Knows no version by name: the table of versions says which there are.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
@@ -17,108 +18,125 @@ from antiphon.errors import (
     UnsupportedVersion,
 )
 from antiphon.model.identity import Implementation
-from antiphon.model.request import Discover, Request
-from antiphon.wire.client.dialect import (
-    KNOWN_VERSIONS,
-    ClientDialect,
-    Legacy,
-    Message,
-    Modern,
-    is_modern,
-    newest,
-)
-from antiphon.wire.client.results import Welcome
+from antiphon.model.request import Request
+from antiphon.wire.client.dialect import ClientDialect, Message, comes_from_stateless_server
+from antiphon.wire.client.results import Welcome, supported_versions, version_mismatch
+from antiphon.wire.versions import Version, VersionTable
 
 __all__ = ["Negotiation", "Settled"]
 
 Settled = tuple[ClientDialect, Welcome]
-"""The version that was agreed on, and what the server said of itself."""
+"""The dialect of the negotiated version, and the server's description of itself."""
 
 
 class Line(Protocol):
-    """What negotiating needs of a connection."""
+    """The part of a connection that a negotiation uses."""
 
-    async def exchange(self, speaker: ClientDialect, request: Request) -> Any:
-        """Send a request in this version, and read its result."""
+    async def exchange(self, dialect: ClientDialect, request: Request) -> Any:
+        """Send a request in a dialect, and return its result."""
 
     async def send(self, message: Message) -> None:
         """Send a notification."""
 
 
 class Negotiation:
-    """How one client comes to terms; with `protocol`, on that version or not at all."""
+    """Negotiates for one client. `protocol` is the only version that the client accepts, if it names one."""
 
     def __init__(
-        self, line: Line, client: Implementation, capabilities: Mapping[str, Any], protocol: str | None
+        self,
+        line: Line,
+        client: Implementation,
+        capabilities: Mapping[str, Any],
+        protocol: str | None,
+        versions: VersionTable,
     ) -> None:
         self._line = line
         self._client = client
         self._capabilities = capabilities
         self._protocol = protocol
+        self._versions = versions
 
     async def settle(self, probe_timeout: float | None) -> Settled:
-        """Find the version; raises `UnsupportedVersion` where there is none in common.
+        """Negotiate a version; raises `UnsupportedVersion` if both sides have none in common.
 
-        A server that has not answered the first question after `probe_timeout` is asked the second one too.
+        The client starts with the newest stateless version. If the server has not answered after
+        `probe_timeout` seconds, the client tries to open a session at the same time.
         """
         if self._protocol is not None:
-            return await (
-                self.discover() if self._protocol == KNOWN_VERSIONS[0] else self.initialize(self._protocol)
-            )
+            return await self.reopen(self._protocol)
         if probe_timeout is None:
-            return await self._either()
-        probe = asyncio.create_task(self._either())
+            return await self._newest()
+        probe = asyncio.create_task(self._newest())
         done, _ = await self._wait({probe}, probe_timeout)
         if done:
             return probe.result()
-        return await self._first(probe, asyncio.create_task(self.initialize()))
+        return await self._first(probe, asyncio.create_task(self._initialize()))
 
-    async def discover(self) -> Settled:
-        """Come to terms with a server that keeps no session."""
-        modern = Modern(KNOWN_VERSIONS[0], self._client, self._capabilities)
+    async def reopen(self, version: str) -> Settled:
+        """Connect in this version; raises `UnsupportedVersion` if the server does not speak it."""
+        found = self._versions.find(version)
+        if found is None:
+            raise version_mismatch(self._versions.spoken_by_client, version)
+        return await self._connect(found)
+
+    async def _connect(self, version: Version) -> Settled:
+        return await (self._discover(version) if version.stateless else self._initialize(version))
+
+    async def _discover(self, version: Version) -> Settled:
+        """Connect to a server without sessions."""
+        dialect = self._dialect(version)
         try:
-            welcome = await self._line.exchange(modern, Discover())
+            welcome = await self._line.exchange(dialect, dialect.greeting())
         except UnsupportedVersion as error:
-            if newest(_supported(error)) != modern.version:
+            if self._versions.newest_of(supported_versions(error)) is not version:
                 raise
-            welcome = await self._line.exchange(modern, Discover())  # it said no, and named this very version
-        if modern.version not in welcome.versions:
-            raise _disagree(welcome.versions, modern.version)
-        return modern, welcome
+            # The server refused the version, and named the same version as one that it supports.
+            welcome = await self._line.exchange(dialect, dialect.greeting())
+        if version.name not in welcome.versions:
+            raise version_mismatch(welcome.versions, version.name)
+        return dialect, welcome
 
-    async def initialize(self, version: str = KNOWN_VERSIONS[1]) -> Settled:
-        """Open a session."""
-        asking = Legacy(version, self._client, self._capabilities)
-        welcome: Welcome = await self._line.exchange(asking, asking.hello())
-        agreed = welcome.versions[0]
-        forced = self._protocol is not None
-        if agreed not in KNOWN_VERSIONS[1:] or (forced and agreed != version):
-            raise _disagree(welcome.versions, version)
-        speaker = Legacy(agreed, self._client, self._capabilities)
-        await self._line.send(speaker.ready())
-        return speaker, welcome
+    async def _initialize(self, version: Version | None = None) -> Settled:
+        """Open a session, by default in the newest version that has sessions."""
+        wanted = version or self._versions.newest(stateless=False)
+        dialect = self._dialect(wanted)
+        welcome: Welcome = await self._line.exchange(dialect, dialect.greeting())
+        agreed = self._versions.newest_of(welcome.versions)
+        is_forced = self._protocol is not None
+        if agreed is None or agreed.stateless or (is_forced and agreed is not wanted):
+            raise version_mismatch(welcome.versions, wanted.name)
+        dialect = self._dialect(agreed)
+        ready = dialect.ready()
+        if ready is not None:
+            await self._line.send(ready)
+        return dialect, welcome
 
-    async def _either(self) -> Settled:
+    async def _newest(self) -> Settled:
+        """Connect in the newest version that both sides speak."""
+        newest = self._versions.newest(stateless=True)
         try:
-            return await self.discover()
+            return await self._discover(newest)
         except UnsupportedVersion as error:
-            version = newest(_supported(error))
-            if version is None or version == KNOWN_VERSIONS[0]:
+            common = self._versions.newest_of(supported_versions(error))
+            if common is None or common is newest:
                 raise
-            return await self.initialize(version)
+            return await self._connect(common)
         except (Unauthorized, Forbidden, TimedOut):
             raise
         except AntiphonError as error:
-            if is_modern(error):
+            if comes_from_stateless_server(error):
                 raise
             refused = error
         try:
-            return await self.initialize()
+            return await self._initialize()
         except AntiphonError as error:
             raise error from refused
 
+    def _dialect(self, version: Version) -> ClientDialect:
+        return self._versions.client_dialect(version, self._client, self._capabilities)
+
     async def _first(self, *trying: asyncio.Task[Settled]) -> Settled:
-        """The first that succeeds, or else the last failure."""
+        """Return the result of the first attempt that succeeds; raises the last error if none does."""
         left = set(trying)
         failure: BaseException | None = None
         while left:
@@ -142,15 +160,3 @@ class Negotiation:
                 task.cancel()
             await asyncio.wait(tasks)
             raise
-
-
-def _supported(error: UnsupportedVersion) -> list[Any]:
-    supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    return supported if isinstance(supported, list) else []
-
-
-def _disagree(offered: tuple[str, ...], wanted: str) -> UnsupportedVersion:
-    return UnsupportedVersion(
-        f"The server speaks {', '.join(offered) or 'no version'}, and this client wants {wanted}.",
-        data={"supported": list(offered), "requested": wanted},
-    )

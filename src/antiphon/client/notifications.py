@@ -91,7 +91,7 @@ class Notifications:
         if level not in LOG_LEVELS:
             raise ValueError(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
         self.log_level, self._level_was_set = level, True
-        if SetLogLevel in self.connection.speaker.methods:
+        if self.connection.dialect.sets_log_level:
             await self.connection.ask(SetLogLevel(level))
 
     @asynccontextmanager
@@ -126,9 +126,9 @@ class Notifications:
             await deliver(self._on_change, change)
 
     async def _listen(self) -> None:
-        speaker = self.connection.speaker
-        if self._hears and speaker.has_sessions:
-            await self.connection.channel.listen(speaker.headers)
+        dialect = self.connection.dialect
+        if self._hears and dialect.has_sessions:
+            await self.connection.channel.listen(dialect.headers)
 
     async def _tolerate(self, extra: Coroutine[Any, Any, None]) -> None:
         """Do what a server need not be able to do."""

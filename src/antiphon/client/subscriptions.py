@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
 from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
@@ -19,9 +20,9 @@ __all__ = ["Subscriptions"]
 
 logger = logging.getLogger("antiphon.client")
 
-_TRIES = 5
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a stream that broke is opened again: at first, and after many times."""
+_MAX_FAILURES = 5
+"""How often in a row the stream may break before the client gives it up."""
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class Subscriptions:
@@ -46,8 +47,8 @@ class Subscriptions:
             self._uris.update(uris)
             self._lists += lists
             try:
-                if self._connection.speaker.has_sessions:
-                    await self._connection.channel.listen(self._connection.speaker.headers)
+                if self._connection.dialect.has_sessions:
+                    await self._connection.channel.listen(self._connection.dialect.headers)
                     for uri in new:
                         await self._connection.ask(Subscribe(uri))
                 elif new or (lists and self._lists == 1):
@@ -60,7 +61,7 @@ class Subscriptions:
         """Hear of them no more, unless somebody else wants to."""
         async with self._changing:
             gone = self._drop(uris, lists=lists)
-            if self._connection.speaker.has_sessions:
+            if self._connection.dialect.has_sessions:
                 for uri in gone:
                     await self._connection.ask(Unsubscribe(uri))
             elif gone or (lists and not self._lists):
@@ -70,7 +71,7 @@ class Subscriptions:
         """The session is a new one, which knows nothing of what the old one was told."""
         self._missed()
         if self._uris or self._lists:
-            await self._connection.channel.listen(self._connection.speaker.headers)
+            await self._connection.channel.listen(self._connection.dialect.headers)
         for uri in self._uris:
             await self._connection.ask(Subscribe(uri))
 
@@ -94,14 +95,12 @@ class Subscriptions:
         return gone
 
     def _interests(self) -> SubscriptionFilter:
-        offered = self._connection.welcome.capabilities
-
-        def changing(kind: str) -> bool:
-            capability = offered.get(kind)
-            return self._lists > 0 and isinstance(capability, dict) and capability.get("listChanged") is True
-
+        announced = self._connection.offers.list_changes if self._lists > 0 else frozenset()
         return SubscriptionFilter(
-            changing("tools"), changing("prompts"), changing("resources"), tuple(self._uris)
+            tools_list_changed="tools" in announced,
+            prompts_list_changed="prompts" in announced,
+            resources_list_changed="resources" in announced,
+            resource_subscriptions=tuple(self._uris),
         )
 
     async def _reopen(self, needed: list[str]) -> None:
@@ -132,8 +131,8 @@ class Subscriptions:
         self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
     ) -> None:
         """Keep a stream open; what comes on it goes the way of all notifications."""
-        failures = 0
-        while failures < _TRIES:
+        failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        while failures < _MAX_FAILURES:
             again = asyncio.get_running_loop().create_future() if accepted.done() else accepted
             try:
                 await self._hear_once(interests, again)
@@ -145,24 +144,27 @@ class Subscriptions:
             if not accepted.done():
                 accepted.set_exception(ClientError("The server ended the subscription at once."))
                 return
-            failures = 0 if again.done() else failures + 1
+            failures += 1
+            if again.done():
+                failures = 0
+                backoff.reset()
             self._missed()
-            await asyncio.sleep(min(_FIRST_DELAY * 2.0**failures, _LONGEST_DELAY))
+            await asyncio.sleep(backoff.next_delay())
         logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
 
     async def _hear_once(
         self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
     ) -> None:
         connection = self._connection
-        speaker = connection.speaker
+        dialect = connection.dialect
         request = Listen(interests)
         message = connection.write(request, RequestMeta())
         assert message.id is not None
         self._acknowledging[message.id] = accepted
         try:
-            speaker.read(request, await connection.channel.request(message))
+            dialect.read(request, await connection.channel.request(message))
         except asyncio.CancelledError:
-            connection.abandon(speaker, message)
+            connection.abandon(dialect, message)
             raise
         finally:
             del self._acknowledging[message.id]

@@ -15,7 +15,7 @@ from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, Sink
 from antiphon.client.streaming.segment_tracker import settled
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
-from antiphon.model.request import CallTool, RedeemTask, RequestMeta, TaskParams
+from antiphon.model.request import CallTool, RequestMeta, TaskParams
 from antiphon.model.segment import StreamPart
 
 __all__ = ["ToolCalls"]
@@ -47,11 +47,9 @@ class ToolCalls:
 
     async def streaming(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
         """The call and its terms, with the wish for what it emits as it comes, where a server sends that."""
-        if not self._connection.streams:
+        if not self._connection.offers.streams:
             return request, request_meta
-        if RedeemTask not in self._connection.speaker.methods:
-            return request, msgspec.structs.replace(request_meta, wants_stream=True)
-        request = msgspec.structs.replace(request, stream={})
+        request, request_meta = self._connection.dialect.stream_call(request, request_meta)
         return _wishing(request) if await self._takes_wishes(request.name) else request, request_meta
 
     async def send(
@@ -79,8 +77,8 @@ class ToolCalls:
             if self._lists.mirrored(name) is None:
                 raise
         except (MethodNotFound, InvalidRequest) as error:
-            # https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
-            if request.task is not None or error.code not in (-32601, -32600) or not self._has_wishes:
+            required = self._connection.dialect.says_task_required(error)
+            if request.task is not None or not required or not self._has_wishes:
                 raise
             await self._relist()
             if self._lists.task_support(name) != "required":
@@ -117,12 +115,7 @@ class ToolCalls:
     @property
     def _has_wishes(self) -> bool:
         """Whether a caller says that it wants a task, and the server makes some."""
-        if RedeemTask not in self._connection.speaker.methods:
-            return False
-        found: Any = self._connection.welcome.capabilities
-        for key in ("tasks", "requests", "tools", "call"):
-            found = found.get(key) if isinstance(found, dict) else None
-        return found is not None
+        return self._connection.dialect.takes_task_params and self._connection.offers.tasks
 
 
 def _wishing(request: CallTool, ttl: float | None = None) -> CallTool:

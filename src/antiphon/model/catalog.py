@@ -44,6 +44,16 @@ class ToolDefinition(Value, frozen=True):
     execution: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
+    @property
+    def task_support(self) -> str:
+        """Whether calls of the tool may become tasks: "forbidden", "optional" or "required"."""
+        return str((self.execution or {}).get("taskSupport", "forbidden"))
+
+    @staticmethod
+    def execution_for(task_support: str) -> dict[str, Any] | None:
+        """Return the `execution` of a tool with this task support; a tool without tasks has none."""
+        return None if task_support == "forbidden" else {"taskSupport": task_support}
+
 
 class ResourceDefinition(Value, frozen=True):
     """A resource as `resources/list` shows it."""

@@ -9,6 +9,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from antiphon.model.artifact import Keepable
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
 from antiphon.model.identity import Implementation
@@ -178,13 +179,9 @@ class Discovery(msgspec.Struct, frozen=True):
     """What a server is and can do."""
 
     server: Implementation
-    capabilities: Mapping[str, Any]
+    capabilities: ServerCapabilities
     instructions: str | None = None
     ttl_ms: int = 0
-    tasks: bool = False
-    """Whether some tools give promises."""
-    streams: bool = False
-    """Whether what tools emit can be had as it comes."""
 
 
 class Listened(msgspec.Struct, frozen=True):

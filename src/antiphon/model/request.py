@@ -288,3 +288,11 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """Whether the caller wants what the tool emits as it comes."""
     raw: Mapping[str, Any] = {}
     """The `_meta` object itself."""
+
+    @property
+    def trace_context(self) -> dict[str, str]:
+        """The W3C trace context that the caller sent along; empty without one."""
+        return {key: self.raw[key] for key in _TRACE_KEYS if isinstance(self.raw.get(key), str)}
+
+
+_TRACE_KEYS = ("traceparent", "tracestate", "baggage")

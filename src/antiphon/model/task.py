@@ -68,6 +68,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     code: int
     message: str
     data: Any = None
+    needs: Mapping[str, Any] | None = None
+    """The client capabilities that were missing, if the task failed for want of them."""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):

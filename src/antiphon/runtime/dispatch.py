@@ -18,6 +18,7 @@ from antiphon.errors import (
     RequestError,
     StoreUnavailable,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
@@ -142,18 +143,23 @@ class Dispatcher:
         return _last_word(call, await merged(call, Result(message, is_error=True)))
 
     @property
-    def capabilities(self) -> dict[str, Any]:
-        """What the server can do, as it tells its callers."""
-        found: dict[str, Any] = {"logging": {}}
-        if self._registry.tools:
-            found["tools"] = {"listChanged": True}
-        if self._registry.resources or self._registry.templates:
-            found["resources"] = {"subscribe": True, "listChanged": True}
-        if self._registry.prompts:
-            found["prompts"] = {"listChanged": True}
-        if self._completions:
-            found["completions"] = {}
-        return found
+    def capabilities(self) -> ServerCapabilities:
+        """What the server offers its callers."""
+        registry = self._registry
+        lists = {
+            "tools": bool(registry.tools),
+            "resources": bool(registry.resources or registry.templates),
+            "prompts": bool(registry.prompts),
+        }
+        return ServerCapabilities(
+            **lists,
+            completions=bool(self._completions),
+            logging=True,
+            list_changes=frozenset(kind for kind, offered in lists.items() if offered),
+            resource_subscriptions=lists["resources"],
+            tasks=bool(registry.task_tools),
+            streams=bool(registry.tools),
+        )
 
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._registry.tools.get(call.request.name)
@@ -207,14 +213,7 @@ class Dispatcher:
         return await self._completions.suggest(call)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
-        return Discovery(
-            self._info,
-            self.capabilities,
-            self._instructions,
-            self._ttl_ms,
-            tasks=bool(self._registry.task_tools),
-            streams=bool(self._registry.tools),
-        )
+        return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)
 
     async def _ping(self, call: Call[Ping]) -> Done:
         return DONE

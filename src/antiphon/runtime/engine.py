@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError, RequestError, Unauthorized
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import ANONYMOUS, Implementation, Principal
 from antiphon.model.outcome import Result
 from antiphon.model.segment import StreamEnd
@@ -238,7 +239,7 @@ class Engine:
         return await self._dispatcher.overdue(call)
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares."""
         return self._dispatcher.capabilities
 

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from antiphon.errors import InvalidParams, InvalidRequest, ParseError, RequestError
 from antiphon.model.request import RequestId
 
-__all__ = ["Frame", "decode", "encode", "failure", "notification", "request", "response"]
+__all__ = ["Frame", "decode", "encode", "excerpt", "failure", "notification", "request", "response"]
 
 
 class Frame(msgspec.Struct, dict=True):
@@ -143,6 +143,12 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except OverflowError:  # msgspec stops at 64 bits; JSON does not
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def excerpt(value: Any, most: int = 80) -> str:
+    """Return a value as text for a message, shortened to `most` characters."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def request(request_id: RequestId, method: str, params: Any) -> bytes:

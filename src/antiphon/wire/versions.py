@@ -1,75 +1,183 @@
-"""Which dialect a request gets: from its `_meta`, its headers, its session, or none of them."""
+"""The protocol versions, newest first, and the dialect that a request gets.
+
+A new version is one file on each side, `server/` and `client/`, and one row of `VERSIONS`. No other module
+compares versions by name or by position: it asks the dialect for a capability.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
 
 from antiphon.errors import UnsupportedVersion
 from antiphon.model.identity import Implementation
+from antiphon.wire.client.dialect import ClientDialect
+from antiphon.wire.client.v2025_11_25 import ClientV2025, ClientWithoutTasks
+from antiphon.wire.client.v2026_07_28 import ClientV2026
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.server.dialect import Dialect, Negotiated
-from antiphon.wire.server.draft import DRAFT_VERSION, Draft
-from antiphon.wire.server.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025, BeforeStructure
-from antiphon.wire.server.v2026_07_28 import MODERN_VERSION, PROTOCOL_VERSION, V2026
+from antiphon.wire.server.dialect import Dialect, Negotiated, PlainCall
+from antiphon.wire.server.draft import Draft
+from antiphon.wire.server.v2025_11_25 import V2025, WithoutStructuredContent, WithoutTasks
+from antiphon.wire.server.v2026_07_28 import PROTOCOL_VERSION, V2026
 
-__all__ = ["SUPPORTED_VERSIONS", "Dialects"]
-
-SUPPORTED_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
-"""What a server tells a client it may ask for, newest first."""
+__all__ = ["VERSIONS", "Dialects", "Version", "VersionTable"]
 
 _KEY = PROTOCOL_VERSION.encode()
 
 
-class Dialects:
-    """All the dialects that one server speaks."""
+class Version(msgspec.Struct, frozen=True):
+    """One protocol version: its name, and how each side speaks it."""
 
-    def __init__(self, server: Implementation) -> None:
-        self.modern = V2026(MODERN_VERSION, server, SUPPORTED_VERSIONS)
-        self.draft = Draft(DRAFT_VERSION, server)
-        self._legacy: Mapping[str, Dialect] = {
-            LEGACY_VERSIONS[0]: V2025(LEGACY_VERSIONS[0], server),
-            LEGACY_VERSIONS[1]: Before2025(LEGACY_VERSIONS[1], server),
-            **{version: BeforeStructure(version, server) for version in LEGACY_VERSIONS[2:]},
-            DRAFT_VERSION: self.draft,
+    name: str
+    server: type[Dialect]
+    client: type[ClientDialect] | None = None
+    """`None` for a version that this library's client does not speak."""
+    stateless: bool = False
+    """Whether each request names the version; if not, a client opens a session first."""
+    advertised: bool = True
+    """Whether servers tell clients that they speak the version."""
+    for_bare_requests: bool = False
+    """Whether the version is used for requests that name no version and belong to no session."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a row that contradicts its client dialect."""
+        if self.client is not None and self.client.has_sessions == self.stateless:
+            raise ValueError(
+                f"{self.name} is stateless or has sessions, and {self.client.__name__} disagrees."
+            )
+
+
+class VersionTable:
+    """The versions that this library speaks, newest first."""
+
+    def __init__(self, *rows: Version) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Version]:
+        return iter(self._rows)
+
+    @property
+    def advertised(self) -> tuple[str, ...]:
+        """The names that a server tells its clients."""
+        return tuple(row.name for row in self._rows if row.advertised)
+
+    @property
+    def spoken_by_client(self) -> tuple[str, ...]:
+        """The names of the versions that a client can use."""
+        return tuple(row.name for row in self._rows if row.client is not None)
+
+    def find(self, name: object) -> Version | None:
+        """Return the version of that name; `None` if the table has none."""
+        return next((row for row in self._rows if row.name == name), None)
+
+    def newest(self, *, stateless: bool) -> Version:
+        """Return the newest advertised version of that kind."""
+        return next(row for row in self._rows if row.advertised and row.stateless == stateless)
+
+    def newest_of(self, offered: Iterable[Any]) -> Version | None:
+        """Return the newest of the offered versions that a client can use; `None` if there is none."""
+        names = {name for name in offered if isinstance(name, str)}
+        return next((row for row in self._rows if row.client is not None and row.name in names), None)
+
+    def client_dialect(
+        self, version: Version, client: Implementation, capabilities: Mapping[str, Any]
+    ) -> ClientDialect:
+        """Return the dialect in which a client speaks a version; raises `UnsupportedVersion`."""
+        if version.client is None:
+            raise UnsupportedVersion(f"This client does not speak protocol version {version.name}.")
+        return version.client(version.name, client, capabilities)
+
+    @contextmanager
+    def register(self, version: Version) -> Iterator[None]:
+        """Add a version, as the newest, while the context lasts.
+
+        Servers and clients that are created meanwhile speak it.
+        """
+        rows = self._rows
+        self._rows = (version, *rows)
+        try:
+            yield
+        finally:
+            self._rows = rows
+
+
+VERSIONS = VersionTable(
+    Version("2026-07-28", V2026, ClientV2026, stateless=True),
+    Version("2025-11-25", V2025, ClientV2025),
+    Version("2025-06-18", WithoutTasks, ClientWithoutTasks),
+    Version("2025-03-26", WithoutStructuredContent, ClientWithoutTasks),
+    Version("2024-11-05", WithoutStructuredContent, ClientWithoutTasks),
+    Version("DRAFT-2026-v1", Draft, advertised=False, for_bare_requests=True),
+)
+
+
+class Dialects:
+    """The dialects of one server, one for each version."""
+
+    def __init__(self, server: Implementation, versions: VersionTable = VERSIONS) -> None:
+        rows = tuple(versions)
+        self.advertised = versions.advertised
+        """The names of the versions that the server tells its clients, newest first."""
+        self._all = {row.name: row.server(row.name, server, self.advertised) for row in rows}
+        self._stateless = {row.name: self._all[row.name] for row in rows if row.stateless}
+        self._with_sessions = {row.name: self._all[row.name] for row in rows if not row.stateless}
+        self._newest_with_sessions = self._all[versions.newest(stateless=False).name]
+        self._bare = next(self._all[row.name] for row in rows if row.for_bare_requests)
+        self._fast: Mapping[bytes | None, Dialect] = {
+            name.encode(): dialect for name, dialect in self._all.items() if dialect.has_fast_path
         }
 
+    def __getitem__(self, version: str) -> Dialect:
+        return self._all[version]
+
+    def glance(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
+        """Read the usual call of a tool in one step; `None` for a request that has to be read in full."""
+        dialect = self._fast.get(headers.get(b"mcp-protocol-version"))
+        return None if dialect is None else dialect.read_plain_call(body, headers)
+
     def is_sessionless(self, frame: Frame, header: str | None) -> bool:
-        """Whether a request is of a version in which a session id means nothing."""
-        return header == MODERN_VERSION or (_KEY in frame.raw_params and PROTOCOL_VERSION in frame.meta)
+        """Return whether a request is of a version without sessions, in which a session id means nothing."""
+        return header in self._stateless or (_KEY in frame.raw_params and PROTOCOL_VERSION in frame.meta)
 
     def choose(self, frame: Frame, header: str | None, session: Negotiated | None) -> Dialect:
-        """The dialect of a request; raises `UnsupportedVersion` for a version that nobody here speaks."""
-        if header == MODERN_VERSION:
-            return self.modern
+        """Return the dialect of a request; raises `UnsupportedVersion`.
+
+        A stateless version in the header decides, then the version in `_meta`, then the session, then an
+        `initialize`, then any other version in the header.
+        """
+        if header is not None and (stateless := self._stateless.get(header)) is not None:
+            return stateless
         inline = frame.meta.get(PROTOCOL_VERSION) if _KEY in frame.raw_params else None
         if inline is not None:
-            return self._modern(inline)
-        if header is not None and header not in self._legacy:
-            raise _unsupported(header)
+            return self._named(inline)
+        if header is not None and header not in self._with_sessions:
+            raise self._unsupported(header)
         if session is not None:
-            return self._legacy[session.version]
+            return self._with_sessions[session.version]
         if frame.method == "initialize":
             return self.negotiate(
                 frame.params.get("protocolVersion") if isinstance(frame.params, dict) else None
             )
-        return self.draft if header is None else self._legacy[header]
+        return self._bare if header is None else self._with_sessions[header]
 
     def negotiate(self, wanted: object) -> Dialect:
-        """The dialect for an `initialize`: the one asked for, or else the newest that has sessions."""
-        return self._legacy[
-            wanted if isinstance(wanted, str) and wanted in self._legacy else LEGACY_VERSIONS[0]
-        ]
+        """Return the dialect for an `initialize`: the version asked for, or the newest with sessions."""
+        if not isinstance(wanted, str):
+            return self._newest_with_sessions
+        return self._with_sessions.get(wanted, self._newest_with_sessions)
 
-    def _modern(self, inline: object) -> Dialect:
-        if inline == MODERN_VERSION:
-            return self.modern
-        if isinstance(inline, str) and inline in self._legacy:
-            return self._legacy[inline]
-        raise _unsupported(inline)
+    def _named(self, version: object) -> Dialect:
+        dialect = self._all.get(version) if isinstance(version, str) else None
+        if dialect is None:
+            raise self._unsupported(version)
+        return dialect
 
-
-def _unsupported(version: object) -> UnsupportedVersion:
-    return UnsupportedVersion(
-        "Unsupported protocol version",
-        data={"supported": list(SUPPORTED_VERSIONS), "requested": version},
-    )
+    def _unsupported(self, version: object) -> UnsupportedVersion:
+        spoken = ", ".join(self.advertised)
+        return UnsupportedVersion(
+            f"This server does not speak protocol version {version!r}. It speaks {spoken}.",
+            data={"supported": list(self.advertised), "requested": version},
+        )

@@ -76,7 +76,7 @@ def examine_server(target: Target, *, as_json: bool) -> int:
 
 
 async def _examined(target: Target) -> Report:
-    from antiphon.wire.client.dialect import KNOWN_VERSIONS
+    from antiphon.wire.versions import VERSIONS
 
     began = time.perf_counter()
     try:
@@ -88,7 +88,7 @@ async def _examined(target: Target) -> Report:
             spoken = client.version
     except AntiphonError as error:
         raise await _stranger(target, error) from error
-    others = [version for version in KNOWN_VERSIONS if version != spoken]
+    others = [version for version in VERSIONS.spoken_by_client if version != spoken]
     tried = await asyncio.gather(*(_speaks(target, version) for version in others))
     refusals = {
         version: found for version, found in zip(others, tried, strict=True) if isinstance(found, str)
@@ -96,8 +96,10 @@ async def _examined(target: Target) -> Report:
     known |= {
         version: found for version, found in zip(others, tried, strict=True) if not isinstance(found, str)
     }
-    versions = [version for version in KNOWN_VERSIONS if version in known]
-    checks.insert(1, _versions(versions, refusals, KNOWN_VERSIONS[:2]))
+    versions = [version for version in VERSIONS.spoken_by_client if version in known]
+    checks.insert(
+        1, _versions(versions, refusals, [VERSIONS.newest(stateless=kind).name for kind in (True, False)])
+    )
     checks += _abilities(known, next(check.data for check in checks if check.name == "tools"))
     checks += await _guards(target)
     return Report(_name(target), server, spoken, checks)

@@ -6,10 +6,10 @@ It owns the tracker. Putting in never waits; what nobody reads is bounded by wha
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from antiphon.client.mailbox import Mailbox
 from antiphon.client.streaming.segment_tracker import SegmentTracker
 from antiphon.errors import AntiphonError, BadAnswer, TimedOut
 from antiphon.model.outcome import Result
@@ -33,9 +33,7 @@ class SegmentQueue:
         self.has_task = asyncio.Event()
         self.broken: Callable[[AntiphonError], None] = lambda error: None
         """Called with what makes it useless to go on."""
-        self._ready: deque[Segment] = deque()
-        self._bell = asyncio.Event()
-        self._ended = False
+        self._ready: Mailbox[Segment] = Mailbox()
         self._quiet: asyncio.Timeout | None = None
         self._silence = 0.0
 
@@ -79,8 +77,7 @@ class SegmentQueue:
 
     def end(self) -> None:
         """Nothing more will come."""
-        self._ended = True
-        self._bell.set()
+        self._ready.close()
 
     @asynccontextmanager
     async def silence(self, seconds: float) -> AsyncIterator[None]:
@@ -103,16 +100,11 @@ class SegmentQueue:
 
     async def next(self) -> Segment | None:
         """The next segment; `None` when all are read and it has ended."""
-        while not self._ready:
-            if self._ended:
-                return None
-            self._bell.clear()
-            await self._bell.wait()
-        return self._ready.popleft()
+        return await self._ready.next()
 
     def _hand_on(self, segments: list[Segment]) -> None:
-        self._ready += segments
-        self._bell.set()
+        if segments:
+            self._ready.put(segments)
 
     def _listen_on(self) -> None:
         quiet = self._quiet

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.tasks.following import pause
-from antiphon.client.tasks.redeeming import LATE, Redemption, outcome
-from antiphon.client.tasks.requests import FIRST_DELAY, LONGEST_DELAY, TaskRequests
+from antiphon.client.tasks.redeeming import LATE_RESULT_SECONDS, Redemption, outcome
+from antiphon.client.tasks.requests import TaskRequests, reconnecting
 from antiphon.errors import BadAnswer, InternalError, InvalidParams, RequestError, TaskLost, Unreachable
 from antiphon.model.outcome import Result
 from antiphon.model.segment import StreamPart
@@ -23,11 +23,11 @@ __all__ = ["Begun", "TaskSegments"]
 Begun: TypeAlias = asyncio.Task[Any] | StreamPart | None
 """How the stream of a task has begun: with a request that goes on, with the answer to one, or not yet."""
 
-_BREAKS = 5
+_MAX_BREAKS = 5
 """How often a request for segments may bring nothing; after that, the result is waited for."""
-_GAP = 0.5
+_GAP_SECONDS = 0.5
 """Seconds in which a missing number may still come on the same stream."""
-_GAP_TRIES = 3
+_MAX_GAP_RETRIES = 3
 
 
 class TaskSegments:
@@ -63,7 +63,7 @@ class TaskSegments:
         Raises what the task failed with, `TaskCancelled`, `TaskLost`, or `BadAnswer`.
         """
         try:
-            if not self._tasks.connection.streams:
+            if not self._tasks.connection.offers.streams:
                 return await self._redeeming.result()
             return await self._race(begun)
         except TaskLost:
@@ -76,7 +76,7 @@ class TaskSegments:
         try:
             await asyncio.wait({looking, reading}, return_when=asyncio.FIRST_COMPLETED)
             if looking.done() and not reading.done() and not _says_all(looking):
-                await asyncio.wait({reading}, timeout=LATE)
+                await asyncio.wait({reading}, timeout=LATE_RESULT_SECONDS)
             if reading.done():
                 result = reading.result()
                 if result is not None:
@@ -100,7 +100,7 @@ class TaskSegments:
 
     async def _read(self, begun: Begun) -> Result | None:
         """The result, all segments before it; `None` where the server does not bring them."""
-        delay, breaks, tries = FIRST_DELAY, 0, 0
+        backoff, breaks, tries = reconnecting(), 0, 0
         while True:
             last, parts, wait = self._tracker.last, self._intake.parts, None
             try:
@@ -123,15 +123,16 @@ class TaskSegments:
                 return None  # whether there is such a task is found out by looking
             begun = None
             if self._tracker.last > last:
-                delay, tries = FIRST_DELAY, 0
+                backoff.reset()
+                tries = 0
             elif self._tracker.missing is not None:
                 tries += 1
-                if tries >= _GAP_TRIES:
+                if tries >= _MAX_GAP_RETRIES:
                     self._tracker.check()
-            if breaks >= _BREAKS:
+            if breaks >= _MAX_BREAKS:
                 return None
+            delay = backoff.next_delay()
             await asyncio.sleep(delay if wait is None else wait)
-            delay = min(delay * 2, LONGEST_DELAY)
 
     async def _follow(self, calling: asyncio.Task[Any] | None) -> Any:
         """How one request ended; `None` where one is missing that it will not bring any more."""
@@ -139,10 +140,10 @@ class TaskSegments:
             self._tasks.segments(self.id, self._tracker.last, self._intake)
         )
         # Where leaving a call's stream stops the call, it has to be read to its end.
-        waits = calling is not None and self._tasks.connection.speaker.closing_cancels
+        waits = calling is not None and self._tasks.connection.dialect.closing_cancels
         try:
             missing = None
-            while not (await asyncio.wait({request}, timeout=None if waits else _GAP))[0]:
+            while not (await asyncio.wait({request}, timeout=None if waits else _GAP_SECONDS))[0]:
                 if missing is not None and self._tracker.missing == missing:
                     return None
                 missing = self._tracker.missing

@@ -93,7 +93,7 @@ class _Stream:
         self._id = id
         self._inbox = inbox
         self._reading: asyncio.Task[None] | None = None
-        self._wanted = Listen in tasks.connection.speaker.methods and tasks.streams is not None
+        self._wanted = tasks.connection.dialect.listens_with_filter and tasks.streams is not None
         self._accepted = False
         self._caught_up = False
         self._breaks = 0
@@ -133,18 +133,18 @@ class _Stream:
                 self._breaks = 0 if stayed else self._breaks + 1
                 self._wanted = self._accepted and self._breaks < _BREAKS
                 self._accepted = self._caught_up = False
-        self._inbox.ring()
+        self._inbox.wake()
 
     async def _read_once(self) -> None:
         connection = self._tasks.connection
-        speaker = connection.speaker
+        dialect = connection.dialect
         message = connection.write(Listen(SubscriptionFilter(task_ids=(self._id,))), RequestMeta())
         assert message.id is not None
         self._tasks.acknowledging[message.id] = self._acknowledged
         try:
             await connection.channel.request(message)
         except asyncio.CancelledError:
-            connection.abandon(speaker, message)
+            connection.abandon(dialect, message)
             raise
         except AntiphonError:
             return

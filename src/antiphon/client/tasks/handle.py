@@ -13,7 +13,7 @@ from antiphon.client.streaming.stream import Stream
 from antiphon.client.streaming.task_segments import TaskSegments
 from antiphon.client.tasks.following import follow
 from antiphon.client.tasks.redeeming import Redemption, checked
-from antiphon.client.tasks.requests import Inbox, TaskRequests
+from antiphon.client.tasks.requests import TaskRequests, new_inbox
 from antiphon.errors import ClientError, TaskLost, TimedOut
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
@@ -50,7 +50,7 @@ class TaskHandle:
         if not self._id:
             yield await self.status()
             return
-        async with aclosing(follow(self._tasks, self._id, self._known, Inbox())) as statuses:
+        async with aclosing(follow(self._tasks, self._id, self._known, new_inbox())) as statuses:
             async for status in statuses:
                 yield status
 
@@ -60,7 +60,7 @@ class TaskHandle:
         Raises `ClientError` on versions where only the client's own handlers can answer.
         """
         if not self._tasks.take_answers:
-            version = self._tasks.connection.speaker.version
+            version = self._tasks.connection.dialect.version
             raise ClientError(
                 f"In {version} a task is answered by the client that waits for its result: "
                 "give the client elicit=…, and await result()."

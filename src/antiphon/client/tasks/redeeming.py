@@ -12,16 +12,16 @@ from contextlib import aclosing
 from typing import Any
 
 from antiphon.client.tasks.following import follow
-from antiphon.client.tasks.requests import Inbox, TaskRequests
+from antiphon.client.tasks.requests import TaskRequests, new_inbox
 from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire.client.tasks import fault_error
 
-__all__ = ["LATE", "Redemption", "checked", "outcome"]
+__all__ = ["LATE_RESULT_SECONDS", "Redemption", "checked", "outcome"]
 
-LATE = 1.0
+LATE_RESULT_SECONDS = 1.0
 """Seconds in which a result that is there must come on the stream that waits; then it is asked for anew."""
 
 
@@ -60,7 +60,7 @@ class Redemption:
         self._known = known
         self._asked = asked
         self._insist = insist
-        self._inbox = Inbox()
+        self._inbox = new_inbox()
         self._turn = asyncio.Lock()
         self._answering: dict[asyncio.Task[Any], frozenset[str]] = {}
         self._sending: set[asyncio.Task[Any]] = set()
@@ -159,7 +159,7 @@ class Redemption:
             if status.status == "cancelled":
                 return outcome(status)
             if waiting is not None and not waiting.done():
-                await asyncio.wait({waiting}, timeout=LATE)
+                await asyncio.wait({waiting}, timeout=LATE_RESULT_SECONDS)
                 if waiting.done():
                     return waiting.result()
             return await self._tasks.redeem(self._id)

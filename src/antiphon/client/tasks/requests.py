@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
+from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection, Sink
 from antiphon.client.input_rounds import InputRounds
+from antiphon.client.mailbox import Mailbox
 from antiphon.client.streaming.segment_tracker import settled
 from antiphon.errors import (
     AntiphonError,
@@ -35,52 +36,30 @@ from antiphon.model.request import (
     Request,
     RequestId,
     RequestMeta,
-    StreamTask,
     SubscriptionFilter,
 )
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["FIRST_DELAY", "LONGEST_DELAY", "Inbox", "TaskRequests"]
+__all__ = ["Inbox", "TaskRequests", "new_inbox", "reconnecting"]
 
-FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
-"""Seconds before a lost connection is tried again: at first, and after many times."""
-_FAREWELL = 2.0
-_UNREAD = 100
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
+_ABANDON_TIMEOUT_SECONDS = 2.0
+"""How long the client tries to cancel a task that nobody waits for."""
+_MAX_UNREAD_STATUSES = 100
+
+Inbox: TypeAlias = Mailbox[TaskStatus]
+"""The statuses of one task that were not read yet."""
 
 
-class Inbox:
-    """What one follower of a task was told. It forgets the oldest when there is much: the newest says all."""
+def new_inbox() -> Inbox:
+    """Return an empty inbox. It drops old statuses first: the newest says all."""
+    return Mailbox(_MAX_UNREAD_STATUSES)
 
-    def __init__(self) -> None:
-        self._told: deque[TaskStatus] = deque(maxlen=_UNREAD)
-        self._failure: BaseException | None = None
-        self._bell = asyncio.Event()
 
-    def put(self, status: TaskStatus) -> None:
-        """Take in news."""
-        self._told.append(status)
-        self._bell.set()
-
-    def fail(self, error: BaseException) -> None:
-        """Let whoever waits here end with this."""
-        self._failure = error
-        self._bell.set()
-
-    def ring(self) -> None:
-        """Let whoever waits here look by itself."""
-        self._bell.set()
-
-    async def next(self, timeout: float) -> TaskStatus | None:
-        """The next news; `None` if none came in time, or it is better to look; raises what failed."""
-        if not self._told and self._failure is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._bell.wait()
-        if self._failure is not None:
-            raise self._failure
-        self._bell.clear()
-        return self._told.popleft() if self._told else None
+def reconnecting(timeout: float | None = None) -> Backoff:
+    """Return the delays with which a lost connection is tried again."""
+    return Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, timeout=timeout)
 
 
 class TaskRequests:
@@ -112,7 +91,7 @@ class TaskRequests:
     @property
     def take_answers(self) -> bool:
         """Whether questions are told with the status, and answered by key."""
-        return AnswerTask in self.connection.speaker.methods
+        return self.connection.dialect.answers_tasks_by_key
 
     # Told
 
@@ -131,7 +110,7 @@ class TaskRequests:
     def notice(self, status: TaskStatus) -> None:
         """The server tells how a task stands."""
         for inbox in self._inboxes.get(status.id, ()):
-            inbox.put(status)
+            inbox.put((status,))
 
     def acknowledge(self, subscription: RequestId | None, interests: SubscriptionFilter) -> None:
         """The server has said which tasks it will tell of."""
@@ -199,9 +178,7 @@ class TaskRequests:
 
         Raises what a request does: it is for the caller to ask again.
         """
-        request: Request = StreamTask(id, after)
-        if StreamTask not in self.connection.speaker.methods:
-            request = RedeemTask(id, last_seq_nr=after or None, stream={})
+        request = self.connection.dialect.stream_task(id, after)
         async with self._segments:
             last: TaskStatus | StreamPart | Result = await self.connection.ask(
                 request, RequestMeta(wants_stream=True), timeout=float("inf"), sink=sink
@@ -214,7 +191,7 @@ class TaskRequests:
 
     async def _let_go(self, id: str) -> None:
         with contextlib.suppress(AntiphonError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_ABANDON_TIMEOUT_SECONDS):
                 await self.connection.ask(CancelTask(id))
 
     async def _ask(
@@ -225,8 +202,7 @@ class TaskRequests:
         passing: tuple[type[AntiphonError], ...] = (Unreachable, TimedOut, InternalError),
     ) -> Any:
         """Ask, and ask again for a while where the connection is lost or the server is at its limit."""
-        loop = asyncio.get_running_loop()
-        delay, since = FIRST_DELAY, None
+        backoff = reconnecting(self._reconnect_timeout)
         while True:
             try:
                 return await self.connection.ask(request, timeout=timeout)
@@ -234,8 +210,4 @@ class TaskRequests:
                 # A pipe that is closed stays closed.
                 if isinstance(error, Unreachable) and not self.connection.channel.has_streams:
                     raise
-                since = loop.time() if since is None else since
-                if loop.time() + delay - since > self._reconnect_timeout:
-                    raise
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, LONGEST_DELAY)
+                await backoff.wait(error)

@@ -116,7 +116,7 @@ class Tool:
             annotations=annotations,
             icons=tuple(icons) if icons else None,
             meta=dict(meta) if meta else None,
-            execution=None if task == "forbidden" else {"taskSupport": task},
+            execution=ToolDefinition.execution_for(task),
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:

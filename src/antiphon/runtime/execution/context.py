@@ -86,7 +86,7 @@ class Context:
         if missing:
             raise MissingCapability(
                 f"This needs a client that can do {' and '.join(missing)}, and this one did not declare it.",
-                data={"requiredCapabilities": {name: {} for name in missing}},
+                needs={name: {} for name in missing},
             )
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

@@ -15,16 +15,9 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from antiphon.errors import InvalidParams, MissingCapability
+from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import (
-    Elicit,
-    ListRoots,
-    OpenUrl,
-    Question,
-    Sample,
-    question_key,
-    read_answer,
-)
+from antiphon.model.question import Question, question_key, read_answer
 from antiphon.model.task import answer_entry
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
@@ -263,26 +256,13 @@ def _accepted(question: Question, key: str, response: Any, check: Check | None) 
     return answer if check is None or check(answer) is None else None
 
 
-_NEEDS: Mapping[type[Any], tuple[str, str | None]] = {
-    Elicit: ("elicitation", "form"),
-    OpenUrl: ("elicitation", "url"),
-    Sample: ("sampling", None),
-    ListRoots: ("roots", None),
-}
-
-
 def require(question: Question, capabilities: Mapping[str, Any]) -> None:
     """Raise `MissingCapability` if the client did not declare that it can answer a question."""
-    name, mode = _NEEDS[type(question)]
-    declared = capabilities.get(name)
-    # An elicitation capability that names no mode means forms.
-    if isinstance(declared, Mapping) and (
-        mode is None or mode in declared or (mode == "form" and "url" not in declared)
-    ):
+    if can_answer(capabilities, question):
         return
-    needed: dict[str, Any] = {name: {} if mode is None else {mode: {}}}
+    name, mode = needed_capability(question)
     what = name if mode is None else f"{name} ({mode})"
     raise MissingCapability(
         f"This needs a client that can do {what}, and this one did not declare it.",
-        data={"requiredCapabilities": needed},
+        needs=capabilities_for(type(question)),
     )

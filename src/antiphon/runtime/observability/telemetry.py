@@ -20,7 +20,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.segment import SegmentPage
 from antiphon.model.task import Promise
 
-__all__ = ["Counted", "Response", "Tally", "Telemetry", "Timing", "calls", "ending", "trace_of"]
+__all__ = ["Counted", "Response", "Tally", "Telemetry", "Timing", "calls", "ending"]
 
 calls = logging.getLogger("antiphon.calls")
 """One line for each call, at the level `INFO`."""
@@ -30,7 +30,6 @@ Ending: TypeAlias = Literal["complete", "failed", "error", "cancelled", "open"]
 """`failed` is a result with `isError`, `error` a JSON-RPC error; `open` is a call that goes on later."""
 
 _BUCKETS = 40
-_TRACE = ("traceparent", "tracestate", "baggage")
 
 
 class Counted(NamedTuple):
@@ -126,7 +125,7 @@ class Telemetry:
         from opentelemetry.propagate import extract
 
         name = call.request.name
-        carrier = trace_of(call.request_meta.raw)
+        carrier = call.request_meta.trace_context
         attributes = {
             "mcp.method.name": "tools/call",
             "gen_ai.operation.name": "execute_tool",
@@ -210,11 +209,6 @@ class Telemetry:
         said = {key: value for key, value in fields.items() if value is not None}
         line = " ".join(f"{key}={_quoted(value)}" for key, value in said.items())
         calls.info("%s", line, extra={"call": said})
-
-
-def trace_of(meta: Mapping[str, Any]) -> dict[str, str]:
-    """The trace that a request belongs to, as its `_meta` says."""
-    return {key: meta[key] for key in _TRACE if isinstance(meta.get(key), str)}
 
 
 def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:

@@ -15,6 +15,7 @@ from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
     InvalidParams,
+    MissingCapability,
     NoTask,
     RequestError,
     Stale,
@@ -34,7 +35,6 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.observability.telemetry import trace_of
 from antiphon.runtime.relay import STOPPED, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now, task_of
@@ -106,7 +106,7 @@ class TaskService:
             created["modes"] = call.request_meta.response_modes or ("streaming",)
         if call.request_meta.client is not None:
             created["client"] = msgspec.to_builtins(call.request_meta.client)
-        if trace := trace_of(call.request_meta.raw):
+        if trace := call.request_meta.trace_context:
             created["trace"] = trace
         if call.request.input_responses:  # asked before it became a task
             created["responses"] = call.request.input_responses
@@ -325,7 +325,10 @@ def result_of(task: Task) -> Result:
     if task.result is not None:
         return load_result(task.result)
     if task.fault is not None:
-        raise RequestError(task.fault.message, code=task.fault.code, data=task.fault.data)
+        fault = task.fault
+        if fault.needs is not None:
+            raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
+        raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
 
 

@@ -15,7 +15,15 @@ from typing import Any, cast
 
 import msgspec
 
-from antiphon.errors import AntiphonError, LeaseLost, NoTask, NotFound, RequestError, StoreError
+from antiphon.errors import (
+    AntiphonError,
+    LeaseLost,
+    MissingCapability,
+    NoTask,
+    NotFound,
+    RequestError,
+    StoreError,
+)
 from antiphon.model.identity import Implementation, Principal
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
@@ -241,7 +249,8 @@ class Worker:
         if isinstance(outcome, InputRequired):
             await held.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
-            fault = Fault(outcome.code, outcome.message, outcome.data)
+            needs = outcome.needs if isinstance(outcome, MissingCapability) else None
+            fault = Fault(outcome.code, outcome.message, outcome.data, needs)
             await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
         else:
             await held.write("ended", {**data, "result": dump_result(outcome)})

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, Unreachable
 from antiphon.transport.client.channel import Receiver
-from antiphon.transport.client.http_response import Trail, body, decode, frames, media_type, refusal
+from antiphon.transport.client.http_response import EventCursor, body, decode, frames, media_type, refusal
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
@@ -82,7 +82,7 @@ class HttpChannel:
         if message.opens_session:
             await self._stop_listening()
             self._mute = False
-        trail = Trail()
+        cursor = EventCursor()
         headers = {**message.headers, "accept": _BOTH, "content-type": "application/json"}
         async with self._answer("POST", headers, message) as response:
             if response.status_code == 202:
@@ -97,8 +97,8 @@ class HttpChannel:
                 raise BadAnswer(
                     f"{self.peer} answered {message.method} with {kind or 'no content type'}, not JSON."
                 )
-            found = await self._follow(response, message, trail)
-        return found if found is not None else await self._resume(message, trail)
+            found = await self._follow(response, message, cursor)
+        return found if found is not None else await self._resume(message, cursor)
 
     async def send(self, message: Message) -> None:
         """Send a notification or a response."""
@@ -160,11 +160,11 @@ class HttpChannel:
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise _lost(self.peer, error) from error
 
-    async def _follow(self, response: httpx2.Response, message: Message, trail: Trail) -> Frame | None:
+    async def _follow(self, response: httpx2.Response, message: Message, cursor: EventCursor) -> Frame | None:
         """Read a stream up to the response; `None` where it breaks before and can be taken up again."""
         assert self._receive is not None
         try:
-            async with aclosing(frames(response, self._max_message, trail)) as stream:
+            async with aclosing(frames(response, self._max_message, cursor)) as stream:
                 async for frame in stream:
                     if frame.method is UNSET:
                         self._own(frame, message, alone=False)
@@ -172,63 +172,69 @@ class HttpChannel:
                             return frame
                     await self._receive(frame)
         except httpx2.TransportError as error:
-            if not (message.resumable and trail.last_id is not None):
+            if not (message.resumable and cursor.last_id is not None):
                 raise _lost(self.peer, error) from error
-        if message.resumable and trail.last_id is not None:
+        if message.resumable and cursor.last_id is not None:
             return None
         raise Unreachable(f"{self.peer} closed the stream before it answered {message.method}.")
 
-    async def _resume(self, message: Message, trail: Trail) -> Frame:
+    async def _resume(self, message: Message, cursor: EventCursor) -> Frame:
         """Take a broken stream up again, as often as it brings something new and a few times more."""
         failures = 0
         while failures < self._resumes:
             failures += 1
-            await asyncio.sleep(trail.wait(failures))
-            seen = trail.last_id
+            await asyncio.sleep(cursor.backoff.next_delay())
+            seen = cursor.last_id
             headers = {**message.headers, "accept": _EVENTS, "last-event-id": seen or ""}
             try:
                 async with self._answer("GET", headers, None) as response:
                     if media_type(response) != _EVENTS:
                         break
-                    found = await self._follow(response, message, trail)
+                    found = await self._follow(response, message, cursor)
                 if found is not None:
                     return found
             except Unreachable:
                 pass
             except RequestError as error:  # a lost session too: the request itself must not be sent twice
                 raise Unreachable(f"{self.peer} lost the stream of {message.method}: {error}") from error
-            if trail.last_id != seen:
+            if cursor.last_id != seen:
                 failures = 0
+                cursor.backoff.reset()
         raise Unreachable(f"{self.peer} lost the stream of {message.method} and cannot take it up again.")
 
     async def _hear(self, headers: Mapping[str, str], opened: asyncio.Event) -> None:
         """Read the stream outside of requests, and open it again when it breaks."""
-        trail = Trail()
+        cursor = EventCursor()
         failures = 0
         while failures <= self._resumes:
             try:
-                failures = 0 if await self._hear_once(headers, trail, opened) else failures + 1
-            except Unreachable:
                 failures += 1
+                if await self._hear_once(headers, cursor, opened):
+                    failures = 0
+                    cursor.backoff.reset()
+            except Unreachable:
+                pass
             except AntiphonError as error:
                 # 405 is how a server says that it has no such stream; others say 404 or 400.
                 level = logging.WARNING if opened.is_set() else logging.DEBUG
                 logger.log(level, "No stream outside of requests from %s: %s", self.peer, error)
                 self._mute = True
                 return
-            await asyncio.sleep(trail.wait(failures))
+            await asyncio.sleep(cursor.backoff.next_delay())
         logger.warning("The stream outside of requests from %s does not stay open.", self.peer)
 
-    async def _hear_once(self, headers: Mapping[str, str], trail: Trail, opened: asyncio.Event) -> bool:
+    async def _hear_once(
+        self, headers: Mapping[str, str], cursor: EventCursor, opened: asyncio.Event
+    ) -> bool:
         """Read the stream until it breaks; whether it brought anything."""
         assert self._receive is not None
-        resumption = {} if trail.last_id is None else {"last-event-id": trail.last_id}
+        resumption = {} if cursor.last_id is None else {"last-event-id": cursor.last_id}
         brought = False
         async with self._answer("GET", {**headers, **resumption, "accept": _EVENTS}, None) as response:
             if media_type(response) != _EVENTS:
                 raise BadAnswer(f"it is {media_type(response) or 'of no type'}.")
             opened.set()
-            async with aclosing(frames(response, self._max_message, trail)) as stream:
+            async with aclosing(frames(response, self._max_message, cursor)) as stream:
                 async for frame in stream:
                     brought = True
                     if frame.method is not UNSET:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import httpx2
 from msgspec import UNSET
 
+from antiphon.backoff import Backoff
 from antiphon.errors import (
     BadAnswer,
     ClientError,
@@ -26,22 +26,27 @@ from antiphon.wire.client import results as answers
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.sse import Decoder
 
-__all__ = ["Trail", "body", "decode", "frames", "media_type", "refusal"]
+__all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal"]
 
-_REFUSAL_BYTES = 64 * 1024
-_LONGEST_WAIT = 600.0
+_MAX_REFUSAL_BYTES = 64 * 1024
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 600.0
 
 
-@dataclass(slots=True)
-class Trail:
-    """Where a stream of events left off, and how long its server wants a reader to wait."""
+class EventCursor:
+    """The last event of a stream that was read, and the delays before the stream is opened again."""
 
-    last_id: str | None = None
-    retry: float = 1.0
+    __slots__ = ("_retry", "backoff", "last_id")
 
-    def wait(self, failures: int) -> float:
-        """Seconds until the next try: what the server asked for, longer with each failure."""
-        return min(self.retry * float(2 ** max(0, failures - 1)), _LONGEST_WAIT)
+    def __init__(self) -> None:
+        self.last_id: str | None = None
+        self.backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        self._retry = _FIRST_RETRY_SECONDS
+
+    def retry_after(self, seconds: float) -> None:
+        """Use the delay that the server asks for, longer with each failure."""
+        if seconds != self._retry:
+            self._retry = seconds
+            self.backoff = Backoff(min(seconds, _LONGEST_RETRY_SECONDS), _LONGEST_RETRY_SECONDS)
 
 
 def media_type(response: httpx2.Response) -> str:
@@ -69,7 +74,7 @@ async def body(response: httpx2.Response, limit: int) -> bytearray:
     return read
 
 
-async def frames(response: httpx2.Response, limit: int, trail: Trail) -> AsyncGenerator[Frame, None]:
+async def frames(response: httpx2.Response, limit: int, cursor: EventCursor) -> AsyncGenerator[Frame, None]:
     """The messages of a stream, as they come; raises `BadAnswer`. Close it when you stop reading."""
     _check_encoding(response)
     decoder = Decoder(limit)
@@ -78,9 +83,9 @@ async def frames(response: httpx2.Response, limit: int, trail: Trail) -> AsyncGe
         async for chunk in chunks:
             for event in decoder.feed(chunk):
                 if event.id is not None:
-                    trail.last_id = event.id or None
+                    cursor.last_id = event.id or None
                 if event.retry is not None:
-                    trail.retry = event.retry / 1000
+                    cursor.retry_after(event.retry / 1000)
                 if event.data and event.name == "message":
                     yield decode(event.data, url)
 
@@ -116,7 +121,7 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
 async def _stated(response: httpx2.Response) -> RequestError | None:
     """The JSON-RPC error that a refusal has in its body, where it has one."""
     try:
-        frame = jsonrpc.decode(await body(response, _REFUSAL_BYTES))
+        frame = jsonrpc.decode(await body(response, _MAX_REFUSAL_BYTES))
         return None if frame.error is UNSET else answers.error(frame.error)
     except (RequestError, BadAnswer, httpx2.TransportError):
         return None

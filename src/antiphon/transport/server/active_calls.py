@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from antiphon.model.request import Cancel, RequestId
+from antiphon.model.request import RequestId
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.dialect import read_cancellation
 
 __all__ = ["ActiveCalls"]
 
@@ -19,13 +18,10 @@ class ActiveCalls(dict[RequestId, Supervised]):
 
         Returns the id of a call that is to be cancelled and is not under way here.
         """
-        if frame.method != "notifications/cancelled":
+        cancel = read_cancellation(frame)
+        if cancel is None or self.cancel(cancel.request_id):
             return None
-        try:
-            cancel = msgspec.convert(frame.params, Cancel)
-        except msgspec.ValidationError:
-            return None
-        return None if self.cancel(cancel.request_id) else cancel.request_id
+        return cancel.request_id
 
     def cancel(self, request_id: RequestId) -> bool:
         """Stop a call; return false if it is not under way here."""

@@ -41,9 +41,7 @@ class PendingQuestions:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:
-            method, params = dialect.ask(question, task_id)
-            if "elicitationId" in params:  # no two questions of a server share one
-                params["elicitationId"] = request_id
+            method, params = dialect.ask(question, task_id, question_id=request_id)
             await write(jsonrpc.request(request_id, method, params))
             return await future
         finally:

@@ -1,19 +1,21 @@
-"""The client's half of the dialects: how it writes requests, and how it reads their results.
+"""What all client dialects share: writing requests, and reading their results.
 
-A speaker speaks one protocol version. It turns a request into a `Message` that a channel can send as it
-is, and the result that comes back into a value; which version has which method is in its table.
+A client dialect speaks one protocol version. It turns a request into a `Message` that a channel sends as it
+is, and turns the response into a value. It knows no channel, and never waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
 from antiphon.errors import BadAnswer, HeaderMismatch, MethodNotFound, MissingCapability, UnsupportedVersion
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification
+from antiphon.model.question import Question
 from antiphon.model.request import (
     AnswerTask,
     CallTool,
@@ -41,58 +43,48 @@ from antiphon.model.request import (
     Subscribe,
     Unsubscribe,
 )
-from antiphon.model.segment import MODES, StreamPart
+from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire import jsonrpc
-from antiphon.wire.client import results as answers
-from antiphon.wire.client import segments as parts
-from antiphon.wire.client import tasks as statuses
+from antiphon.wire.client import results, segments, tasks
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.mirrored_headers import Mirrored, encode_value, mirror
-from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING
-from antiphon.wire.server.tasks import EXTENSION
-from antiphon.wire.server.v2025_11_25 import LEGACY_VERSIONS, V2025, Before2025
-from antiphon.wire.server.v2026_07_28 import (
-    CAPABILITIES,
-    CLIENT_INFO,
-    LOG_LEVEL,
-    MODERN_VERSION,
-    PROTOCOL_VERSION,
-    SUBSCRIPTION_ID,
-    V2026,
-)
+from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import read_questions
 
-__all__ = ["KNOWN_VERSIONS", "ClientDialect", "Legacy", "Message", "Modern", "is_modern", "newest"]
+__all__ = ["ClientDialect", "Message", "comes_from_stateless_server"]
 
-KNOWN_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
-"""What a client can speak, newest first."""
+Fields: TypeAlias = Mapping[str, Any]
+Reader: TypeAlias = Callable[["ClientDialect", Fields], Any]
 
-_READERS: Mapping[type[Any], Callable[[Mapping[str, Any]], Any]] = {
-    CallTool: parts.called,
-    GetTask: statuses.status,
-    StreamTask: statuses.status,
-    ListTasks: statuses.page,
-    RedeemTask: parts.redeemed,
-    CancelTask: statuses.acknowledged,
-    AnswerTask: answers.done,
-    GetPrompt: answers.prompted,
-    ReadResource: answers.read,
-    ListTools: answers.listing("tools"),
-    ListResources: answers.listing("resources"),
-    ListTemplates: answers.listing("templates"),
-    ListPrompts: answers.listing("prompts"),
-    Complete: answers.completion,
-    Initialize: answers.initialized,
-    Discover: answers.discovered,
-    Ping: answers.done,
-    SetLogLevel: answers.done,
-    Subscribe: answers.done,
-    Unsubscribe: answers.done,
-    Listen: answers.done,
+
+def _plain(reader: Callable[[Fields], Any]) -> Reader:
+    """Return a reader for results that are the same in every version."""
+    return lambda dialect, fields: reader(fields)
+
+
+_READERS: Mapping[type[Any], Reader] = {
+    CallTool: segments.called,
+    GetTask: tasks.status,
+    StreamTask: tasks.status,
+    ListTasks: tasks.page,
+    RedeemTask: segments.redeemed,
+    CancelTask: tasks.acknowledged,
+    AnswerTask: _plain(results.done),
+    GetPrompt: _plain(results.prompted),
+    ReadResource: _plain(results.read),
+    ListTools: _plain(results.listing("tools")),
+    ListResources: _plain(results.listing("resources")),
+    ListTemplates: _plain(results.listing("templates")),
+    ListPrompts: _plain(results.listing("prompts")),
+    Complete: _plain(results.completion),
+    Initialize: _plain(results.initialized),
+    Discover: _plain(results.discovered),
+    Ping: _plain(results.done),
+    SetLogLevel: _plain(results.done),
+    Subscribe: _plain(results.done),
+    Unsubscribe: _plain(results.done),
+    Listen: _plain(results.done),
 }
-
-
-_BEFORE_2025 = {kind: method for method, kind in Before2025.methods.items()}
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -103,31 +95,77 @@ class Message(msgspec.Struct, frozen=True):
     id: RequestId | None = None
     headers: Mapping[str, str] = {}
     opens_session: bool = False
-    """Whether the answer may name a session, which everything after it belongs to."""
+    """Whether the response may name a session, to which all later messages belong."""
     resumable: bool = False
-    """Whether the stream of answers can be taken up again after its last event id."""
+    """Whether a broken stream of responses can be resumed after its last event id."""
     streams: bool = False
-    """Whether several responses may come, of which all but the last say that they are not."""
+    """Whether several responses may come, of which all but the last are marked as partial."""
 
 
 class ClientDialect:
-    """One protocol version, spoken by one client."""
+    """One protocol version, as one client speaks it."""
 
-    methods: Mapping[type[Any], str]
-    closing_cancels: ClassVar[bool]
-    """Whether closing the stream of a request cancels it, on channels where it has one."""
+    methods: ClassVar[Mapping[type[Any], str]]
+    """The method of each request that the version has."""
     has_sessions: ClassVar[bool]
-    """Whether a server may say things outside of requests, and make requests that the client answers."""
+    """Whether the server may send notifications outside of requests, and requests of its own."""
+    closing_cancels: ClassVar[bool]
+    """Whether closing the stream of a request cancels the request, on channels with such streams."""
     mirrors_arguments: ClassVar[bool]
-    """Whether arguments stand in headers too, for tools that ask for it."""
-    about_tasks: ClassVar[str]
-    """The notification that tells how a task stands."""
+    """Whether arguments are repeated in headers, for tools that declare it."""
+    takes_task_params: ClassVar[bool] = False
+    """Whether a caller says with the call that it wants a task."""
+    task_notification: ClassVar[str]
+    """The method of the notification that reports the status of a task."""
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
         self.version = version
         self.client = client
         self.capabilities = capabilities
         self.headers: Mapping[str, str] = {"mcp-protocol-version": version}
+
+    # Capabilities
+
+    @property
+    def sets_log_level(self) -> bool:
+        """Whether the log level is set once for the session; if not, each request names it."""
+        return SetLogLevel in self.methods
+
+    @property
+    def listens_with_filter(self) -> bool:
+        """Whether one request subscribes to lists, resources and tasks."""
+        return Listen in self.methods
+
+    @property
+    def answers_tasks_by_key(self) -> bool:
+        """Whether a task's status carries its questions and result, and questions are answered by key."""
+        return AnswerTask in self.methods
+
+    def ping(self) -> Request:
+        """Return the request that shows whether the server responds."""
+        return Ping() if Ping in self.methods else Discover()
+
+    def greeting(self) -> Request:
+        """Return the request with which a client introduces itself."""
+        raise NotImplementedError
+
+    def ready(self) -> Message | None:
+        """Return the notification that follows the response to the greeting, if the version has one."""
+        return None
+
+    def stream_call(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
+        """Return the call and its metadata, so that the server sends segments while the tool runs."""
+        raise NotImplementedError
+
+    def stream_task(self, task_id: str, after: int) -> Request:
+        """Return the request for a task's segments above the number `after`."""
+        raise NotImplementedError
+
+    def says_task_required(self, error: Exception) -> bool:
+        """Return whether an error may mean that the tool has to be called as a task."""
+        return False
+
+    # Writing
 
     def request(
         self,
@@ -136,7 +174,7 @@ class ClientDialect:
         request_meta: RequestMeta,
         mirrored: Mirrored | None = None,
     ) -> Message:
-        """Write a request; raises `MethodNotFound` where this version has no such thing."""
+        """Write a request; raises `MethodNotFound` if the version has no such request."""
         method = self.methods.get(type(request))
         if method is None:
             raise MethodNotFound(f"Protocol version {self.version} has no {type(request).__name__} request.")
@@ -147,48 +185,64 @@ class ClientDialect:
         return self._message(request_id, method, params, request, mirrored)
 
     def cancel(self, message: Message, reason: str) -> Message | None:
-        """The notification that cancels a request; `None` for one that may not be cancelled."""
+        """Return the notification that cancels a request; `None` if the request cannot be cancelled."""
         if message.id is None or message.opens_session:
             return None
         return self._notification("notifications/cancelled", _params(Cancel(message.id, reason)))
 
     def reply(self, request_id: RequestId, result: Any) -> Message:
-        """The result of a request that the server made."""
+        """Write the result of a request that the server made."""
         return Message(jsonrpc.response(request_id, result), "", headers=self.headers)
 
     def refuse(self, request_id: RequestId, code: int, message: str) -> Message:
-        """The error for a request that the server made."""
+        """Write the error for a request that the server made."""
         return Message(jsonrpc.failure(request_id, code, message), "", headers=self.headers)
 
+    # Reading
+
     def read(self, request: Request, frame: Frame) -> Any:
-        """The value in a response; raises the error in it, or `BadAnswer`."""
+        """Return the value in a response; raises the error in it, or `BadAnswer`."""
         if frame.error is not msgspec.UNSET:
-            raise answers.error(frame.error)
+            raise results.error(frame.error)
         if not isinstance(frame.result, dict):
             raise BadAnswer(
                 f"The server answered {self.methods[type(request)]} with a result that is no object."
             )
         return self._read(request, frame.result)
 
+    def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
+        """Return what the server offers, from the capabilities that it declared."""
+        return results.server_capabilities(fields)
+
+    def read_questions(self, fields: Mapping[str, Any]) -> Mapping[str, Question]:
+        """Return the questions by key that a result or a task carries; raises `BadAnswer`."""
+        return read_questions(fields.get("inputRequests", {}))
+
     def notification(self, frame: Frame) -> Notification | Cancel | TaskStatus | None:
-        """The notification in a frame; `None` for what this client does not know or cannot read."""
-        if frame.method != self.about_tasks:
-            return answers.notification(frame)
+        """Return the notification in a frame; `None` if this client does not know it or cannot read it."""
+        if frame.method != self.task_notification:
+            return results.notification(frame)
         try:
-            return statuses.status(answers.params_of(frame))
-        except BadAnswer:  # whoever waits for it looks again
+            return tasks.status(self, results.params_of(frame))
+        except BadAnswer:  # a caller that waits for the task polls it
             return None
 
     def subscription(self, frame: Frame) -> RequestId | None:
-        """Which request a change was sent for, where the version says it."""
+        """Return the id of the request that subscribed to a change, if the version sends it."""
         return None
 
     def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """What a frame brings of a stream, and for which request; raises `BadAnswer`."""
+        """Return the segments in a frame, and their request; `None` without segments. Raises `BadAnswer`."""
         raise NotImplementedError
 
+    def part_request_id(self, frame: Frame) -> RequestId | None:
+        """Return the id of the request that unreadable segments belong to, if the frame says it."""
+        return frame.request_id
+
+    # The points where versions differ
+
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
-        return _READERS[type(request)](fields)
+        return _READERS[type(request)](self, fields)
 
     def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
         meta = dict(request_meta.raw)
@@ -210,152 +264,8 @@ class ClientDialect:
         return Message(jsonrpc.notification(method, params), method, headers=self.headers)
 
 
-class Legacy(ClientDialect):
-    """2025-11-25 and before: a session is opened first, and its streams can be taken up again."""
-
-    methods = {kind: method for method, kind in V2025.methods.items()}
-    closing_cancels = False
-    has_sessions = True
-    mirrors_arguments = False
-    about_tasks = "notifications/tasks/status"
-
-    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
-        if version == LEGACY_VERSIONS[0]:
-            # Whatever else it can do, this client takes the answer of a task in whichever way it comes.
-            capabilities = {**capabilities, "tasks": {"responses": {"modes": MODES}, **_tasks(capabilities)}}
-        else:
-            self.methods = _BEFORE_2025
-        super().__init__(version, client, capabilities)
-
-    def hello(self) -> Initialize:
-        """The request that opens a session."""
-        return Initialize(self.version, dict(self.capabilities), self.client)
-
-    def ready(self) -> Message:
-        """The notification that the session is open."""
-        return Message(
-            jsonrpc.notification("notifications/initialized"),
-            "notifications/initialized",
-            headers=self.headers,
-        )
-
-    def _message(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: dict[str, Any],
-        request: Request,
-        mirrored: Mirrored | None,
-    ) -> Message:
-        body = jsonrpc.request(request_id, method, params)
-        if isinstance(request, Initialize):
-            return Message(body, method, request_id, opens_session=True)
-        streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
-        return Message(body, method, request_id, self.headers, resumable=not streams, streams=streams)
-
-    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """A response that is not the last one to its request."""
-        if not isinstance(frame.result, dict):
-            return None
-        return frame.request_id, parts.part(frame.result)
-
-
-class Modern(ClientDialect):
-    """2026-07-28: each request says by itself whose it is, in its `_meta` and in headers."""
-
-    methods = {kind: method for method, kind in V2026.methods.items()}
-    closing_cancels = True
-    has_sessions = False
-    mirrors_arguments = True
-    about_tasks = "notifications/tasks"
-
-    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
-        # Whatever else it can do, this client takes a promise in place of an answer.
-        extensions = {EXTENSION: {}, **capabilities.get("extensions", {})}
-        capabilities = {**capabilities, "extensions": extensions}
-        super().__init__(version, client, capabilities)
-        self._common = {
-            PROTOCOL_VERSION: version,
-            CLIENT_INFO: msgspec.Raw(jsonrpc.encode(client)),
-            CAPABILITIES: msgspec.Raw(jsonrpc.encode(capabilities)),
-        }
-        # Segments come where a request says that they are wanted, and nowhere else.
-        streaming = {**capabilities, "extensions": {**extensions, STREAMING: {}}}
-        self._streaming = {**self._common, CAPABILITIES: msgspec.Raw(jsonrpc.encode(streaming))}
-
-    def subscription(self, frame: Frame) -> RequestId | None:
-        """Which `subscriptions/listen` a change was sent for."""
-        found = frame.meta.get(SUBSCRIPTION_ID)
-        return found if isinstance(found, str | int) else None
-
-    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """A notification that brings segments."""
-        return parts.notified(answers.params_of(frame)) if frame.method == PARTIAL_RESULT else None
-
-    def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
-        kind = fields.get("resultType", "complete")
-        if kind == "input_required" and isinstance(request, CallTool | GetPrompt | ReadResource):
-            return answers.input_required(fields)
-        if kind != "complete" and not (kind == "task" and isinstance(request, CallTool)):
-            raise BadAnswer(
-                f"The server answered with a result of type {kind!r}, which this client cannot take."
-            )
-        return super()._read(request, fields)
-
-    def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
-        meta = {
-            **super()._meta(request_meta),
-            **(self._streaming if request_meta.wants_stream else self._common),
-        }
-        if request_meta.log_level is not None:
-            meta[LOG_LEVEL] = request_meta.log_level
-        return meta
-
-    def _message(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: dict[str, Any],
-        request: Request,
-        mirrored: Mirrored | None,
-    ) -> Message:
-        headers = {**self.headers, "mcp-method": method}
-        if isinstance(request, CallTool | GetPrompt):
-            headers["mcp-name"] = encode_value(request.name)
-        elif isinstance(request, ReadResource):
-            headers["mcp-name"] = encode_value(request.uri)
-        elif isinstance(request, GetTask | AnswerTask | CancelTask | StreamTask):
-            headers["mcp-name"] = encode_value(request.task_id)
-        if mirrored and isinstance(request, CallTool):
-            headers.update(mirror(mirrored, request.arguments))
-        return Message(jsonrpc.request(request_id, method, params), method, request_id, headers)
-
-    def _notification(self, method: str, params: dict[str, Any]) -> Message:
-        params["_meta"] = self._common
-        headers = {**self.headers, "mcp-method": method}
-        return Message(jsonrpc.notification(method, params), method, headers=headers)
-
-
-def _tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-    declared = capabilities.get("tasks")
-    return declared if isinstance(declared, Mapping) else {}
-
-
-def _streams(request: CallTool | RedeemTask) -> bool:
-    if request.stream is not None:
-        return True
-    wish = request.task if isinstance(request, CallTool) else None
-    return wish is not None and "streaming" in (wish.response_modes or ())
-
-
-def newest(offered: Iterable[Any]) -> str | None:
-    """The newest version that both sides speak, `None` where there is none."""
-    wanted = {version for version in offered if isinstance(version, str)}
-    return next((version for version in KNOWN_VERSIONS if version in wanted), None)
-
-
-def is_modern(error: Exception) -> bool:
-    """Whether only a server of 2026-07-28 or later answers with this error.
+def comes_from_stateless_server(error: Exception) -> bool:
+    """Return whether only a server of a stateless version, 2026-07-28 or later, answers with this error.
 
     https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
     """
@@ -363,10 +273,10 @@ def is_modern(error: Exception) -> bool:
 
 
 def _params(request: Any) -> dict[str, Any]:
-    """The parameters by their names on the wire, without those that say nothing."""
+    """Return the parameters by their names on the wire, without empty ones."""
     names = zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True)
     values = {wire: getattr(request, name) for name, wire in names}
-    return {key: value for key, value in values.items() if value is not None and value != _NOTHING.get(key)}
+    return {key: value for key, value in values.items() if value is not None and value != _EMPTY.get(key)}
 
 
-_NOTHING: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1], "inputResponses": {}}
+_EMPTY: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1], "inputResponses": {}}

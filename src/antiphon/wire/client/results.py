@@ -6,8 +6,8 @@ and one malformed entry does not spoil a list. What a version adds to this is in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from antiphon.errors import (
     UnsupportedVersion,
 )
 from antiphon.model.base import Value
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     Definition,
     Kind,
@@ -56,12 +57,21 @@ from antiphon.model.notification import (
     ResourceUpdated,
 )
 from antiphon.model.outcome import DONE, Completion, InputRequired, Page, PromptResult, ReadResult, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.request import Cancel, SubscriptionFilter
-from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.jsonrpc import Frame, excerpt
+
+if TYPE_CHECKING:
+    from antiphon.wire.client.dialect import ClientDialect
 
 __all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
-__all__ += ["blocks", "completion", "input_required", "params_of", "prompted", "question", "read", "result"]
+__all__ += [
+    "blocks",
+    "completion",
+    "input_required",
+    "params_of",
+    "prompted",
+]
+__all__ += ["read", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -122,7 +132,7 @@ class Listing(msgspec.Struct, frozen=True):
 def error(value: Any) -> RequestError:
     """The error in a response, as the class that has its code."""
     if not isinstance(value, dict) or type(value.get("code")) is not int:
-        raise BadAnswer(f"The server sent an error that is none: {_short(value)}.")
+        raise BadAnswer(f"The server sent an error that is none: {excerpt(value)}.")
     code, message = value["code"], value.get("message")
     kind = _ERRORS.get(code, RequestError)
     return kind(message if isinstance(message, str) else f"Error {code}", data=value.get("data"), code=code)
@@ -139,33 +149,14 @@ def result(fields: Fields) -> Result:
     )
 
 
-def input_required(fields: Fields) -> InputRequired:
+def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
     """What a server wants to know before it goes on."""
-    requests, sealed = fields.get("inputRequests", {}), fields.get("requestState")
-    if not isinstance(requests, dict) or not isinstance(sealed, str | None):
+    asked, sealed = dialect.read_questions(fields), fields.get("requestState")
+    if not isinstance(sealed, str | None):
         raise BadAnswer("The server wants input, and does not say which.")
-    if not requests and sealed is None:
+    if not asked and sealed is None:
         raise BadAnswer("The server wants input, and has neither questions nor state.")
-    return InputRequired({key: question(key, request) for key, request in requests.items()}, sealed=sealed)
-
-
-def question(key: str, request: Any) -> Question:
-    """A question of the server's."""
-    params = request.get("params", {}) if isinstance(request, dict) else None
-    if not isinstance(params, dict):
-        raise BadAnswer(f"The server asks {key!r} without saying what.")
-    method, message = request.get("method"), params.get("message", "")
-    if method == "elicitation/create" and isinstance(message, str):
-        if params.get("mode") == "url" and isinstance(params.get("url"), str):
-            return OpenUrl(message, params["url"])
-        schema = params.get("requestedSchema")
-        if params.get("mode", "form") == "form" and isinstance(schema, dict):
-            return Elicit(message, schema)
-    elif method == "sampling/createMessage":
-        return Sample(params)
-    elif method == "roots/list":
-        return ListRoots()
-    raise BadAnswer(f"The server asks {key!r} in a way that this client does not know: {_short(request)}.")
+    return InputRequired(asked, sealed=sealed)
 
 
 def read(fields: Fields) -> ReadResult:
@@ -210,7 +201,7 @@ def listing(kind: Kind) -> Callable[[Fields], Listing]:
                 items.append(msgspec.convert(value, entry))
             except msgspec.ValidationError as reason:
                 name = value.get("name") if isinstance(value, dict) else value
-                rejected.append((_short(name), str(reason)))
+                rejected.append((excerpt(name), str(reason)))
         shared = fields.get("cacheScope") == "public"
         read = Page(kind, items, _text(fields, "nextCursor"), ttl_ms=_ttl(fields), shared=shared)
         return Listing(read, tuple(rejected))
@@ -224,6 +215,41 @@ def discovered(fields: Fields) -> Welcome:
     meta = fields.get("_meta")
     stated = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
     return _welcome(fields, versions, stated or fields.get("serverInfo"))
+
+
+def server_capabilities(fields: Fields) -> ServerCapabilities:
+    """Return the capabilities that all versions write alike."""
+    changing = frozenset(
+        kind for kind in ("tools", "resources", "prompts") if _flag(fields, kind, "listChanged")
+    )
+    return ServerCapabilities(
+        tools="tools" in fields,
+        resources="resources" in fields,
+        prompts="prompts" in fields,
+        completions="completions" in fields,
+        logging="logging" in fields,
+        list_changes=changing,
+        resource_subscriptions=_flag(fields, "resources", "subscribe"),
+    )
+
+
+def _flag(fields: Fields, capability: str, flag: str) -> bool:
+    declared = fields.get(capability)
+    return isinstance(declared, dict) and declared.get(flag) is True
+
+
+def supported_versions(error: UnsupportedVersion) -> list[Any]:
+    """Return the versions that a server named when it refused another one; none if it named none."""
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return supported if isinstance(supported, list) else []
+
+
+def version_mismatch(offered: Sequence[str], wanted: str) -> UnsupportedVersion:
+    """Return the error for a server that speaks other versions than the client wants."""
+    return UnsupportedVersion(
+        f"The server speaks {', '.join(offered) or 'no version'}, and this client wants {wanted}.",
+        data={"supported": list(offered), "requested": wanted},
+    )
 
 
 def initialized(fields: Fields) -> Welcome:
@@ -297,7 +323,7 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise BadAnswer(f"The server sent content that is not a list: {_short(value)}.")
+        raise BadAnswer(f"The server sent content that is not a list: {excerpt(value)}.")
     return tuple(_block(block) for block in value)
 
 
@@ -312,7 +338,7 @@ def _block(value: Any) -> Block:
             return EmbeddedResource(_contents(block.resource), block.annotations, block.meta)
         return cast(Block, block)
     if not isinstance(value, dict):
-        raise BadAnswer(f"The server sent a content block that is no object: {_short(value)}.")
+        raise BadAnswer(f"The server sent a content block that is no object: {excerpt(value)}.")
     return cast(Block, value)
 
 
@@ -324,7 +350,7 @@ def _contents(value: Any) -> Contents:
 
 def _message(value: Any) -> PromptMessage:
     if not isinstance(value, dict) or value.get("role") not in ("user", "assistant"):
-        raise BadAnswer(f"The server sent a prompt message without a role: {_short(value)}.")
+        raise BadAnswer(f"The server sent a prompt message without a role: {excerpt(value)}.")
     return PromptMessage(value["role"], _block(value.get("content")))
 
 
@@ -343,8 +369,3 @@ def _ttl(fields: Fields) -> int:
 def _text(fields: Fields, key: str) -> str | None:
     value = fields.get(key)
     return value if isinstance(value, str) else None
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

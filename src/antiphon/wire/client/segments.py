@@ -6,7 +6,7 @@ Strict, because whoever merges them relies on it: a number that is none is no se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import BadAnswer
 from antiphon.model.outcome import Result
@@ -18,6 +18,9 @@ from antiphon.wire.client import tasks as statuses
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.tasks import RELATED
 
+if TYPE_CHECKING:
+    from antiphon.wire.client.dialect import ClientDialect
+
 __all__ = ["called", "is_partial", "notified", "part", "redeemed"]
 
 
@@ -26,22 +29,22 @@ def is_partial(frame: Frame) -> bool:
     return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
 
 
-def called(fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
+def called(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
     """What `tools/call` gave: a result, a task in place of it, or the last part of its stream."""
-    return part(fields) if "isComplete" in fields else statuses.called(fields)
+    return part(dialect, fields) if "isComplete" in fields else statuses.called(dialect, fields)
 
 
-def redeemed(fields: Mapping[str, Any]) -> Result | StreamPart:
+def redeemed(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | StreamPart:
     """What a task gave, or some of it."""
-    return part(fields) if "isComplete" in fields else statuses.redeemed(fields)
+    return part(dialect, fields) if "isComplete" in fields else statuses.redeemed(fields)
 
 
-def part(fields: Mapping[str, Any]) -> StreamPart:
+def part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
     """What a response in the draft brings of a stream; raises `BadAnswer`."""
     contents = fields.get("partial-content", [])
     if not isinstance(contents, list):
         raise BadAnswer("The server sent partial content that is not a list.")
-    task = statuses.status(fields["task"]) if isinstance(fields.get("task"), dict) else None
+    task = statuses.status(dialect, fields["task"]) if isinstance(fields.get("task"), dict) else None
     complete = fields.get("isComplete") is True
     is_asking = fields.get("resultType") == "input_required"
     return StreamPart(
@@ -50,7 +53,7 @@ def part(fields: Mapping[str, Any]) -> StreamPart:
         task=task,
         is_complete=complete,
         end=statuses.redeemed(fields) if complete else None,
-        stopped=answers.input_required(fields) if is_asking else None,
+        stopped=answers.input_required(dialect, fields) if is_asking else None,
     )
 
 

@@ -8,31 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import BadAnswer, RequestError
 from antiphon.model.outcome import DONE, Done, Result
-from antiphon.model.question import Question
 from antiphon.model.task import Fault
 from antiphon.model.task_status import STATUSES, TaskStatus, TaskStatuses
 from antiphon.wire.client import results as answers
 from antiphon.wire.server.tasks import RELATED
+
+if TYPE_CHECKING:
+    from antiphon.wire.client.dialect import ClientDialect
 
 __all__ = ["acknowledged", "called", "fault_error", "page", "redeemed", "status"]
 
 Fields = Mapping[str, Any]
 
 
-def called(fields: Fields) -> Result | TaskStatus:
+def called(dialect: ClientDialect, fields: Fields) -> Result | TaskStatus:
     """What `tools/call` gave: a result, or a task in place of it."""
     if fields.get("resultType") == "task":
-        return status(fields)
+        return status(dialect, fields)
     if isinstance(fields.get("task"), dict) and "content" not in fields:
-        return status(fields["task"])
+        return status(dialect, fields["task"])
     return answers.result(fields)
 
 
-def status(fields: Fields) -> TaskStatus:
+def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
     """How a task stands; raises `BadAnswer`."""
     id, state = fields.get("taskId"), fields.get("status")
     if not isinstance(id, str) or not id:
@@ -49,15 +51,15 @@ def status(fields: Fields) -> TaskStatus:
         updated_at=_moment(fields.get("lastUpdatedAt")),
         ttl=_seconds(fields, "ttlMs", "ttl"),
         poll_interval=_seconds(fields, "pollIntervalMs", "pollInterval"),
-        questions=_asks(id, fields) if state == "input_required" else {},
+        questions=dialect.read_questions(fields) if state == "input_required" else {},
         result=answers.result(inlined) if state == "completed" and isinstance(inlined, dict) else None,
         error=_fault(fields.get("error")) if state == "failed" else None,
     )
 
 
-def acknowledged(fields: Fields) -> TaskStatus | Done:
+def acknowledged(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:
     """The answer to a request about a task: how it stands now, or nothing."""
-    return status(fields) if "taskId" in fields else DONE
+    return status(dialect, fields) if "taskId" in fields else DONE
 
 
 def redeemed(fields: Fields) -> Result:
@@ -68,25 +70,20 @@ def redeemed(fields: Fields) -> Result:
     return result
 
 
-def page(fields: Fields) -> TaskStatuses:
+def page(dialect: ClientDialect, fields: Fields) -> TaskStatuses:
     """Some of the caller's tasks."""
     tasks, cursor = fields.get("tasks"), fields.get("nextCursor")
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise BadAnswer("The server sent a page of tasks without 'tasks'.")
-    return TaskStatuses(tuple(map(status, tasks)), cursor if isinstance(cursor, str) else None)
+    return TaskStatuses(
+        tuple(status(dialect, task) for task in tasks), cursor if isinstance(cursor, str) else None
+    )
 
 
 def fault_error(task: TaskStatus) -> RequestError:
     """The error that a task ended with, as the class that has its code."""
     fault = task.error or Fault(-32603, task.message or f"The task {task.id} failed and did not say why.")
     return answers.error({"code": fault.code, "message": fault.message, "data": fault.data})
-
-
-def _asks(id: str, fields: Fields) -> Mapping[str, Question]:
-    requests = fields.get("inputRequests", {})
-    if not isinstance(requests, dict):
-        raise BadAnswer(f"The task {id} wants input, and the server does not say which.")
-    return {key: answers.question(key, request) for key, request in requests.items()}
 
 
 def _fault(value: Any) -> Fault | None:

@@ -6,7 +6,7 @@ one protocol version. Its `methods` table is the gate: a method that is not in i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -17,10 +17,12 @@ from antiphon.errors import (
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
+    MissingCapability,
     ParseError,
     RequestError,
     UnsupportedVersion,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import (
     Acknowledged,
@@ -40,9 +42,10 @@ from antiphon.model.outcome import (
     ReadResult,
     Result,
 )
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Question
 from antiphon.model.request import (
     CallTool,
+    Cancel,
     Complete,
     GetPrompt,
     ListPrompts,
@@ -59,9 +62,10 @@ from antiphon.model.task import Promise, TaskChanged, TaskPage, TaskResult, Task
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import write_question
 from antiphon.wire.server.tasks import RELATED, core_task
 
-__all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "TaskOutcome"]
+__all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "PlainCall", "TaskOutcome", "read_cancellation"]
 
 COMMON_METHODS: Mapping[str, type[Any]] = {
     "tools/call": CallTool,
@@ -90,6 +94,20 @@ class Negotiated(msgspec.Struct, frozen=True):
     client: Implementation | None = None
 
 
+PlainCall: TypeAlias = tuple["Dialect", RequestId, CallTool, RequestMeta]
+"""The usual call of a tool: its dialect, its id, the request and the metadata."""
+
+
+def read_cancellation(frame: Frame) -> Cancel | None:
+    """Return the cancellation in a notification; `None` for every other notification."""
+    if frame.method != "notifications/cancelled":
+        return None
+    try:
+        return msgspec.convert(frame.params, Cancel)
+    except msgspec.ValidationError:
+        return None
+
+
 def _decoders(methods: Mapping[str, type[Any]]) -> Mapping[Any, msgspec.json.Decoder[Any]]:
     """A decoder for the parameters of each method; one for each kind of request, however many dialects."""
     for kind in methods.values():
@@ -105,6 +123,8 @@ class Dialect:
     """One protocol version, spoken by one server."""
 
     methods: ClassVar[Mapping[str, type[Any]]] = COMMON_METHODS
+    has_fast_path: ClassVar[bool] = False
+    """Whether `read_plain_call` understands the usual call of a tool in one step."""
     closing_cancels: ClassVar[bool] = True
     """Whether a caller that closes its connection has thereby cancelled the call."""
     rounds: ClassVar[bool] = False
@@ -112,9 +132,11 @@ class Dialect:
     resumable: ClassVar[bool] = False
     """Whether a broken stream can be taken up again after its last event id."""
 
-    def __init__(self, version: str, server: Implementation) -> None:
+    def __init__(self, version: str, server: Implementation, supported: Sequence[str]) -> None:
         self.version = version
         self.server = server
+        self.supported = supported
+        """The names of the versions that the server advertises, newest first."""
         self._decoders: Mapping[Any, msgspec.json.Decoder[Any]] = _decoders(self.methods)
 
     # Reading
@@ -128,6 +150,13 @@ class Dialect:
             return decoder.decode(b"{}" if frame.raw is UNSET else frame.raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidParams(f"Invalid params for {frame.method}: {error}.") from None
+
+    def read_plain_call(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
+        """Read the usual call of a tool in one step; `None` for a request that has to be read in full.
+
+        Only for dialects with `has_fast_path`. The caller has compared the version in the headers.
+        """
+        raise NotImplementedError
 
     def understand(
         self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
@@ -173,21 +202,35 @@ class Dialect:
         """The frame that answers a request which was understood and could not be served."""
         return self.error(request_id, error)
 
-    def ask(self, ask: Question, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
-        """The method and the parameters of a question, which a task may be asking."""
-        method, params = _ASKS[type(ask)](ask)
+    def ask(
+        self, ask: Question, task_id: str | None = None, *, question_id: str | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the method and the parameters of a question.
+
+        `task_id` names the task that asks. `question_id` is an id that no other question of the server has,
+        for versions that send one.
+        """
+        method, params = write_question(ask)
         if task_id is not None:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
-    def input_requests(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Questions by key, as a result carries them."""
+    def open_questions(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Return the fields with which a result, or a task, carries questions by key."""
         written = {key: self.ask(ask) for key, ask in questions.items()}
-        return {key: {"method": method, "params": params} for key, (method, params) in written.items()}
+        requests = {key: {"method": method, "params": params} for key, (method, params) in written.items()}
+        return {"inputRequests": requests}
 
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
         """The frame that refuses a request."""
-        return jsonrpc.failure(request_id, self.code(error), error.message, error.data)
+        data = error.data
+        if isinstance(error, MissingCapability) and error.needs is not None:
+            data = self.missing_capabilities(error.needs)
+        return jsonrpc.failure(request_id, self.code(error), error.message, data)
+
+    def missing_capabilities(self, needs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data of an error for missing client capabilities."""
+        return {"requiredCapabilities": needs}
 
     def code(self, error: RequestError) -> int:
         """The code that this version has for an error."""
@@ -225,7 +268,7 @@ class Dialect:
     def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
         value: dict[str, Any] = {}
         if stopped.questions:
-            value["inputRequests"] = self.input_requests(stopped.questions)
+            value.update(self.open_questions(stopped.questions))
         if stopped.sealed is not None:
             value["requestState"] = stopped.sealed
         return value
@@ -254,6 +297,17 @@ class Dialect:
 
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         raise NotImplementedError
+
+    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
+        value: dict[str, Any] = {"logging": {}} if offered.logging else {}
+        for kind in ("tools", "resources", "prompts"):
+            if getattr(offered, kind):
+                value[kind] = {"listChanged": True} if kind in offered.list_changes else {}
+        if offered.resources and offered.resource_subscriptions:
+            value["resources"]["subscribe"] = True
+        if offered.completions and "completion/complete" in self.methods:
+            value["completions"] = {}
+        return value
 
     def _promise(self, promise: Promise) -> dict[str, Any]:
         return {"task": core_task(promise.task)}
@@ -298,19 +352,6 @@ _RESULTS: Mapping[type[Any], Any] = {
     TaskResult: lambda dialect, outcome: dialect._redeemed(outcome),
     StreamEnd: lambda dialect, outcome: dialect._streamed(outcome),
     SegmentPage: lambda dialect, outcome: dialect._portion(outcome),
-}
-
-
-def _elicit(ask: Elicit) -> tuple[str, dict[str, Any]]:
-    params: dict[str, Any] = {} if ask.mode is None else {"mode": ask.mode}
-    return "elicitation/create", {**params, "message": ask.message, "requestedSchema": ask.schema}
-
-
-_ASKS: Mapping[type[Any], Any] = {
-    Elicit: _elicit,
-    OpenUrl: lambda ask: ("elicitation/create", {"mode": "url", "message": ask.message, "url": ask.url}),
-    Sample: lambda ask: ("sampling/createMessage", dict(ask.params)),
-    ListRoots: lambda ask: ("roots/list", {}),
 }
 
 

@@ -5,12 +5,13 @@ It is what a bare request gets, one that names no version and belongs to no sess
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from antiphon.model.capabilities import ANSWERS_EVERYTHING
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
@@ -21,11 +22,7 @@ from antiphon.wire.server.dialect import Negotiated, TaskOutcome
 from antiphon.wire.server.tasks import RELATED
 from antiphon.wire.server.v2025_11_25 import V2025
 
-__all__ = ["DRAFT_VERSION", "Draft"]
-
-DRAFT_VERSION = "DRAFT-2026-v1"
-
-_EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+__all__ = ["Draft"]
 
 
 class Draft(V2025):
@@ -50,7 +47,7 @@ class Draft(V2025):
             request_meta = msgspec.structs.replace(request_meta, wants_stream=True)
         if negotiated is not None:
             return request_meta
-        return msgspec.structs.replace(request_meta, log_level=None, capabilities=_EVERYTHING)
+        return msgspec.structs.replace(request_meta, log_level=None, capabilities=ANSWERS_EVERYTHING)
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """A bare request that wants segments knows what it asks for."""

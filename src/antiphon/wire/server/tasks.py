@@ -70,12 +70,14 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if not detailed:
         return value
     if task.state == "waiting":
-        value["inputRequests"] = dialect.input_requests(load_questions(task.questions))
+        value.update(dialect.open_questions(load_questions(task.questions)))
     elif task.result is not None:
         # It is what the call would have been answered with, and an answer of this version says its type.
         value["result"] = {**dialect.tool_result(load_result(task.result)), "resultType": "complete"}
     elif task.fault is not None:
         error: dict[str, Any] = {"code": task.fault.code, "message": task.fault.message}
-        value["error"] = error if task.fault.data is None else {**error, "data": task.fault.data}
+        needs, data = task.fault.needs, task.fault.data
+        data = data if needs is None else dialect.missing_capabilities(needs)
+        value["error"] = error if data is None else {**error, "data": data}
         value.setdefault("statusMessage", task.fault.message)
     return value

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.content import Block, ResourceLink, Text
 from antiphon.model.outcome import Discovery, Page, Result
@@ -38,9 +39,7 @@ from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server import segments as streaming
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
 
-__all__ = ["LEGACY_VERSIONS", "V2025", "Before2025", "BeforeStructure"]
-
-LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+__all__ = ["V2025", "WithoutStructuredContent", "WithoutTasks"]
 
 
 class V2025(Dialect):
@@ -60,6 +59,8 @@ class V2025(Dialect):
     }
     closing_cancels = False
     resumable = True
+    has_tasks: ClassVar[bool] = True
+    """Whether calls can become tasks."""
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Who the client is was said once, in `initialize`."""
@@ -109,11 +110,13 @@ class V2025(Dialect):
             return jsonrpc.response(request_id, self._partial(notification))
         return super().notification(notification, request_id)
 
-    def ask(self, ask: Question, task_id: str | None = None) -> tuple[str, dict[str, Any]]:
-        """An address that a person is sent to had an id, for a notice that was to come later."""
+    def ask(
+        self, ask: Question, task_id: str | None = None, *, question_id: str | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the method and the parameters of a question; one with an address has an id of its own."""
         method, params = super().ask(ask, task_id)
         if isinstance(ask, OpenUrl):
-            params["elicitationId"] = hashlib.sha256(ask.url.encode()).hexdigest()[:32]
+            params["elicitationId"] = question_id or hashlib.sha256(ask.url.encode()).hexdigest()[:32]
         return method, params
 
     def code(self, error: RequestError) -> int:
@@ -135,7 +138,7 @@ class V2025(Dialect):
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         value: dict[str, Any] = {
             "protocolVersion": self.version,
-            "capabilities": self._capabilities(discovery),
+            "capabilities": self._capabilities(discovery.capabilities),
             "serverInfo": discovery.server,
         }
         if discovery.instructions is not None:
@@ -159,18 +162,19 @@ class V2025(Dialect):
         value = super()._promise(promise)
         return {**value, "_meta": streaming.FALLBACK} if promise.fell_back else value
 
-    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
-        if not discovery.tasks:
-            return dict(discovery.capabilities)
-        offered: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        offered["responses"] = {"modes": MODES}
-        return {**discovery.capabilities, "tasks": offered}
+    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
+        value = super()._capabilities(offered)
+        if offered.tasks and self.has_tasks:
+            tasks: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            value["tasks"] = {**tasks, "responses": {"modes": MODES}}
+        return value
 
 
-class Before2025(V2025):
+class WithoutTasks(V2025):
     """The versions before 2025-11-25, which had no tasks: a wish for one means nothing."""
 
     methods = {method: kind for method, kind in V2025.methods.items() if not method.startswith("tasks/")}
+    has_tasks = False
 
     def parse(self, frame: Frame) -> Any:
         """The request in a frame."""
@@ -186,11 +190,8 @@ class Before2025(V2025):
             request_meta, accepts_tasks=False, response_modes=None, wants_stream=False
         )
 
-    def _capabilities(self, discovery: Discovery) -> dict[str, Any]:
-        return dict(discovery.capabilities)
 
-
-class BeforeStructure(Before2025):
+class WithoutStructuredContent(WithoutTasks):
     """The versions before 2025-06-18, which had neither structured content nor links to resources.
 
     What a tool gives to programs is given to the reader, who is the only one here.

@@ -5,7 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -21,6 +21,7 @@ from antiphon.errors import (
     TaskEnded,
     TaskRequired,
 )
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.notification import Acknowledged, ListChanged, ResourceUpdated
 from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, ReadResult, Result
@@ -42,13 +43,18 @@ from antiphon.wire import jsonrpc
 from antiphon.wire import mirrored_headers as mirroring
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
-from antiphon.wire.server.dialect import _NOTIFICATIONS, COMMON_METHODS, Dialect, Negotiated, TaskOutcome
+from antiphon.wire.server.dialect import (
+    _NOTIFICATIONS,
+    COMMON_METHODS,
+    Dialect,
+    Negotiated,
+    PlainCall,
+    TaskOutcome,
+)
 from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING, partial_result
 from antiphon.wire.server.tasks import EXTENSION, extension_task
 
-__all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "MODERN_VERSION", "PROTOCOL_VERSION", "V2026"]
-
-MODERN_VERSION = "2026-07-28"
+__all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "PROTOCOL_VERSION", "SUBSCRIPTION_ID", "V2026"]
 
 _KEY = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _KEY + "protocolVersion"
@@ -76,8 +82,8 @@ _METHOD_HEADERS: Mapping[Any, bytes] = {
     for method in (*COMMON_METHODS, "server/discover", "subscriptions/listen", *_NAMED)
 }
 
-NEEDS_TASKS: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-NEEDS_STREAMING: Mapping[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}, STREAMING: {}}}}
+NEEDS_TASKS: Mapping[str, Any] = {"extensions": {EXTENSION: {}}}
+NEEDS_STREAMING: Mapping[str, Any] = {"extensions": {EXTENSION: {}, STREAMING: {}}}
 
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
@@ -114,25 +120,20 @@ class V2026(Dialect):
         "tasks/stream": StreamTask,
     }
     rounds = True
+    has_fast_path = True
 
-    def __init__(self, version: str, server: Implementation, supported: tuple[str, ...]) -> None:
-        super().__init__(version, server)
-        self._supported = supported
+    def __init__(self, version: str, server: Implementation, supported: Sequence[str]) -> None:
+        super().__init__(version, server, supported)
         self._header = version.encode()
         self._known: dict[bytes, RequestMeta] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
-    def at_a_glance(
-        self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
-    ) -> tuple[RequestId, CallTool, RequestMeta] | None:
-        """What most requests are: a call of a tool, in whichever round, from a client that is known already.
+    def read_plain_call(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
+        """Read a call of a tool, in any round, from a client whose `_meta` was read before.
 
-        `None` for everything else, and for whatever is not quite right: that is looked at in full.
+        Returns `None` for every other request, and for a request with a mistake: both are read in full.
         """
-        if (
-            headers.get(b"mcp-method") != b"tools/call"
-            or headers.get(b"mcp-protocol-version") != self._header
-        ):
+        if headers.get(b"mcp-method") != b"tools/call":
             return None
         try:
             frame = _plain_calls.decode(body)
@@ -156,8 +157,8 @@ class V2026(Dialect):
                 input_responses=params.answers,
                 request_state=params.state,
             )
-            return id, request, request_meta
-        return id, CallTool(name=params.name, arguments=params.arguments), request_meta
+            return self, id, request, request_meta
+        return self, id, CallTool(name=params.name, arguments=params.arguments), request_meta
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Read the required `_meta`; raises `InvalidParams` where something is missing.
@@ -214,9 +215,9 @@ class V2026(Dialect):
             return request
         declared = frame.meta.get(CAPABILITIES, {})
         if type(request) is StreamTask and not _declares(STREAMING, declared):
-            raise MissingCapability("Missing required client capability", data=NEEDS_STREAMING)
+            raise MissingCapability("Missing required client capability", needs=NEEDS_STREAMING)
         if not _declares(EXTENSION, declared):
-            raise MissingCapability("Missing required client capability", data=NEEDS_TASKS)
+            raise MissingCapability("Missing required client capability", needs=NEEDS_TASKS)
         return request
 
     def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
@@ -280,7 +281,7 @@ class V2026(Dialect):
         if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
             return self.response(request, request_id, DONE)
         if isinstance(error, TaskRequired):
-            error.data = NEEDS_TASKS
+            error.needs = NEEDS_TASKS
         return super().refusal(request, request_id, error)
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
@@ -313,8 +314,8 @@ class V2026(Dialect):
 
     def _discovery(self, discovery: Discovery) -> dict[str, Any]:
         value: dict[str, Any] = {
-            "supportedVersions": self._supported,
-            "capabilities": _capabilities(discovery),
+            "supportedVersions": self.supported,
+            "capabilities": self._capabilities(discovery.capabilities),
             "ttlMs": discovery.ttl_ms,
             "cacheScope": "public",
         }
@@ -322,14 +323,12 @@ class V2026(Dialect):
             value["instructions"] = discovery.instructions
         return value
 
-
-def _capabilities(discovery: Discovery) -> dict[str, Any]:
-    extensions: dict[str, Any] = {}
-    if discovery.tasks:
-        extensions[EXTENSION] = {}
-    if discovery.streams:
-        extensions[STREAMING] = {}
-    return {**discovery.capabilities, "extensions": extensions} if extensions else {**discovery.capabilities}
+    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
+        value = super()._capabilities(offered)
+        extensions: dict[str, Any] = {EXTENSION: {}} if offered.tasks else {}
+        if offered.streams:
+            extensions[STREAMING] = {}
+        return {**value, "extensions": extensions} if extensions else value
 
 
 def _declares(extension: str, capabilities: Mapping[str, Any]) -> bool:

@@ -47,7 +47,6 @@ from antiphon.transport.server.pipeline import Pipeline
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated
-from antiphon.wire.versions import SUPPORTED_VERSIONS
 
 __all__ = ["Endpoint"]
 
@@ -89,7 +88,7 @@ class Endpoint:
         self._dialects = self._pipeline.dialects
         self._versions: dict[bytes | None, str | UnsetType | None] = {
             None: None,
-            **{version.encode(): version for version in SUPPORTED_VERSIONS},
+            **{version.encode(): version for version in self._dialects.advertised},
         }
         self._sessions = Sessions(engine.seal, engine.info.name, limits)
         self._session_relay = SessionRelay(engine.relay, self._sessions)
@@ -182,10 +181,10 @@ class Endpoint:
         usual = accept == _USUAL_ACCEPT
         prefers_json, takes_streams = (True, True) if usual else accepts(accept)
         if usual and self._calls < self._max_calls:
-            plain = self._dialects.modern.at_a_glance(body, headers)
-            if plain is not None and plain[1].name not in self._mirrored:
-                exchange.dialect = self._dialects.modern
-                return self._begin(exchange, self._dialects.modern, plain[1], plain[2], plain[0], principal)
+            plain = self._dialects.glance(body, headers)
+            if plain is not None and plain[2].name not in self._mirrored:
+                exchange.dialect = plain[0]
+                return self._begin(exchange, plain[0], plain[2], plain[3], plain[1], principal)
         if not takes_streams:
             exchange.takes_streams = False
         frame = jsonrpc.decode(body)

@@ -1,0 +1,71 @@
+"""What servers and clients can do.
+
+Owns the server's capabilities as plain values, and which client capability a question needs. How a protocol
+version writes capabilities down is in the dialects; a dialect whose version names client capabilities
+differently translates them into the names used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+
+__all__ = ["ANSWERS_EVERYTHING", "ServerCapabilities", "can_answer", "capabilities_for", "needed_capability"]
+
+
+class ServerCapabilities(msgspec.Struct, frozen=True):
+    """What a server offers its callers."""
+
+    tools: bool = False
+    resources: bool = False
+    prompts: bool = False
+    completions: bool = False
+    logging: bool = False
+    list_changes: frozenset[str] = frozenset()
+    """The lists ("tools", "resources", "prompts") whose changes the server announces."""
+    resource_subscriptions: bool = False
+    """Whether a caller can subscribe to changes of a resource."""
+    tasks: bool = False
+    """Whether the server makes tasks of tool calls."""
+    streams: bool = False
+    """Whether the server sends the segments of a tool's output while the tool runs."""
+
+
+_NEEDED: Mapping[type[Any], tuple[str, str | None]] = {
+    Elicit: ("elicitation", "form"),
+    OpenUrl: ("elicitation", "url"),
+    Sample: ("sampling", None),
+    ListRoots: ("roots", None),
+}
+
+
+def needed_capability(question: Question) -> tuple[str, str | None]:
+    """Return the client capability that a question needs, and the mode of it, if it has modes."""
+    return _NEEDED[type(question)]
+
+
+def can_answer(capabilities: Mapping[str, Any], question: Question) -> bool:
+    """Return whether a client with these capabilities can answer a question."""
+    name, mode = _NEEDED[type(question)]
+    declared = capabilities.get(name)
+    # An elicitation capability that names no mode means forms.
+    return isinstance(declared, Mapping) and (
+        mode is None or mode in declared or (mode == "form" and "url" not in declared)
+    )
+
+
+def capabilities_for(*questions: type[Question]) -> dict[str, Any]:
+    """Return the capabilities of a client that answers these kinds of questions."""
+    found: dict[str, Any] = {}
+    for kind in questions:
+        name, mode = _NEEDED[kind]
+        found.setdefault(name, {}).update({} if mode is None else {mode: {}})
+    return found
+
+
+ANSWERS_EVERYTHING: Mapping[str, Any] = capabilities_for(Elicit, OpenUrl, Sample, ListRoots)
+"""The capabilities of a client that answers every kind of question."""

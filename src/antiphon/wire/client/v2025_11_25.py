@@ -1,0 +1,118 @@
+"""2025-11-25 and the versions before it, as a client speaks them: a session is opened first.
+
+https://modelcontextprotocol.io/specification/2025-11-25
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import InvalidRequest, MethodNotFound
+from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.identity import Implementation
+from antiphon.model.request import CallTool, Initialize, RedeemTask, Request, RequestId, RequestMeta
+from antiphon.model.segment import MODES, StreamPart
+from antiphon.wire import jsonrpc
+from antiphon.wire.client import segments
+from antiphon.wire.client.dialect import ClientDialect, Message
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.server.segments import declared_modes
+from antiphon.wire.server.v2025_11_25 import V2025, WithoutTasks
+
+__all__ = ["ClientV2025", "ClientWithoutTasks"]
+
+
+class _WithSessions(ClientDialect):
+    """A version with sessions, whose streams can be resumed."""
+
+    has_sessions = True
+    closing_cancels = False
+    mirrors_arguments = False
+    task_notification = "notifications/tasks/status"
+
+    def greeting(self) -> Request:
+        """Return the request that opens a session."""
+        return Initialize(self.version, dict(self.capabilities), self.client)
+
+    def ready(self) -> Message | None:
+        """Return the notification that the session is open."""
+        method = "notifications/initialized"
+        return Message(jsonrpc.notification(method), method, headers=self.headers)
+
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
+        """Return the segments in a response that is not the last one to its request."""
+        if not isinstance(frame.result, dict):
+            return None
+        return frame.request_id, segments.part(self, frame.result)
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        body = jsonrpc.request(request_id, method, params)
+        if isinstance(request, Initialize):
+            return Message(body, method, request_id, opens_session=True)
+        streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
+        return Message(body, method, request_id, self.headers, resumable=not streams, streams=streams)
+
+
+class ClientV2025(_WithSessions):
+    """2025-11-25, which has tasks in the core."""
+
+    methods = {kind: method for method, kind in V2025.methods.items()}
+    takes_task_params = True
+
+    def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
+        # This client accepts every response mode of a task, so it always declares all of them.
+        declared = capabilities.get("tasks")
+        tasks = {"responses": {"modes": MODES}, **(declared if isinstance(declared, Mapping) else {})}
+        super().__init__(version, client, {**capabilities, "tasks": tasks})
+
+    def stream_call(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
+        """Return the call with a parameter that asks for segments."""
+        return msgspec.structs.replace(request, stream={}), request_meta
+
+    def stream_task(self, task_id: str, after: int) -> Request:
+        """Return the request for the result, with parameters that ask for segments."""
+        return RedeemTask(task_id, last_seq_nr=after or None, stream={})
+
+    def says_task_required(self, error: Exception) -> bool:
+        """Return whether the error is one of those for a tool that has to be called as a task.
+
+        https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
+        """
+        if not isinstance(error, MethodNotFound | InvalidRequest):
+            return False
+        return error.code in (MethodNotFound.code, InvalidRequest.code)
+
+    def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
+        """Return what the server offers; tasks and their response modes are core capabilities."""
+        tasks: Any = fields
+        for key in ("tasks", "requests", "tools", "call"):
+            tasks = tasks.get(key) if isinstance(tasks, Mapping) else None
+        return msgspec.structs.replace(
+            super().read_capabilities(fields),
+            tasks=tasks is not None,
+            streams="streaming" in declared_modes(fields),
+        )
+
+
+class ClientWithoutTasks(_WithSessions):
+    """The versions before 2025-11-25, which have no tasks and no segments."""
+
+    methods = {kind: method for method, kind in WithoutTasks.methods.items()}
+
+
+def _streams(request: CallTool | RedeemTask) -> bool:
+    if request.stream is not None:
+        return True
+    task = request.task if isinstance(request, CallTool) else None
+    return task is not None and "streaming" in (task.response_modes or ())

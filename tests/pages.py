@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command import COMMAND, PATIENCE, Running, plain_environment, running
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import at_a_terminal
 
 ADDRESS = "http://127.0.0.1:8000/mcp"
 RUN = ("python", "console", "terminal")

@@ -10,8 +10,8 @@ import pytest
 from tests.cli.command import running
 from tests.client.conftest import start_peer as start_peer
 
-SERVED = Path(__file__).parent / "served.py"
-CURIOUS = Path(__file__).parent / "curious.py"
+SERVED = Path(__file__).parent / "tools_server.py"
+CURIOUS = Path(__file__).parent / "questions_server.py"
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.doctor.examine import _is_local, examine_server
+from antiphon.cli.doctor.checks import _is_local, examine_server
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.targets import Target
 from tests.cli.command import antiphon
-from tests.cli.strangers import page, stranger
+from tests.cli.raw_http_server import page, stranger
 
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 

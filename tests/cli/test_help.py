@@ -14,7 +14,7 @@ from antiphon.cli.commands import app
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import report
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import at_a_terminal
 
 COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks"]
 COMMANDS += [f"tasks {name}" for name in ("ls", "show", "watch", "answer", "cancel", "rm")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.model.content import (
     Audio,
     BlobContents,

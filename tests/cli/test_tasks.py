@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import at_a_terminal
 from tests.support.polling import wait_until
 
 PATIENT = Path(__file__).parent.parent / "promises" / "patient.py"

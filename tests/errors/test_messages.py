@@ -15,7 +15,7 @@ from antiphon.cli.run.load import load
 from antiphon.cli.targets import Target, run, split_words
 from antiphon.errors import ClientError
 from antiphon.store import open_store
-from tests.cli.strangers import page, stranger
+from tests.cli.raw_http_server import page, stranger
 
 HEAD = "import asyncio\nfrom antiphon import *\nserver = Server('mine')\n"
 

@@ -211,7 +211,7 @@ def doctor(
     timeout: Timeout = 10.0,
 ) -> None:
     """Look at a server, anybody's: what it speaks, offers and lacks, and how quickly it answers."""
-    from antiphon.cli.doctor.examine import examine_server
+    from antiphon.cli.doctor.checks import examine_server
     from antiphon.cli.targets import Target
 
     with ending():

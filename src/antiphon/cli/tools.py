@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.cli.call.arguments import types_of
 from antiphon.cli.targets import Target, run
 from antiphon.model.catalog import ToolDefinition

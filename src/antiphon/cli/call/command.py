@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.cli.call.arguments import read_arguments
+from antiphon.cli.call.follow_task import Following
 from antiphon.cli.call.progress import Meter
 from antiphon.cli.call.questions import Asker
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target, run
-from antiphon.cli.tasks.following import Following
 from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.outcome import Result

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.model.notification import Log, Progress
 
 if TYPE_CHECKING:

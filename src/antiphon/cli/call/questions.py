@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from antiphon.cli.call.fields import Field, fields_of
-from antiphon.cli.call.render import clean
 from antiphon.cli.call.terminal import Left, Terminal
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
+from antiphon.cli.render import clean
 from antiphon.cli.run.settings import Otherwise
 from antiphon.errors import RequestError
 

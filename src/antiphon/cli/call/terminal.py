@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 
 __all__ = ["Left", "Terminal"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from antiphon.cli.call import render
-from antiphon.cli.doctor.examine import Check, Report, State
+from antiphon.cli import render
+from antiphon.cli.doctor.checks import Check, Report, State
 from antiphon.cli.targets import Target
 
 __all__ = ["as_json", "report", "unreachable"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.cli.call.questions import Asker
 from antiphon.cli.exit_codes import FAILED, USAGE, CommandError
 from antiphon.cli.targets import Target, is_url, run
@@ -49,12 +49,12 @@ def place(
 ) -> AbstractAsyncContextManager[Place]:
     """Where a word on the command line points; raises `CommandError`."""
     if _is_store(target):
-        from antiphon.cli.tasks.in_store import Operator
+        from antiphon.cli.tasks.store_tasks import Operator
 
         if protocol is not None:
             raise CommandError("A store speaks no protocol: --protocol is for URLs.")
         return Operator(target)
-    from antiphon.cli.tasks.at_server import Caller
+    from antiphon.cli.tasks.server_tasks import Caller
 
     if "://" in target and not is_url(target):
         raise CommandError(
@@ -145,7 +145,7 @@ def cancel_task(where: AbstractAsyncContextManager[Place], id: str, *, as_json: 
 
 def sweep(target: str, *, as_json: bool) -> None:
     """Forget the tasks of a store whose time is over."""
-    from antiphon.cli.tasks.in_store import Operator
+    from antiphon.cli.tasks.store_tasks import Operator
 
     if not _is_store(target):
         raise CommandError("Only the operator removes tasks: name the store, such as sqlite:///tasks.db.")

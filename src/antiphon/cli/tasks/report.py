@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
 from antiphon.model.task import Fault, Task, load_questions, load_result

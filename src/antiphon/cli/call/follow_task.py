@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
 from antiphon.errors import TaskCancelled

@@ -13,12 +13,12 @@ from antiphon.cli.call.questions import Asker, Given
 from antiphon.cli.exit_codes import UNREACHABLE, USAGE, CommandError
 from antiphon.cli.targets import Target
 from antiphon.cli.tasks.actions import answer_task, place, show_task
-from antiphon.cli.tasks.at_server import Caller
 from antiphon.cli.tasks.questions import Questions
+from antiphon.cli.tasks.server_tasks import Caller
 from antiphon.client import Client
 from antiphon.model.question import ListRoots, OpenUrl, Sample
-from tests.cli import curious
-from tests.cli.strangers import Answer, page, stranger
+from tests.cli import questions_server
+from tests.cli.raw_http_server import Answer, page, stranger
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 TOOLS = {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}
@@ -87,7 +87,7 @@ def test_a_question_that_nobody_answered_ends_the_command_also_where_the_tool_we
         """A server in this process, of a version where a tool can go on after a question."""
 
         def client(self, **options: Any) -> Client:
-            return Client(curious.server, protocol=LEGACY, **options)
+            return Client(questions_server.server, protocol=LEGACY, **options)
 
     with pytest.raises(CommandError, match="A question is open") as raised:
         call_tool(Here("curious", {}, 10), "both", (), None, nobody(), as_json=False)

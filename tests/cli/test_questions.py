@@ -12,7 +12,7 @@ from antiphon import Client
 from antiphon.cli.call.fields import Field, fields_of
 from antiphon.cli.call.questions import Asker, Given
 from antiphon.cli.exit_codes import CommandError
-from tests.cli import curious as tools
+from tests.cli import questions_server as tools
 from tests.cli.command import antiphon
 
 

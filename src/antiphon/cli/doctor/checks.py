@@ -105,7 +105,7 @@ async def _examined(target: Target) -> Report:
 
 async def _stranger(target: Target, error: AntiphonError) -> Exception:
     """What to say of an address that does not answer as a server does."""
-    from antiphon.cli.doctor.not_a_server import explained
+    from antiphon.cli.doctor.diagnosis import explained
 
     if not isinstance(target.place, str):
         return error

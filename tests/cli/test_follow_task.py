@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Server
+from antiphon.cli.call.follow_task import Following
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks.following import Following
-from antiphon.cli.tasks.in_store import Operator
+from antiphon.cli.tasks.store_tasks import Operator
 from antiphon.client import Client
 from antiphon.errors import TaskCancelled, Unreachable
 from antiphon.model.outcome import Result

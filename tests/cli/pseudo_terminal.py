@@ -27,7 +27,7 @@ _ADOPTING = (
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-class Person:
+class TerminalSession:
     """Sees the standard error and types; the standard output goes to a pipe."""
 
     def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
@@ -41,7 +41,7 @@ class Person:
         """All that was to be seen, without its styles."""
         return self._seen
 
-    def sees(self, text: str) -> str:
+    def expect(self, text: str) -> str:
         """Wait until this is on the screen, after what was seen before; what came up to there."""
         deadline = time.monotonic() + PATIENCE
         while (found := self._seen.find(text, self._read)) < 0:
@@ -49,15 +49,15 @@ class Person:
         start, self._read = self._read, found + len(text)
         return self._seen[start : self._read]
 
-    def types(self, line: str) -> None:
+    def type_line(self, line: str) -> None:
         """Type a line and press Enter."""
-        self.presses(line + "\n")
+        self.press(line + "\n")
 
-    def presses(self, keys: str) -> None:
+    def press(self, keys: str) -> None:
         """Press some keys."""
         os.write(self._terminal, keys.encode())
 
-    def ends(self) -> tuple[int, str]:
+    def wait(self) -> tuple[int, str]:
         """Wait for the end of the command: its exit code, and its standard output."""
         deadline = time.monotonic() + PATIENCE
         while self._look(deadline):
@@ -79,9 +79,9 @@ class Person:
 
 
 @contextmanager
-def at_a_terminal(
+def in_terminal(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
-) -> Iterator[Person]:
+) -> Iterator[TerminalSession]:
     """Run a command with a person in front of it."""
     ours, theirs = pty.openpty()
     try:
@@ -98,7 +98,7 @@ def at_a_terminal(
     finally:
         os.close(theirs)
     try:
-        yield Person(process, ours)
+        yield TerminalSession(process, ours)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -11,7 +11,7 @@ Answer = Callable[[str, str], bytes]
 """From the method and the body of a request to what is sent back, all of it."""
 
 
-def page(
+def http_response(
     status: str = "200 OK", kind: str = "text/html", body: str = "<h1>It works!</h1>", more: str = ""
 ) -> bytes:
     """A response that is complete in itself."""
@@ -23,7 +23,7 @@ def page(
 
 
 @contextmanager
-def stranger(answer: Answer | None) -> Iterator[str]:
+def raw_http_server(answer: Answer | None) -> Iterator[str]:
     """The address of one; with no `answer`, it takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         taken: list[tuple[socket.socket, threading.Thread]] = []

@@ -61,7 +61,7 @@ def test_reads_values_as_the_schema_of_the_tool_says(url: str) -> None:
 def test_an_argument_that_cannot_be_read_is_a_usage_error(url: str) -> None:
     done = antiphon("call", url, "types", "whole=x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: whole: 'x' is not of type integer.\n"
+    assert done.stderr == "Error: Invalid value for whole: 'x' is not of type integer.\n"
 
 
 def test_a_failure_goes_to_the_standard_error_with_exit_code_1(url: str) -> None:
@@ -104,7 +104,7 @@ def test_an_address_without_mcp_is_exit_code_3(url: str) -> None:
 def test_a_call_that_takes_too_long_is_exit_code_3(url: str) -> None:
     done = antiphon("call", url, "slow", "seconds=15", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.strip().endswith("To wait longer: --timeout.")
+    assert done.stderr.strip().endswith("To wait longer, use --timeout.")
 
 
 def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
@@ -115,7 +115,7 @@ def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("http://127.0.0.1:1/mcp",), "Say which tool"), (("greet",), "Say which server")],
+    [(("http://127.0.0.1:1/mcp",), "Missing tool"), (("greet",), "Missing target")],
 )
 def test_too_few_words_are_a_usage_error(words: tuple[str, ...], message: str) -> None:
     done = antiphon("call", *words)

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.doctor.checks import _is_local, examine_server
+from antiphon.cli.doctor.checks import _is_local, run_doctor
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.targets import Target
 from tests.cli.command import antiphon
-from tests.cli.raw_http_server import page, stranger
+from tests.cli.raw_http_server import http_response, raw_http_server
 
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 
 def target(place: str, *, timeout: float = 10.0) -> Target:
-    return Target.of(place, headers=(), token=None, timeout=timeout)
+    return Target.parse(place, headers=(), token=None, timeout=timeout)
 
 
 def examined(place: str, capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, Any]:
     """What is found out about a server, by the name of the check."""
-    assert examine_server(target(place), as_json=True) == code
+    assert run_doctor(target(place), as_json=True) == code
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is (code == 0)
     return {**report, "checks": {check["name"]: check for check in report["checks"]}}
@@ -32,7 +32,7 @@ def examined(place: str, capsys: pytest.CaptureFixture[str], *, code: int = 0) -
 
 def diagnosis(place: str, *, timeout: float = 10.0) -> str:
     with pytest.raises(CommandError) as raised:
-        examine_server(target(place, timeout=timeout), as_json=False)
+        run_doctor(target(place, timeout=timeout), as_json=False)
     assert raised.value.code == UNREACHABLE
     return raised.value.message
 
@@ -46,8 +46,8 @@ def test_a_server_of_ours_speaks_every_version_and_says_what_it_offers(
     checks = found["checks"]
     assert checks["versions"]["data"] == {"spoken": VERSIONS, "refused": {}}
     assert {"greet", "slow"} <= set(checks["tools"]["data"])
-    assert len(checks["answers"]["data"]["pings"]) == 5
-    assert 0 < checks["answers"]["ms"] < 10_000
+    assert len(checks["ping"]["data"]["pings"]) == 5
+    assert 0 < checks["ping"]["ms"] < 10_000
     assert checks["origins"]["state"] == "ok"
     assert checks["streaming"]["data"] == ["2026-07-28"]
     assert [name for name, check in checks.items() if check["state"] == "absent"] == [
@@ -81,11 +81,11 @@ def test_a_server_of_others_gets_as_good_a_look(
 def test_on_a_terminal_or_in_a_pipe_it_is_a_line_for_each_check(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert examine_server(target(url), as_json=False) == 0
+    assert run_doctor(target(url), as_json=False) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"served 0.0.0 at {url}, spoken to in 2026-07-28"
-    assert "none   tasks      none: a call that takes long holds its connection" in lines
-    assert lines[-1] == "It works."
+    assert lines[0] == f"served 0.0.0 at {url}, protocol version 2026-07-28"
+    assert "none   tasks      none: a long call keeps its connection open" in lines
+    assert lines[-1] == "The server works."
 
 
 def test_a_file_is_started_and_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,19 +94,19 @@ def test_a_file_is_started_and_looked_at(tmp_path: Path, capsys: pytest.CaptureF
         'from antiphon import Server\n\nserver = Server("bare")\n\n\n'
         '@server.tool(task="optional")\nasync def mute() -> str:\n    return ""\n'
     )
-    assert examine_server(target(str(file)), as_json=False) == 0
+    assert run_doctor(target(str(file)), as_json=False) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"bare 0.0.0 at {file}, spoken to in 2026-07-28\n")
-    assert "look   tools      1: mute\n                  Describe mute:" in printed
-    assert "ok     tasks      on 2026-07-28, 2025-11-25; from mute" in printed
-    assert printed.endswith("It works, and 1 thing is worth a look.\n")
+    assert printed.startswith(f"bare 0.0.0 at {file}, protocol version 2026-07-28\n")
+    assert "warn   tools      1: mute\n                  Describe mute:" in printed
+    assert "ok     tasks      in 2026-07-28, 2025-11-25; tools: mute" in printed
+    assert printed.endswith("The server works, with 1 warning.\n")
     assert "origins" not in printed
 
 
 def test_a_file_that_does_not_start_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
-    with pytest.raises(CommandError, match="has ended: what it said stands above"):
-        examine_server(target(str(tmp_path / "broken.py")), as_json=True)
+    with pytest.raises(CommandError, match="process exited. Its output is above"):
+        run_doctor(target(str(tmp_path / "broken.py")), as_json=True)
     report = json.loads(capsys.readouterr().out)
     assert (report["ok"], report["target"]) == (False, str(tmp_path / "broken.py"))
 
@@ -117,7 +117,7 @@ def test_it_is_coloured_on_a_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert examine_server(target(url), as_json=False) == 0
+    assert run_doctor(target(url), as_json=False) == 0
     assert "\x1b[32mok" in capsys.readouterr().out
 
 
@@ -136,16 +136,16 @@ def test_only_a_server_of_this_machine_is_asked_about_strange_origins(url: str, 
 
 
 def test_a_server_that_cannot_do_what_it_declares_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    with stranger(_liar) as place:
+    with raw_http_server(_liar) as place:
         found = examined(f"{place}/mcp", capsys, code=1)
     assert found["checks"]["tools"]["state"] == "failed"
     assert "No such method." in found["checks"]["tools"]["says"]
     assert found["checks"]["versions"]["data"]["spoken"] == ["2025-06-18"]
     assert "2026-07-28 or 2025-11-25" in found["checks"]["versions"]["advice"]
-    with stranger(_liar) as place:
-        assert examine_server(target(f"{place}/mcp"), as_json=False) == 1
+    with raw_http_server(_liar) as place:
+        assert run_doctor(target(f"{place}/mcp"), as_json=False) == 1
     printed = capsys.readouterr().out
-    assert "FAILED answers" in printed
+    assert "FAILED ping   " in printed
     assert "FAILED tools" in printed
     assert "checks failed." in printed
 
@@ -153,7 +153,7 @@ def test_a_server_that_cannot_do_what_it_declares_has_failed(capsys: pytest.Capt
 def _liar(method: str, body: str) -> bytes:
     """Knows one old version, declares tools, and has no other method."""
     if method != "POST":
-        return page("405 Method Not Allowed")
+        return http_response("405 Method Not Allowed")
     asked = json.loads(body)
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked.get("id")}
     if asked["method"] == "initialize":
@@ -163,10 +163,10 @@ def _liar(method: str, body: str) -> bytes:
             "serverInfo": {"name": "liar", "version": "1"},
         }
     elif "id" not in asked:
-        return page("202 Accepted", body="")
+        return http_response("202 Accepted", body="")
     else:
         answer["error"] = {"code": -32601, "message": "No such method."}
-    return page(kind="application/json", body=json.dumps(answer))
+    return http_response(kind="application/json", body=json.dumps(answer))
 
 
 def test_where_nobody_listens_it_says_so() -> None:
@@ -179,8 +179,10 @@ def test_the_wrong_path_leads_to_the_right_one(url: str) -> None:
 
 
 def test_a_server_beside_it_that_wants_a_token_is_one_too() -> None:
-    with stranger(
-        lambda method, body: page("401 Unauthorized") if next(turns) else page("404 Not Found")
+    with raw_http_server(
+        lambda method, body: (
+            http_response("401 Unauthorized") if next(turns) else http_response("404 Not Found")
+        )
     ) as place:
         # The first two requests are for the address itself, and the third looks for the old transport.
         turns = iter([False, False, False, *[True] * 20])
@@ -188,23 +190,23 @@ def test_a_server_beside_it_that_wants_a_token_is_one_too() -> None:
 
 
 def test_a_web_site_is_told_from_a_server() -> None:
-    with stranger(lambda method, body: page()) as place:
+    with raw_http_server(lambda method, body: http_response()) as place:
         said = diagnosis(f"{place}/mcp")
     assert "answered initialize with text/html, not JSON" in said
     assert said.endswith("Tried beside it, and found none: /mcp/, /, /sse.")
 
 
 def test_a_page_that_is_not_there_is_told_too() -> None:
-    with stranger(lambda method, body: page("404 Not Found")) as place:
+    with raw_http_server(lambda method, body: http_response("404 Not Found")) as place:
         assert "there seems to be no MCP server at this address" in diagnosis(place)
 
 
 def test_the_transport_of_2024_is_recognised() -> None:
-    with stranger(
+    with raw_http_server(
         lambda method, body: (
-            page("405 Method Not Allowed")
+            http_response("405 Method Not Allowed")
             if method == "POST"
-            else page(kind="text/event-stream", body="event: endpoint\ndata: /messages?id=1\n\n")
+            else http_response(kind="text/event-stream", body="event: endpoint\ndata: /messages?id=1\n\n")
         )
     ) as place:
         assert "speaks HTTP+SSE, the transport of 2024-11-05" in diagnosis(f"{place}/sse")
@@ -212,10 +214,16 @@ def test_the_transport_of_2024_is_recognised() -> None:
 
 @pytest.mark.parametrize(
     "stream",
-    [page(kind="text/event-stream", body=""), page(kind="text/event-stream", body=": hello\n\n"), b"What?"],
+    [
+        http_response(kind="text/event-stream", body=""),
+        http_response(kind="text/event-stream", body=": hello\n\n"),
+        b"What?",
+    ],
 )
 def test_a_stream_that_names_no_endpoint_is_not_the_transport_of_2024(stream: bytes) -> None:
-    with stranger(lambda method, body: page("404 Not Found") if method == "POST" else stream) as place:
+    with raw_http_server(
+        lambda method, body: http_response("404 Not Found") if method == "POST" else stream
+    ) as place:
         assert diagnosis(f"{place}/mcp").endswith("Tried beside it, and found none: /mcp/, /, /sse.")
 
 
@@ -226,12 +234,12 @@ def test_a_server_that_wants_a_token_is_recognised(guarded_url: str) -> None:
 
 
 def test_a_door_that_stays_shut_is_told_apart() -> None:
-    with stranger(lambda method, body: page("403 Forbidden")) as place:
+    with raw_http_server(lambda method, body: http_response("403 Forbidden")) as place:
         assert "lets nobody in who comes like this" in diagnosis(place)
 
 
 def test_silence_ends_with_the_deadline() -> None:
-    with stranger(None) as place:
+    with raw_http_server(None) as place:
         assert "--timeout" in diagnosis(place, timeout=0.3)
 
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Server
-from antiphon.cli.call.follow_task import Following
+from antiphon.cli.call.follow_task import TaskFollower
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks.store_tasks import Operator
+from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client import Client
 from antiphon.errors import TaskCancelled, Unreachable
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
 from tests.support.polling import until
 
-THERE = Target("http://127.0.0.1:1/mcp", {}, 10)
-STARTED = Target(["antiphon", "run", "mine.py", "--stdio"], {}, 10)
+THERE = Target("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", {}, 10)
+STARTED = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
 
 
 class Screen(io.StringIO):
@@ -64,7 +64,7 @@ def ending_with(error: Exception) -> Any:
 
 async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="The task was cancelled") as raised:
-        await Following(THERE).result(ending_with(TaskCancelled("The task was cancelled.")))
+        await TaskFollower(THERE).wait_for_result(ending_with(TaskCancelled("The task was cancelled.")))
     assert raised.value.code == FAILED
     assert capsys.readouterr().err == "Task: t1\n"
 
@@ -72,7 +72,7 @@ async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("target", "hint"),
     [
-        (THERE, "The task goes on without you: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
+        (THERE, "The task is still running. To follow it: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
         (STARTED, ""),
     ],
 )
@@ -80,14 +80,14 @@ async def test_a_task_goes_on_only_at_a_server_that_outlives_the_command(
     target: Target, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Unreachable):
-        await Following(target).result(ending_with(Unreachable("It is gone.")))
+        await TaskFollower(target).wait_for_result(ending_with(Unreachable("It is gone.")))
     assert capsys.readouterr().err == f"Task: t1\n{hint}"
 
 
 async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    following, handle = Following(THERE), Handle()
+    follower, handle = TaskFollower(THERE), Handle()
 
     async def told(status: TaskStatus) -> str:
         screen.seek(0)
@@ -100,23 +100,23 @@ async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: 
         assert await told(TaskStatus("t1", "input_required")) == ""
         return question.upper()
 
-    result = asyncio.create_task(following.result(handle))  # type: ignore[arg-type]
+    result = asyncio.create_task(follower.wait_for_result(handle))  # type: ignore[arg-type]
     assert "s, working: on it" in await told(TaskStatus("t1", "working", "on it"))
-    assert await following.aside(ask)("what?") == "WHAT?"
+    assert await follower.hidden_during(ask)("what?") == "WHAT?"
     assert "s, working: again" in await told(TaskStatus("t1", "working", "again"))
     handle.ends.set()
     assert (await result).text == "done"
     assert screen.getvalue().endswith("\r\x1b[2K")
 
 
-class Looking(Operator):
+class Looking(StoreTasks):
     """An operator who counts how often a task was looked at."""
 
     looked = 0
 
-    async def _whole(self, record: Any) -> Any:
+    async def _view(self, record: Any) -> Any:
         self.looked += 1
-        return await super()._whole(record)
+        return await super()._view(record)
 
 
 async def test_an_operator_sees_each_change_that_can_be_seen_and_no_other(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from antiphon.cli.call.progress import Meter
+from antiphon.cli.call.progress import ProgressDisplay
 from antiphon.model.notification import Log, Progress
 
 
@@ -41,22 +41,22 @@ def wiped(screen: Screen) -> str:
 
 
 def test_in_a_pipe_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    meter = Meter()
-    meter.progress(step(1, 4, "first"))
-    meter.progress(step(2.5))
-    meter.log(Log("info", {"a": 1}, None))
-    meter.close()
+    display = ProgressDisplay()
+    display.progress(step(1, 4, "first"))
+    display.progress(step(2.5))
+    display.log(Log("info", {"a": 1}, None))
+    display.close()
     assert capsys.readouterr().err.splitlines() == ["[1/4] first", "[2.5]", 'info: {"a":1}']
 
 
 def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
-    meter = Meter()
-    meter.log(Log("warning", "before", None))
-    meter.progress(step(1, 4, "[b]first[/b]\nline"))
-    meter.log(Log("info", "[red]as it is[/red]", None))
-    meter.progress(step(4, 4, "last"))
-    meter.close()
+    display = ProgressDisplay()
+    display.log(Log("warning", "before", None))
+    display.progress(step(1, 4, "[b]first[/b]\nline"))
+    display.log(Log("info", "[red]as it is[/red]", None))
+    display.progress(step(4, 4, "last"))
+    display.close()
     shown = screen.getvalue()
     assert shown.startswith("warning: before\n")
     assert "━" in shown
@@ -67,18 +67,18 @@ def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytes
 
 async def test_it_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
-    meter = Meter()
-    meter.progress(step(1, 2, "one"))
+    display = ProgressDisplay()
+    display.progress(step(1, 2, "one"))
 
     async def ask(question: str) -> str:
         wiped(screen)
-        meter.progress(step(2, 2, "two"))
+        display.progress(step(2, 2, "two"))
         assert wiped(screen) == ""
         return question.upper()
 
-    assert await meter.aside(ask)("what?") == "WHAT?"
-    meter.progress(step(2, 2, "three"))
-    meter.close()
+    assert await display.hidden_during(ask)("what?") == "WHAT?"
+    display.progress(step(2, 2, "three"))
+    display.close()
     assert "three" in wiped(screen)
 
 
@@ -87,5 +87,5 @@ def test_where_a_bar_would_be_in_the_way_it_prints_lines(why: str, monkeypatch: 
     screen = on_a_terminal(monkeypatch)
     if why == "dumb":
         monkeypatch.setenv("TERM", "dumb")
-    Meter(live=why == "dumb").progress(step(1, 2, "one"))
+    ProgressDisplay(live=why == "dumb").progress(step(1, 2, "one"))
     assert wiped(screen) == "[1/2] one\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from antiphon import Client
-from antiphon.cli.call.fields import Field, fields_of
-from antiphon.cli.call.questions import Asker, Given
+from antiphon.cli.call.fields import Field, form_fields
+from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
 from antiphon.cli.exit_codes import CommandError
 from tests.cli import questions_server as tools
 from tests.cli.command import antiphon
@@ -28,7 +28,8 @@ def test_says_which_question_is_open_and_how_to_answer_it(curious: str) -> None:
         "  extras (one of: milk, sugar) [none]",
         "  express (yes or no) [no]",
         "  note (text)",
-        "Error: A question is open. Answer it with --answer name=… --answer price=…, or at a terminal.",
+        "Error: The question has no answer. Answer it with --answer name=… --answer price=…, "
+        "or run the command in a terminal.",
     ]
 
 
@@ -56,10 +57,10 @@ def test_several_answers_to_one_field_are_used_in_turn(curious: str) -> None:
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        (["price=cheap"], "The answer price: this must be a number."),
-        (["name=A"], "The answer name: this must have at least 2 characters."),
-        (["size=1"], "The answer size: this must be one of small, large."),
-        (["name"], "'name' is not an answer: write --answer field=value."),
+        (["price=cheap"], "Invalid answer for price: this must be a number."),
+        (["name=A"], "Invalid answer for name: this must have at least 2 characters."),
+        (["size=1"], "Invalid answer for size: choose one of small, large."),
+        (["name"], "'name' is not an answer. Write field=value."),
     ],
 )
 def test_an_answer_that_does_not_fit_is_a_usage_error(curious: str, answers: list[str], message: str) -> None:
@@ -73,8 +74,8 @@ def test_an_answer_that_does_not_fit_is_a_usage_error(curious: str, answers: lis
     [
         (None, "--answers: cannot read"),
         ("{", "--answers: "),
-        ("[]", "is a JSON object"),
-        ('{"name": 5}', "The answer name: this must be of type string."),
+        ("[]", "must be a JSON object"),
+        ('{"name": 5}', "Invalid answer for name: this must be of type string."),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_usage_error(
@@ -91,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_a_usage_error(
 def test_an_answer_that_the_server_does_not_take_is_given_once(curious: str) -> None:
     done = antiphon("call", curious, "born", "--answer", "value=2026-02-31")
     assert done.returncode == 2
-    assert "It was asked again, so the server did not take the answer." in done.stderr
+    assert "The server rejected the answer and asked again." in done.stderr
     done = antiphon("call", curious, "born", "--answer", "value=2026-02-31", "--answer", "value=2026-03-01")
     assert done.stdout == "2026-03-01\n"
 
@@ -110,15 +111,15 @@ def test_an_answer_that_the_server_does_not_take_is_given_once(curious: str) -> 
 def test_otherwise_says_what_to_do_with_the_rest(
     curious: str, tool: str, otherwise: str, code: int, printed: str
 ) -> None:
-    done = antiphon("call", curious, tool, "--otherwise", otherwise)
+    done = antiphon("call", curious, tool, "--default-answer", otherwise)
     assert (done.returncode, done.stdout) == (code, printed)
 
 
 @pytest.mark.parametrize(
     ("tool", "shown"),
     [
-        ("confirm", "Answer it with --otherwise accept, or at a terminal."),
-        ("log_in", "  https://bücher.example/login?for=42\nError: A question is open. Go to the address"),
+        ("confirm", "Answer it with --default-answer accept, or run the command in a terminal."),
+        ("log_in", "  https://bücher.example/login?for=42\nError: The question has no answer. Open the URL"),
     ],
 )
 def test_nothing_is_agreed_to_by_itself(curious: str, tool: str, shown: str) -> None:
@@ -130,23 +131,23 @@ def test_nothing_is_agreed_to_by_itself(curious: str, tool: str, shown: str) -> 
 def test_what_is_no_form_is_exit_code_3(curious: str) -> None:
     done = antiphon("call", curious, "odd")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "asks for a form that cannot be shown" in done.stderr
+    assert "asked for a form that cannot be shown" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 async def test_older_versions_are_answered_and_stopped_alike(version: str) -> None:
-    answering = Asker(Given(["name=Ada", "name=Bob"]), no_input=True)
+    answering = ElicitationHandler(PreparedAnswers(["name=Ada", "name=Bob"]), no_input=True)
     async with Client(tools.server, protocol=version, elicit=answering) as client:
         assert sorted((await client.call("both")).text.split()) == ["Ada", "Bob"]
-    lacking = Asker(Given(), no_input=True)
+    lacking = ElicitationHandler(PreparedAnswers(), no_input=True)
     async with Client(tools.server, protocol=version, elicit=lacking) as client:
         try:
             assert (await client.call("both", check=False)).is_error
         except Exception:
             assert version == "2026-07-28"
-    assert isinstance(lacking.stopped, CommandError)
-    assert lacking.stopped.code == 2
+    assert isinstance(lacking.error, CommandError)
+    assert lacking.error.code == 2
 
 
 def field(**schema: Any) -> Field:
@@ -174,7 +175,7 @@ def field(**schema: Any) -> Field:
     ],
 )
 def test_reads_what_is_written_for_a_field(schema: dict[str, Any], text: str, value: Any) -> None:
-    read = field(**schema).read(text)
+    read = field(**schema).parse(text)
     assert (read, type(read)) == (value, type(value))
 
 
@@ -184,33 +185,33 @@ def test_reads_what_is_written_for_a_field(schema: dict[str, Any], text: str, va
         ({"type": "integer"}, "7.5", "this must be of type integer"),
         ({"type": "number"}, "nan", "this must be a number"),
         ({"type": "number"}, "inf", "this must be a number"),
-        ({"type": "boolean"}, "1", "say yes or no"),
+        ({"type": "boolean"}, "1", "answer yes or no"),
         ({"type": "string", "format": "date"}, "today", "this must be written as date"),
-        ({"type": "string", "enum": ["A", "a"]}, "1", "this must be one of A, a"),
+        ({"type": "string", "enum": ["A", "a"]}, "1", "choose one of A, a"),
         ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "a,b", "choose at most 1"),
         ({"type": "array", "items": {"enum": ["a"]}}, "[", "this is not a JSON array"),
     ],
 )
 def test_says_what_is_wrong_with_what_is_written(schema: dict[str, Any], text: str, problem: str) -> None:
     with pytest.raises(ValueError) as wrong:
-        field(**schema).read(text)
+        field(**schema).parse(text)
     assert str(wrong.value) == problem
 
 
 @pytest.mark.parametrize(
-    ("schema", "kind"),
+    ("schema", "hint"),
     [
-        ({"type": "array", "items": {"type": "string"}}, "values with commas between them"),
-        ({"type": "array", "minItems": 2}, "values with commas between them, at least 2"),
+        ({"type": "array", "items": {"type": "string"}}, "values separated by commas"),
+        ({"type": "array", "minItems": 2}, "values separated by commas, at least 2"),
         (
             {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1},
-            "1 to 2; several with commas, at most 1",
+            "1 to 2; separate several with commas, at most 1",
         ),
         ({"type": "string", "format": "uri"}, "a URI"),
     ],
 )
-def test_says_what_is_to_be_written_in_a_field(schema: dict[str, Any], kind: str) -> None:
-    assert field(**schema).kind == kind
+def test_says_what_is_to_be_written_in_a_field(schema: dict[str, Any], hint: str) -> None:
+    assert field(**schema).hint == hint
 
 
 @pytest.mark.parametrize(
@@ -224,4 +225,4 @@ def test_says_what_is_to_be_written_in_a_field(schema: dict[str, Any], kind: str
 )
 def test_what_a_person_cannot_fill_in_is_no_form(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        fields_of(schema)
+        form_fields(schema)

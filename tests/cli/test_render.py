@@ -54,7 +54,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_block_that_is_not_text_is_a_line_about_it(
     block: Any, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    render.result(Result([Text("Look:"), block]))
+    render.print_result(Result([Text("Look:"), block]))
     assert capsys.readouterr().out == f"Look:\n{shown}\n"
 
 
@@ -70,18 +70,18 @@ def test_a_block_that_is_not_text_is_a_line_about_it(
 def test_a_size_is_told_in_a_unit_that_suits_it(
     size: int, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    render.result(Result(Image(encoded(size), "image/png")))
+    render.print_result(Result(Image(encoded(size), "image/png")))
     assert capsys.readouterr().out == f"[image/png, {shown}]\n"
 
 
 def test_data_without_content_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    render.result(Result([], data={"a": [1, 2]}))
+    render.print_result(Result([], data={"a": [1, 2]}))
     assert capsys.readouterr().out == '{"a":[1,2]}\n'
 
 
 def test_a_failure_that_says_nothing_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    render.failure(Result([], is_error=True))
-    assert capsys.readouterr().err == "The tool failed and did not say why.\n"
+    render.print_failure(Result([], is_error=True))
+    assert capsys.readouterr().err == "The tool failed and gave no reason.\n"
 
 
 def test_a_terminal_shows_data_once_where_the_text_only_repeats_it(
@@ -89,7 +89,7 @@ def test_a_terminal_shows_data_once_where_the_text_only_repeats_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.result(Result(['{"a":1}'], data={"a": 1}))
+    render.print_result(Result(['{"a":1}'], data={"a": 1}))
     assert json.loads(capsys.readouterr().out) == {"a": 1}
 
 
@@ -98,7 +98,7 @@ def test_a_terminal_shows_what_the_content_says_besides_the_data(
     content: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.result(Result(content, data={"a": 1}))
+    render.print_result(Result(content, data={"a": 1}))
     shown = capsys.readouterr().out.splitlines()
     assert shown[: len(content)] == content
     assert json.loads("".join(shown[len(content) :])) == {"a": 1}
@@ -108,7 +108,7 @@ def test_a_tool_that_is_not_described_is_a_line_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.listing([("mute(x: string)", ""), ("told()", "It is told.")])
+    render.print_signatures([("mute(x: string)", ""), ("told()", "It is told.")])
     assert capsys.readouterr().out == "mute(x: string)\ntold()\n    It is told.\n"
 
 
@@ -116,5 +116,5 @@ def test_a_segment_on_a_terminal_is_without_control_characters(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.segment(Segment(1, Text("red: \x1b[31m")), as_json=False)
+    render.print_segment(Segment(1, Text("red: \x1b[31m")), as_json=False)
     assert capsys.readouterr().out == "red: [31m\n"

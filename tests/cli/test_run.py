@@ -50,22 +50,32 @@ def test_finds_the_server_in_a_module(tmp_path: Path) -> None:
     ("source", "target", "code", "message"),
     [
         (None, "missing.py", 2, "Error: There is no file missing.py.\n"),
-        (None, "no.such.module", 2, "Error: There is no module no.such.module, and no file of that name."),
-        ("x = 1\n", "mine.py", 2, "Error: There is no Server in mine.py. Write one:"),
+        (
+            None,
+            "no.such.module",
+            2,
+            "Error: There is no module no.such.module. To name a file, write its extension",
+        ),
+        ("x = 1\n", "mine.py", 2, "Error: There is no Server in mine.py. Create one:"),
         (
             ONE.format(name="one") + ONE.format(name="two"),
             "mine.py",
             2,
-            "Error: There are several Servers in mine.py: one, two. Say which one: mine.py:one.\n",
+            "Error: mine.py has several Servers: one, two. Name one: mine.py:one.\n",
         ),
         (
             "x = 1\n",
             "mine.py:x",
             2,
-            "Error: There is no Server 'x' in mine.py: it has a value of type int there",
+            "Error: 'x' in mine.py is not a Server: its type is int.",
         ),
-        ("x = 1\n", "mine.py:y", 2, "Error: There is no Server 'y' in mine.py: it has no such name.\n"),
-        ("raise SystemExit(5)\n", "mine.py", 1, "ended itself while it was loaded, with code 5.\n"),
+        (
+            "x = 1\n",
+            "mine.py:y",
+            2,
+            "Error: There is no Server 'y' in mine.py: the file does not define this name.\n",
+        ),
+        ("raise SystemExit(5)\n", "mine.py", 1, "exited with code 5 while it was imported.\n"),
         ("import not_installed\n", "mine", 1, "No module named 'not_installed'"),
     ],
 )
@@ -85,7 +95,7 @@ def test_shows_the_traceback_of_the_author_and_nothing_else(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert done.stderr.count("  File ") == 2
-    assert done.stderr.endswith("mine.py could not be loaded.\n")
+    assert done.stderr.endswith(f"Error: Cannot import {tmp_path / 'mine.py'}.\n")
 
 
 def test_a_port_in_use_is_told_in_a_line() -> None:
@@ -93,7 +103,7 @@ def test_a_port_in_use_is_told_in_a_line() -> None:
         port = taken.getsockname()[1]
         done = antiphon("run", SERVED, "--port", str(port))
     assert done.returncode == 3
-    assert done.stderr.startswith(f"Error: Cannot listen at 127.0.0.1:{port}: Address already in use.")
+    assert done.stderr.startswith(f"Error: Cannot listen on 127.0.0.1:{port}: Address already in use.")
 
 
 def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path) -> None:
@@ -105,7 +115,7 @@ def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path) -> None:
     done = antiphon("run", "mine.py", "--port", "0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no database" in done.stderr
-    assert done.stderr.endswith("Error: The server's lifespan failed to start: the log above says why.\n")
+    assert done.stderr.endswith("Error: The server's lifespan failed to start. The log above says why.\n")
 
 
 def test_settings_come_from_the_environment(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ async def test_a_worker_takes_the_tools_that_it_is_told_to(shop: Path) -> None:
 def test_a_tool_that_gives_no_promises_is_no_work(shop: Path) -> None:
     refused = antiphon("worker", shop, *STORE, "--tools", "slow,plain", cwd=shop.parent)
     assert refused.returncode == 2
-    assert "No tool 'plain' gives promises here; these do: slow, ask." in refused.stderr
+    assert "No tool 'plain' can run as a task. These can: slow, ask." in refused.stderr
 
 
 async def test_a_worker_runs_as_many_at_once_as_it_is_told_to(shop: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.pseudo_terminal import at_a_terminal
+from tests.cli.pseudo_terminal import in_terminal
 from tests.support.polling import wait_until
 
 PATIENT = Path(__file__).parent.parent / "promises" / "patient.py"
@@ -82,15 +82,15 @@ def test_questions_are_answered_from_the_command_line(served: Served) -> None:
 
 
 def test_at_a_terminal_there_is_a_line_that_says_how_it_stands(served: Served) -> None:
-    with at_a_terminal("call", served.url, "greet", "--task") as person:
-        person.sees("Task: greet_")
-        person.sees("First name?")
-        person.sees("name (text): ")
-        person.types("Ada")
-        person.sees("name (text): ")
-        person.types("Byron")
-        assert person.ends() == (0, "Hello, Ada Byron!\n")
-        assert " s, working" in person.screen
+    with in_terminal("call", served.url, "greet", "--task") as terminal:
+        terminal.expect("Task: greet_")
+        terminal.expect("First name?")
+        terminal.expect("name (text): ")
+        terminal.type_line("Ada")
+        terminal.expect("name (text): ")
+        terminal.type_line("Byron")
+        assert terminal.wait() == (0, "Hello, Ada Byron!\n")
+        assert " s, working" in terminal.screen
 
 
 def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
@@ -137,7 +137,7 @@ def test_a_caller_lists_its_own_where_the_version_has_that(served: Served) -> No
     id = begin(served, "greet")
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "In 2026-07-28 this server lists no tasks" in done.stderr
+    assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
     old = antiphon("tasks", "ls", served.url, *OLD, "--json")
     assert json.loads(old.stdout)[0]["taskId"] == id
 
@@ -146,7 +146,7 @@ def test_the_operator_sees_the_log(served: Served) -> None:
     id = begin(served, "greet")
     done = antiphon("tasks", "show", served.store, id)
     assert done.returncode == 0
-    assert re.search(r"^asks +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
+    assert re.search(r"^question +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
     assert re.findall(r"^ +\d+  \S+Z  (\w+)", done.stdout, re.MULTILINE) == ["created", "asked"]
     as_json = shown(served.store, id)
     assert [entry["kind"] for entry in as_json["log"]] == ["created", "asked"]
@@ -168,7 +168,7 @@ def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
     assert "Hello, Ada Byron!" in antiphon("tasks", "show", *place).stdout
     late = antiphon("tasks", "answer", *place, "name=Eve")
     assert (late.returncode, late.stdout) == (2, "")
-    assert "asks nothing: it is completed" in late.stderr
+    assert "has no open question: its status is completed" in late.stderr
 
 
 def test_questions_asked_at_once_are_answered_at_once(served: Served) -> None:
@@ -183,25 +183,25 @@ def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
     wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "Error: The task does not ask 'middle'. It asks: first, last.\n",
+        "Error: The task has no question 'middle'. Its questions: first, last.\n",
     )
     assert antiphon("tasks", "answer", served.url, id, "name=Ada", "--key", "first").returncode == 0
     assert set(shown(served.store, id)["questions"]) == {"last"}
     open_question = antiphon("tasks", "answer", served.store, id, "--no-input")
     assert (open_question.returncode, open_question.stdout) == (2, "")
     assert "Last name?" in open_question.stderr
-    declined = antiphon("tasks", "answer", served.store, id, "--otherwise", "decline")
-    assert declined.stdout == f"Answered last of {id}.\n"
+    declined = antiphon("tasks", "answer", served.store, id, "--default-answer", "decline")
+    assert declined.stdout == f"Answered the questions of {id}: last.\n"
     reaches(served, id, "failed")
 
 
 def test_a_person_answers_at_the_terminal(served: Served) -> None:
     id = begin(served, "greet")
-    with at_a_terminal("tasks", "answer", served.store, id) as person:
-        person.sees("greet asks: First name?")
-        person.sees("name (text): ")
-        person.types("Ada")
-        assert person.ends() == (0, f"Answered first of {id}.\n")
+    with in_terminal("tasks", "answer", served.store, id) as terminal:
+        terminal.expect("greet asks: First name?")
+        terminal.expect("name (text): ")
+        terminal.type_line("Ada")
+        assert terminal.wait() == (0, f"Answered the questions of {id}: first.\n")
 
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
@@ -232,7 +232,7 @@ def test_what_has_ended_is_not_cancelled(served: Served) -> None:
     for place in (served.url, served.store):
         done = antiphon("tasks", "cancel", place, id)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == f"Error: The task {id} has ended already: it is completed.\n"
+        assert done.stderr == f"Error: Cannot cancel task {id}: its status is already completed.\n"
 
 
 def test_what_is_over_is_removed(tmp_path: Path) -> None:
@@ -247,24 +247,24 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
         assert done.returncode == 0
         removed = json.loads(done.stdout)["removed"]
     assert antiphon("tasks", "ls", store).stdout == "There are no tasks.\n"
-    assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0.\n"
+    assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0 expired tasks.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("show", "{store}", "nobody"), 2, "There is no task nobody on this store"),
+        (("show", "{store}", "nobody"), 2, "There is no task nobody in this store"),
         (("show", "{url}", "nobody"), 2, "does not know the task nobody"),
         (("watch", "{store}", "nobody"), 2, "There is no task nobody"),
         (("cancel", "{url}", "nobody"), 2, "does not know the task nobody"),
         (("answer", "{url}", "nobody", "x=1"), 2, "does not know the task nobody"),
         (("rm", "{store}"), 2, "--expired"),
-        (("rm", "{url}", "--expired"), 2, "Only the operator"),
+        (("rm", "{url}", "--expired"), 2, "can only be removed from a store"),
         (("ls", "sqlite:///nowhere.db"), 2, "There is no store at nowhere.db"),
         (("ls", "sqlite:nowhere"), 2, "names no file"),
-        (("ls", "memory:"), 2, "that server alone"),
-        (("ls", "localhost"), 2, "neither a URL"),
-        (("ls", "{store}", "--protocol", "x"), 2, "speaks no protocol"),
+        (("ls", "memory:"), 2, "visible to that server only"),
+        (("ls", "localhost"), 2, "neither the URL of a server"),
+        (("ls", "{store}", "--protocol", "x"), 2, "not to a store"),
         (("ls", "{url}", "--protocol", "x"), 2, "is not one of"),
         (("ls", "http://127.0.0.1:1/mcp"), 3, "No connection"),
     ],
@@ -282,4 +282,4 @@ def test_a_file_that_is_no_store_is_exit_code_3(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("Not a database, and long enough to look like none of the kind." * 20)
     done = antiphon("tasks", "ls", "sqlite:///notes.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "cannot be opened" in done.stderr
+    assert "Cannot open the store" in done.stderr

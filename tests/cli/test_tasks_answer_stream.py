@@ -68,14 +68,14 @@ async def _answer(server: Curious, *given: str) -> tuple[int, str]:
 
 async def test_what_is_asked_after_the_answer_is_left_open() -> None:
     server = Curious(("first",), ("last",))
-    assert await _answer(server, "name=Ada") == (0, "Answered what was asked of t1.\n")
+    assert await _answer(server, "name=Ada") == (0, "Answered the questions of t1.\n")
     assert server.answers["first"] == {"name": "Ada"}
     assert server.answers.get("last") is None
 
 
 async def test_questions_of_one_round_are_all_answered() -> None:
     server = Curious(("first", "last"), ("more",))
-    assert await _answer(server, "name=Ada", "name=Byron") == (0, "Answered what was asked of t1.\n")
+    assert await _answer(server, "name=Ada", "name=Byron") == (0, "Answered the questions of t1.\n")
     given = [server.answers[key]["name"] for key in ("first", "last")]
     assert sorted(given) == ["Ada", "Byron"]
     assert server.answers.get("more") is None

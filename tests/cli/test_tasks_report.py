@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.cli.tasks import report as tasks_shown
-from antiphon.cli.tasks.report import Shown, as_json, change, page, table
+from antiphon.cli.tasks import report
+from antiphon.cli.tasks.report import TaskView, as_json, details, status_line, table
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.task import Fault
@@ -18,15 +18,18 @@ HOUR = 3_600_000
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stands still."""
-    monkeypatch.setattr(tasks_shown, "_now", lambda: NOW)
+    monkeypatch.setattr(report, "_now", lambda: NOW)
 
 
 def test_a_page_says_only_what_the_server_told() -> None:
-    assert page(Shown.told(TaskStatus("t1", "working"))) == "id         t1\nstatus     working\nttl        -"
+    assert (
+        details(TaskView.from_status(TaskStatus("t1", "working")))
+        == "id         t1\nstatus     working\nttl        -"
+    )
 
 
 def test_json_has_only_what_the_server_told() -> None:
-    assert as_json(Shown.told(TaskStatus("t1", "working"))) == {
+    assert as_json(TaskView.from_status(TaskStatus("t1", "working"))) == {
         "taskId": "t1",
         "status": "working",
         "ttl": None,
@@ -36,19 +39,19 @@ def test_json_has_only_what_the_server_told() -> None:
 def test_a_line_of_a_list_has_a_dash_for_what_is_not_known() -> None:
     heading, told, untold = table(
         [
-            Shown("t1", "working", created=NOW - 3 * HOUR, ttl=72 * HOUR),
-            Shown("t2", "completed", ttl=90_000),
+            TaskView("t1", "working", created=NOW - 3 * HOUR, ttl=72 * HOUR),
+            TaskView("t2", "completed", ttl=90_000),
         ]
     ).splitlines()
     assert heading.split() == ["ID", "STATUS", "AGE", "TTL", "MESSAGE"]
     assert told.split() == ["t1", "working", "3h", "3d", "(2d", "left)"]
     assert untold.split() == ["t2", "completed", "-", "90s"]
-    assert table([Shown("t3", "working")]).splitlines()[1].split() == ["t3", "working", "-", "-"]
+    assert table([TaskView("t3", "working")]).splitlines()[1].split() == ["t3", "working", "-", "-"]
 
 
 def test_an_error_that_a_task_ended_with_is_shown() -> None:
-    task = Shown("t1", "failed", fault=Fault(-32603, "It broke."))
-    assert page(task).splitlines()[-1] == "error      It broke. (-32603)"
+    task = TaskView("t1", "failed", fault=Fault(-32603, "It broke."))
+    assert details(task).splitlines()[-1] == "error      It broke. (-32603)"
     assert as_json(task)["error"] == Fault(-32603, "It broke.")
 
 
@@ -61,7 +64,7 @@ def test_an_error_that_a_task_ended_with_is_shown() -> None:
     ],
 )
 def test_what_a_task_gave_is_shown(result: Result, line: str) -> None:
-    assert page(Shown("t1", "completed", result=result)).splitlines()[-1] == line
+    assert details(TaskView("t1", "completed", result=result)).splitlines()[-1] == line
 
 
 @pytest.mark.parametrize(
@@ -70,11 +73,11 @@ def test_what_a_task_gave_is_shown(result: Result, line: str) -> None:
         (Elicit("Name?", {"properties": {"first": {}, "last": {}}}), "Name? (first, last)"),
         (Elicit("Agree?", {}), "Agree? (yes or no)"),
         (OpenUrl("Log in.", "https://example.com/login"), "Log in. https://example.com/login"),
-        (Sample({"messages": []}), "wants an answer of the client's model"),
-        (ListRoots(), "wants the client's folders"),
+        (Sample({"messages": []}), "asks the client's model"),
+        (ListRoots(), "asks for the client's roots"),
     ],
 )
 def test_what_a_task_asks_is_told_in_words(ask: Question, question: str) -> None:
-    task = Shown("t1", "input_required", updated=NOW, questions={"key": ask})
-    assert page(task).splitlines()[-1] == f"asks       key: {question}"
-    assert change(task) == f"09:13:20 input_required: key: {question}"
+    task = TaskView("t1", "input_required", updated=NOW, questions={"key": ask})
+    assert details(task).splitlines()[-1] == f"question   key: {question}"
+    assert status_line(task) == f"09:13:20 input_required: key: {question}"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.call.questions import Asker, Given
-from antiphon.cli.call.terminal import Left, Terminal
+from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+from antiphon.cli.call.terminal import NoAnswer, Terminal
 from antiphon.client import Elicitation
 
 
@@ -58,7 +58,7 @@ async def turn() -> None:
 
 async def test_a_line_that_comes_in_pieces_is_one_line(keyboard: Keyboard) -> None:
     asked = Terminal()
-    line = asyncio.create_task(asked.line("Name? "))
+    line = asyncio.create_task(asked.read_line("Name? "))
     for piece in ("A", "da", " Love"):
         await turn()
         keyboard.types(piece)
@@ -70,37 +70,37 @@ async def test_a_line_that_comes_in_pieces_is_one_line(keyboard: Keyboard) -> No
 
 async def test_what_is_typed_when_its_question_goes_is_for_the_next_one(keyboard: Keyboard) -> None:
     asked = Terminal()
-    gone = asyncio.create_task(asked.line("First? "))
+    gone = asyncio.create_task(asked.read_line("First? "))
     await turn()
     keyboard.types("Ada\n")
     await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
-    assert await asked.line("Second? ") == "Ada"
+    assert await asked.read_line("Second? ") == "Ada"
 
 
 async def test_pressing_ctrl_c_twice_is_pressing_it_once(keyboard: Keyboard) -> None:
-    line = asyncio.create_task(Terminal().line("Name? "))
+    line = asyncio.create_task(Terminal().read_line("Name? "))
     await turn()
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGINT)
-    with pytest.raises(Left) as left:
+    with pytest.raises(NoAnswer) as left:
         await line
     assert left.value.action == "cancel"
 
 
 async def test_what_was_begun_before_ctrl_c_is_forgotten(keyboard: Keyboard) -> None:
     asked = Terminal()
-    line = asyncio.create_task(asked.line("Name? "))
+    line = asyncio.create_task(asked.read_line("Name? "))
     await turn()
     keyboard.types("Ad")
     await turn()
     signal.raise_signal(signal.SIGINT)
-    with pytest.raises(Left):
+    with pytest.raises(NoAnswer):
         await line
     keyboard.types("Bob\n")
-    assert await asked.line("Name? ") == "Bob"
+    assert await asked.read_line("Name? ") == "Bob"
 
 
 async def test_where_the_connection_to_the_person_breaks_the_question_stays_open() -> None:
@@ -108,12 +108,12 @@ async def test_where_the_connection_to_the_person_breaks_the_question_stays_open
         ours = socket.create_connection(listening.getsockname())
         theirs, _ = listening.accept()
     with theirs, standard_input(theirs.fileno()):
-        line = asyncio.create_task(Terminal().line("Name? "))
+        line = asyncio.create_task(Terminal().read_line("Name? "))
         await turn()
         # To close it without having lingered is to break it.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         ours.close()
-        with pytest.raises(Left) as left:
+        with pytest.raises(NoAnswer) as left:
             await line
     assert left.value.action == "cancel"
 
@@ -128,10 +128,10 @@ async def answered(
         shown.append(prompt)
         return next(typed)
 
-    monkeypatch.setattr(Terminal, "there", lambda: True)
+    monkeypatch.setattr(Terminal, "is_interactive", lambda: True)
     monkeypatch.setattr(Terminal, "show", lambda terminal, text, style="": shown.append(text))
-    monkeypatch.setattr(Terminal, "line", line)
-    return await Asker(Given())(question), shown
+    monkeypatch.setattr(Terminal, "read_line", line)
+    return await ElicitationHandler(PreparedAnswers())(question), shown
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ async def test_nothing_is_an_answer_to_a_list_that_may_be_empty(
 
 @pytest.mark.parametrize(
     ("url", "host"),
-    [("http://[::1", "a host that cannot be read"), ("mailto:ada", "no host"), ("http://a.b/c", "a.b")],
+    [("http://[::1", "unreadable"), ("mailto:ada", "missing"), ("http://a.b/c", "a.b")],
 )
 async def test_the_host_of_an_address_is_told_also_where_there_is_none(
     url: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, shown = await answered(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
     assert answer == {}
-    assert f"That is on {host}. It is not opened for you." in shown
+    assert f"Its host is {host}. The URL is not opened for you." in shown

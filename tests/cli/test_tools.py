@@ -50,7 +50,7 @@ def test_a_server_without_tools_has_none(tmp_path: Path) -> None:
 def test_without_a_target_it_asks_for_one() -> None:
     done = antiphon("tools")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Say which server" in done.stderr
+    assert "Missing target" in done.stderr
 
 
 def test_a_terminal_gets_colours_and_markdown(url: str) -> None:

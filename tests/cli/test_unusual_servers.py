@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from antiphon.cli.call.command import call_tool, stream_tool
-from antiphon.cli.call.questions import Asker, Given
+from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
 from antiphon.cli.exit_codes import UNREACHABLE, USAGE, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks.actions import answer_task, place, show_task
-from antiphon.cli.tasks.questions import Questions
-from antiphon.cli.tasks.server_tasks import Caller
+from antiphon.cli.tasks.actions import answer_task, show_task, task_source
+from antiphon.cli.tasks.questions import answer_questions
+from antiphon.cli.tasks.server_tasks import ServerTasks
 from antiphon.client import Client
 from antiphon.model.question import ListRoots, OpenUrl, Sample
 from tests.cli import questions_server
-from tests.cli.raw_http_server import Answer, page, stranger
+from tests.cli.raw_http_server import Answer, http_response, raw_http_server
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 TOOLS = {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}
@@ -31,7 +31,7 @@ def saying(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
     def answer(verb: str, body: str) -> bytes:
         asked = json.loads(body) if body else {}
         if verb != "POST" or "id" not in asked:
-            return page("202 Accepted" if verb == "POST" else "405 Method Not Allowed", body="")
+            return http_response("202 Accepted" if verb == "POST" else "405 Method Not Allowed", body="")
         said = {
             "server/discover": {
                 "resultType": "complete",
@@ -46,38 +46,43 @@ def saying(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
             **answers,
         }.get(asked["method"], -32601)
         told = {"error": {"code": said, "message": "No."}} if isinstance(said, int) else {"result": said}
-        return page(kind="application/json", body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}))
+        return http_response(
+            kind="application/json", body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told})
+        )
 
     return answer
 
 
 def target(address: str) -> Target:
-    return Target.of(f"{address}/mcp", headers=(), token=None, timeout=10)
+    return Target.parse(f"{address}/mcp", headers=(), token=None, timeout=10)
 
 
-def nobody() -> Asker:
-    return Asker(Given(), no_input=True)
+def nobody() -> ElicitationHandler:
+    return ElicitationHandler(PreparedAnswers(), no_input=True)
 
 
 # antiphon call
 
 
 def test_a_server_without_a_name_that_has_no_tools_is_told_so() -> None:
-    with stranger(saying({})) as address, pytest.raises(CommandError) as raised:
+    with raw_http_server(saying({})) as address, pytest.raises(CommandError) as raised:
         call_tool(target(address), "greet", (), None, nobody(), as_json=False)
-    assert (raised.value.message, raised.value.code) == ("The server has no tools at all.", USAGE)
+    assert (raised.value.message, raised.value.code) == ("The server has no tools.", USAGE)
 
 
 def test_a_call_that_the_server_refuses_is_exit_code_3() -> None:
     answers = {"tools/list": TOOLS, "tools/call": -32602}
-    with stranger(saying(answers, tools={})) as address, pytest.raises(CommandError) as raised:
+    with raw_http_server(saying(answers, tools={})) as address, pytest.raises(CommandError) as raised:
         call_tool(target(address), "greet", (), None, nobody(), as_json=False)
-    assert (raised.value.message, raised.value.code) == ("The server refused: No. (-32602)", UNREACHABLE)
+    assert (raised.value.message, raised.value.code) == (
+        "The server returned an error: No. (code -32602)",
+        UNREACHABLE,
+    )
 
 
 def test_a_stream_of_nothing_prints_the_data_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
-    with stranger(saying({"tools/list": TOOLS, "tools/call": given}, tools={})) as address:
+    with raw_http_server(saying({"tools/list": TOOLS, "tools/call": given}, tools={})) as address:
         assert stream_tool(target(address), "greet", (), None, nobody(), as_json=False) == 0
     assert capsys.readouterr().out == '{"a":1}\n'
 
@@ -89,8 +94,8 @@ def test_a_question_that_nobody_answered_ends_the_command_also_where_the_tool_we
         def client(self, **options: Any) -> Client:
             return Client(questions_server.server, protocol=LEGACY, **options)
 
-    with pytest.raises(CommandError, match="A question is open") as raised:
-        call_tool(Here("curious", {}, 10), "both", (), None, nobody(), as_json=False)
+    with pytest.raises(CommandError, match="The question has no answer") as raised:
+        call_tool(Here("questions", "questions", {}, 10), "both", (), None, nobody(), as_json=False)
     assert raised.value.code == USAGE
     assert "First?" in raised.value.details
 
@@ -98,15 +103,17 @@ def test_a_question_that_nobody_answered_ends_the_command_also_where_the_tool_we
 # antiphon tasks
 
 
-def old(address: str) -> Caller:
-    return Caller(target(address), LEGACY)
+def old(address: str) -> ServerTasks:
+    return ServerTasks(target(address), LEGACY)
 
 
 def test_on_versions_without_keys_a_question_cannot_be_chosen_by_its_own() -> None:
     task = {"taskId": "t1", "status": "input_required"}
     with (
-        stranger(saying({"tasks/get": task}, tasks=TASKS)) as address,
-        pytest.raises(CommandError, match="In 2025-11-25 questions have no keys: leave out --key"),
+        raw_http_server(saying({"tasks/get": task}, tasks=TASKS)) as address,
+        pytest.raises(
+            CommandError, match="Questions have no keys in protocol version 2025-11-25. Omit --key"
+        ),
     ):
         answer_task(old(address), "t1", nobody(), "name", as_json=False)
 
@@ -115,7 +122,7 @@ def test_the_error_of_a_task_is_asked_for_where_its_status_does_not_tell_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answers = {"tasks/get": {"taskId": "t1", "status": "failed"}, "tasks/result": -32603}
-    with stranger(saying(answers, tasks=TASKS)) as address:
+    with raw_http_server(saying(answers, tasks=TASKS)) as address:
         show_task(old(address), "t1", as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert (shown["status"], shown["error"]) == ("failed", {"code": -32603, "message": "No."})
@@ -125,21 +132,21 @@ def test_a_task_of_a_server_without_a_name_is_answered_like_any_other() -> None:
     task = {"resultType": "complete", "taskId": "t1", "status": "working", "ttlMs": None}
     extension = {"io.modelcontextprotocol/tasks": {}}
     with (
-        stranger(saying({"tasks/get": task}, extensions=extension)) as address,
-        pytest.raises(CommandError, match="The task t1 asks nothing: it is working"),
+        raw_http_server(saying({"tasks/get": task}, extensions=extension)) as address,
+        pytest.raises(CommandError, match="Task t1 has no open question: its status is working"),
     ):
-        answer_task(Caller(target(address), None), "t1", nobody(), None, as_json=False)
+        answer_task(ServerTasks(target(address), None), "t1", nobody(), None, as_json=False)
 
 
 def test_an_address_of_another_kind_is_neither_a_server_nor_a_store() -> None:
-    with pytest.raises(CommandError, match="'ftp://example.com' is neither a server's URL"):
-        place("ftp://example.com", None, None, 10, None)
+    with pytest.raises(CommandError, match="'ftp://example.com' is neither the URL of a server"):
+        task_source("ftp://example.com", None, None, 10, None)
 
 
 @pytest.mark.parametrize("ask", [Sample({"messages": []}), ListRoots()])
 async def test_a_question_for_a_program_is_not_put_to_a_person(ask: Sample | ListRoots) -> None:
     questions = {"visit": OpenUrl("Log in.", "https://example.com"), "other": ask}
-    asker = Asker(Given(), otherwise="accept")
-    with pytest.raises(CommandError, match="'other' is a question for a program"):
-        await Questions(asker).answer(questions, None)
-    assert await Questions(asker).answer(questions, "visit") == {"visit": {"action": "accept"}}
+    handler = ElicitationHandler(PreparedAnswers(), default_answer="accept")
+    with pytest.raises(CommandError, match="The question 'other' is for a program"):
+        await answer_questions(handler, questions, None)
+    assert await answer_questions(handler, questions, "visit") == {"visit": {"action": "accept"}}

@@ -74,7 +74,7 @@ def working(
             text=True,
         )
     try:
-        wait_until(lambda: "has a worker" in log.read_text() or process.poll() is not None, PATIENCE)
+        wait_until(lambda: "is running tasks" in log.read_text() or process.poll() is not None, PATIENCE)
         assert process.poll() is None, log.read_text()
         yield process
     finally:
@@ -155,9 +155,9 @@ async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: P
             'from antiphon import Server\nserver = Server("idle")\n',
             STORE,
             2,
-            "No tool of 'idle' gives promises",
+            "No tool of 'idle' can run as a task",
         ),
-        (SOURCE, ("--store", "sqlite:////no/such/folder/tasks.db"), 3, "The store cannot be opened:"),
+        (SOURCE, ("--store", "sqlite:////no/such/folder/tasks.db"), 3, "Cannot open the store:"),
         ("x = 1\n", STORE, 2, "There is no Server in"),
     ],
 )

@@ -1,4 +1,7 @@
-"""`antiphon call --task`: the id at once, then a line on the terminal that says how the task stands."""
+"""`antiphon call --task`: prints the ID of a task, then waits for its result.
+
+On a terminal, one line shows the status of the task and is rewritten in place.
+"""
 
 from __future__ import annotations
 
@@ -17,74 +20,76 @@ from antiphon.model.outcome import Result
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
 
-__all__ = ["Following"]
+__all__ = ["TaskFollower"]
 
-_EVERY = 0.5
-_WIDTH = 100
+REDRAW_SECONDS = 0.5
+MAX_LINE_CHARACTERS = 100
+_CLEAR_LINE = "\r\x1b[2K"
 
 
-class Following:
-    """Follows one task. The line is rewritten in place, and is gone when there is something else to read."""
+class TaskFollower:
+    """Follows one task to its end. The status line is hidden while the user answers a question."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._shows = sys.stderr.isatty()
-        self._hidden = 0
-        self._began = time.monotonic()
-        self._text = "working"
+        self._has_terminal = sys.stderr.isatty()
+        self._open_questions = 0
+        self._started = time.monotonic()
+        self._status = "working"
 
-    def aside(self, ask: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """The same, with the line out of the way while it asks."""
+    def hidden_during(self, ask: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Wrap a callback so that the status line is hidden while the callback runs."""
 
-        async def asking(question: Any) -> Any:
-            self._hidden += 1
+        async def ask_without_line(question: Any) -> Any:
+            self._open_questions += 1
             self._clear()
             try:
                 return await ask(question)
             finally:
-                self._hidden -= 1
+                self._open_questions -= 1
 
-        return asking
+        return ask_without_line
 
-    async def result(self, handle: TaskHandle) -> Result:
-        """What the task gives; raises `CommandError` where it was cancelled."""
-        if handle.id is None:
+    async def wait_for_result(self, handle: TaskHandle) -> Result:
+        """Return the result of the task. Raises `CommandError` if the task is cancelled."""
+        if handle.id is None:  # the server has responded with a result, not with a task
             return await handle.result(check=False)
-        print(f"Task: {render.clean(handle.id)}", file=sys.stderr, flush=True)
-        lines = [asyncio.create_task(self._listen(handle)), asyncio.create_task(self._draw())]
+        print(f"Task: {render.strip_control(handle.id)}", file=sys.stderr, flush=True)
+        drawing = [asyncio.create_task(self._follow_status(handle)), asyncio.create_task(self._redraw())]
         try:
             return await handle.result(check=False)
         except TaskCancelled as error:
             raise CommandError(str(error), FAILED) from None
         except BaseException:
             self._clear()
-            if isinstance(self._target.place, str):
-                hint = f"antiphon tasks watch {self._target.place} {render.clean(handle.id)}"
-                print(f"The task goes on without you: {hint}", file=sys.stderr)
+            if self._target.is_remote:
+                command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id)}"
+                print(f"The task is still running. To follow it: {command}", file=sys.stderr)
             raise
         finally:
-            for line in lines:
-                line.cancel()
-            await asyncio.gather(*lines, return_exceptions=True)
+            for task in drawing:
+                task.cancel()
+            await asyncio.gather(*drawing, return_exceptions=True)
             self._clear()
 
-    async def _listen(self, handle: TaskHandle) -> None:
-        if self._shows:
+    async def _follow_status(self, handle: TaskHandle) -> None:
+        if self._has_terminal:
             async for status in handle.updates():
-                self._text = f"{status.status}{f': {status.message}' if status.message else ''}"
-                self._write()
+                self._status = f"{status.status}{f': {status.message}' if status.message else ''}"
+                self._draw()
 
-    async def _draw(self) -> None:
-        while self._shows:
-            self._write()
-            await asyncio.sleep(_EVERY)
+    async def _redraw(self) -> None:
+        """Keep the elapsed seconds up to date."""
+        while self._has_terminal:
+            self._draw()
+            await asyncio.sleep(REDRAW_SECONDS)
 
-    def _write(self) -> None:
-        if not self._hidden:
-            spent = int(time.monotonic() - self._began)
-            text = render.clean(f"{spent} s, {self._text}").replace("\n", " ")[:_WIDTH]
-            print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+    def _draw(self) -> None:
+        if not self._open_questions:
+            seconds = int(time.monotonic() - self._started)
+            line = render.strip_control(f"{seconds} s, {self._status}").replace("\n", " ")
+            print(f"{_CLEAR_LINE}{line[:MAX_LINE_CHARACTERS]}", end="", file=sys.stderr, flush=True)
 
     def _clear(self) -> None:
-        if self._shows:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        if self._has_terminal:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

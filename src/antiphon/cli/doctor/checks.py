@@ -1,43 +1,46 @@
-"""`antiphon doctor`: looks at a server, ours or anybody's, as its clients will.
+"""`antiphon doctor`: checks a server as its clients will use it, and returns the exit code.
 
-Says what it speaks, what it offers and what it lacks, with timings. It calls no tool and changes nothing.
-How that is printed is `doctor_shown`'s business, and what stands at an address that is none `strangers`'.
+Checks which protocol versions and features the server supports, and how quickly it responds. The checks
+call no tool and change nothing. `report` prints the results; `diagnosis` explains why an address is not an
+MCP server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ipaddress
 import statistics
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError
-from antiphon.cli.targets import Target, run
+from antiphon.cli.targets import Target, run_async
 from antiphon.errors import AntiphonError, Forbidden, RequestError
 from antiphon.model.catalog import ToolDefinition
 
 if TYPE_CHECKING:
     from antiphon.client import Client
 
-__all__ = ["Check", "Report", "State", "examine_server"]
+__all__ = ["Check", "Report", "State", "run_doctor"]
 
-T = TypeVar("T")
 State = Literal["ok", "absent", "advice", "failed"]
 
-_PINGS = 5
-_TASKS = "io.modelcontextprotocol/tasks"
-_STREAMING = "dev.antiphon/streaming"
-_STRANGE = "http://example.invalid"
-_SHOWN = 12
+PING_COUNT = 5
+MAX_LISTED_NAMES = 12
+"""How many names of tools, resources or prompts a line lists."""
+
+_TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+_STREAMING_EXTENSION = "dev.antiphon/streaming"
+_FOREIGN_ORIGIN = "http://example.invalid"
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at: `absent` is no fault, `advice` is none yet."""
+    """The result of one check. `absent` is not a fault; `advice` is a warning."""
 
     name: str
     state: State
@@ -48,7 +51,7 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that was found out about a server."""
+    """The results of all checks of a server."""
 
     target: str
     server: dict[str, Any]
@@ -57,123 +60,151 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has failed."""
+        """Whether no check failed."""
         return all(check.state != "failed" for check in self.checks)
 
 
-def examine_server(target: Target, *, as_json: bool) -> int:
-    """Look at a server and print what was found; the exit code. Raises `CommandError`."""
-    from antiphon.cli.doctor import report as shown
+def run_doctor(target: Target, *, as_json: bool) -> int:
+    """Check a server and print the report. Return the exit code. Raises `CommandError`."""
+    from antiphon.cli.doctor.report import print_json, print_report, print_unreachable_json
 
     try:
-        report = run(_examined(target))
+        report = run_async(_examine(target))
     except CommandError as error:
         if as_json:
-            shown.unreachable(target, error.message)
+            print_unreachable_json(target, error.message)
         raise
-    shown.as_json(report) if as_json else shown.report(report)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
     return 0 if report.ok else FAILED
 
 
-async def _examined(target: Target) -> Report:
-    from antiphon.wire.client.dialect import KNOWN_VERSIONS
-
-    began = time.perf_counter()
+async def _examine(target: Target) -> Report:
+    started = time.perf_counter()
     try:
         async with target.client(connect_timeout=target.timeout) as client:
-            connected = _ms(began)
-            known: dict[str, Any] = {client.version: client.capabilities}
-            checks = [await _answers(client, connected), *await _offers(client)]
+            connect_ms = _ms_since(started)
+            version = client.version
+            capabilities: dict[str, Mapping[str, Any]] = {version: client.capabilities}
+            ping = await _check_ping(client, connect_ms)
+            features = await _check_features(client)
             server = msgspec.to_builtins(client.server) if client.server else {}
-            spoken = client.version
     except AntiphonError as error:
-        raise await _stranger(target, error) from error
-    others = [version for version in KNOWN_VERSIONS if version != spoken]
-    tried = await asyncio.gather(*(_speaks(target, version) for version in others))
-    refusals = {
-        version: found for version, found in zip(others, tried, strict=True) if isinstance(found, str)
-    }
-    known |= {
-        version: found for version, found in zip(others, tried, strict=True) if not isinstance(found, str)
-    }
-    versions = [version for version in KNOWN_VERSIONS if version in known]
-    checks.insert(1, _versions(versions, refusals, KNOWN_VERSIONS[:2]))
-    checks += _abilities(known, next(check.data for check in checks if check.name == "tools"))
-    checks += await _guards(target)
-    return Report(_name(target), server, spoken, checks)
+        raise await _explain(target, error) from error
+    versions = await _check_versions(target, version, capabilities)
+    tools = next(check.data for check in features if check.name == "tools")
+    checks = [
+        ping,
+        versions,
+        *features,
+        *_check_extensions(capabilities, tools),
+        *await _check_origins(target),
+    ]
+    return Report(target.name, server, version, checks)
 
 
-async def _stranger(target: Target, error: AntiphonError) -> Exception:
-    """What to say of an address that does not answer as a server does."""
-    from antiphon.cli.doctor.diagnosis import explained
+async def _explain(target: Target, error: AntiphonError) -> Exception:
+    """Return the error to raise if the target does not respond as a server does."""
+    from antiphon.cli.doctor.diagnosis import explain_failure
 
-    if not isinstance(target.place, str):
+    if not target.is_remote:
         return error
-    message = await explained(target, error)
+    message = await explain_failure(target, error)
     return error if message is None else CommandError(message, UNREACHABLE)
 
 
-async def _answers(client: Client, connected: float) -> Check:
-    """Whether it goes on answering, and how quickly."""
-    taken = []
+async def _check_ping(client: Client, connect_ms: float) -> Check:
+    pings = []
     try:
-        for _ in range(_PINGS):
-            began = time.perf_counter()
+        for _ in range(PING_COUNT):
+            started = time.perf_counter()
             await client.ping()
-            taken.append(_ms(began))
+            pings.append(_ms_since(started))
     except RequestError as error:
-        return Check("answers", "failed", f"ping got an error: {error.message}", ms=connected)
-    median = statistics.median(taken)
-    said = f"within {_figure(median)} (median of {_PINGS}); came to terms in {_figure(connected)}"
-    return Check("answers", "ok", said, data={"connect": connected, "pings": taken}, ms=median)
+        return Check("ping", "failed", f"the server returned an error: {error.message}", ms=connect_ms)
+    median = statistics.median(pings)
+    says = f"{_format_ms(median)} (median of {PING_COUNT}); connected in {_format_ms(connect_ms)}"
+    return Check("ping", "ok", says, data={"connect": connect_ms, "pings": pings}, ms=median)
 
 
-async def _offers(client: Client) -> list[Check]:
-    """What can be listed, and whether it can."""
-    tools = await _listed(client, "tools", client.tools())
-    checks = [tools if tools.state == "failed" else _described(tools)]
-    checks.append(await _listed(client, "resources", client.resources()))
-    if checks[-1].state != "absent" or "resources" in client.capabilities:
-        checks.append(await _listed(client, "templates", client.templates(), of="resources"))
-    checks.append(await _listed(client, "prompts", client.prompts()))
-    more = [name for name in ("completions", "logging") if name in client.capabilities]
-    tells = [kind for kind in ("tools", "resources", "prompts") if _flag(client, kind, "listChanged")]
-    if _flag(client, "resources", "subscribe"):
-        more.append("subscriptions to resources")
-    if tells:
-        more.append(f"news of changes to its {' and '.join(tells)}")
-    return [*checks, Check("also", "ok" if more else "absent", ", ".join(more) or "nothing", data=more)]
+async def _check_features(client: Client) -> list[Check]:
+    """Check the lists that the server offers, and name its other capabilities."""
+    tools = await _check_list(client, "tools", client.tools())
+    checks = [tools if tools.state == "failed" else _check_descriptions(tools)]
+    checks.append(await _check_list(client, "resources", client.resources()))
+    if "resources" in client.capabilities:
+        checks.append(await _check_list(client, "templates", client.templates(), capability="resources"))
+    checks.append(await _check_list(client, "prompts", client.prompts()))
+    others = [name for name in ("completions", "logging") if name in client.capabilities]
+    if _declares(client, "resources", "subscribe"):
+        others.append("subscriptions to resources")
+    lists = [kind for kind in ("tools", "resources", "prompts") if _declares(client, kind, "listChanged")]
+    if lists:
+        others.append(f"notifications of changed {' and '.join(lists)}")
+    return [*checks, Check("other", "ok" if others else "absent", ", ".join(others) or "none", data=others)]
 
 
-async def _listed(
-    client: Client, kind: str, listing: Awaitable[Sequence[Any]], of: str | None = None
+async def _check_list(
+    client: Client, kind: str, listing: Coroutine[Any, Any, Sequence[Any]], capability: str | None = None
 ) -> Check:
-    if (of or kind) not in client.capabilities:
-        _close(listing)
+    if (capability or kind) not in client.capabilities:
+        listing.close()
         return Check(kind, "absent", "none", data=[])
-    began = time.perf_counter()
+    started = time.perf_counter()
     try:
         found = await listing
     except RequestError as error:
-        said = f"it declares {of or kind}, and cannot list them: {error.message}"
-        return Check(kind, "failed", said, "Correct the server: what is declared has to work.", data=[])
-    taken = _ms(began)
+        says = f"declared, but the server cannot list them: {error.message}"
+        return Check(kind, "failed", says, "Fix the server, or do not declare this capability.", data=[])
+    taken = _ms_since(started)
     names = [str(getattr(each, "name", None) or getattr(each, "uri", "?")) for each in found]
     data = list(found) if kind == "tools" else names
-    return Check(kind, "ok" if found else "absent", _few(names) or "none", data=data, ms=taken)
+    says = f"{len(names)}: {_join_names(names)}" if names else "none"
+    return Check(kind, "ok" if found else "absent", says, data=data, ms=taken)
 
 
-def _described(check: Check) -> Check:
-    """The tools, with what a model would miss."""
-    silent = [tool.name for tool in check.data if not (tool.description or "").strip()]
-    if not silent:
-        return check
-    advice = f"Describe {_few(silent, counted=False)}: a model cannot tell what they are for."
-    return msgspec.structs.replace(check, state="advice", advice=advice)
+def _check_descriptions(tools: Check) -> Check:
+    """Warn about tools without a description."""
+    undescribed = [tool.name for tool in tools.data if not (tool.description or "").strip()]
+    if not undescribed:
+        return tools
+    advice = f"Describe {_join_names(undescribed)}: a model chooses a tool by its description."
+    return msgspec.structs.replace(tools, state="advice", advice=advice)
 
 
-async def _speaks(target: Target, version: str) -> Mapping[str, Any] | str:
-    """What a server declares in a version, or why it does not speak it."""
+async def _check_versions(
+    target: Target, negotiated: str, capabilities: dict[str, Mapping[str, Any]]
+) -> Check:
+    """Connect in every other version, and add the capabilities of each supported one to `capabilities`."""
+    known, current = _known_versions()
+    others = [version for version in known if version != negotiated]
+    refused: dict[str, str] = {}
+    for version, found in zip(
+        others, await asyncio.gather(*(_connect(target, v) for v in others)), strict=True
+    ):
+        if isinstance(found, str):
+            refused[version] = found
+        else:
+            capabilities[version] = found
+    supported = [version for version in known if version in capabilities]
+    missing = [version for version in current if version not in supported]
+    advice = f"Clients that support only {' or '.join(missing)} cannot connect." if missing else ""
+    says = ", ".join(supported) + (f"; not {', '.join(refused)}" if refused else "")
+    data = {"spoken": supported, "refused": refused}
+    return Check("versions", "advice" if advice else "ok", says, advice, data)
+
+
+def _known_versions() -> tuple[Sequence[str], Sequence[str]]:
+    """Return all versions that the client knows, newest first, and those that current clients use."""
+    from antiphon.wire.client.dialect import KNOWN_VERSIONS
+
+    return KNOWN_VERSIONS, KNOWN_VERSIONS[:2]
+
+
+async def _connect(target: Target, version: str) -> Mapping[str, Any] | str:
+    """Return the capabilities that the server declares in a version, or why it refuses the version."""
     try:
         async with target.client(protocol=version, connect_timeout=target.timeout) as client:
             return client.capabilities
@@ -181,58 +212,50 @@ async def _speaks(target: Target, version: str) -> Mapping[str, Any] | str:
         return str(error)
 
 
-def _versions(spoken: list[str], refusals: Mapping[str, str], current: Sequence[str]) -> Check:
-    advice = ""
-    if missing := [version for version in current if version not in spoken]:
-        advice = f"Clients that only know {' or '.join(missing)} cannot use it."
-    said = ", ".join(spoken) + (f"; not {', '.join(refusals)}" if refusals else "")
-    return Check(
-        "versions", "advice" if advice else "ok", said, advice, {"spoken": spoken, "refused": refusals}
-    )
-
-
-def _abilities(known: Mapping[str, Mapping[str, Any]], tools: Sequence[ToolDefinition]) -> list[Check]:
-    """Promises and streaming, each of which is declared otherwise in each version."""
+def _check_extensions(
+    capabilities: Mapping[str, Mapping[str, Any]], tools: Sequence[ToolDefinition]
+) -> list[Check]:
+    """Check which versions support tasks and streaming. Each version declares them differently."""
     tasks, streaming = [], []
-    for version, capabilities in known.items():
-        extensions = capabilities.get("extensions") or {}
-        core = capabilities.get("tasks")
-        if _TASKS in extensions or core is not None:
+    for version, declared in capabilities.items():
+        extensions = declared.get("extensions") or {}
+        core = declared.get("tasks")
+        if _TASKS_EXTENSION in extensions or core is not None:
             tasks.append(version)
-        if _STREAMING in extensions or "streaming" in _modes(core):
+        if _STREAMING_EXTENSION in extensions or "streaming" in _response_modes(core):
             streaming.append(version)
-    named = [
+    supporting = [
         tool.name for tool in tools if (tool.execution or {}).get("taskSupport") in ("optional", "required")
     ]
-    which = f"; from {_few(named, counted=False)}" if named else ""
+    task_tools = f"; tools: {_join_names(supporting)}" if supporting else ""
     return [
-        Check("tasks", "ok", f"on {', '.join(tasks)}{which}", data=tasks)
+        Check("tasks", "ok", f"in {', '.join(tasks)}{task_tools}", data=tasks)
         if tasks
-        else Check("tasks", "absent", "none: a call that takes long holds its connection", data=[]),
-        Check("streaming", "ok", f"on {', '.join(streaming)}", data=streaming)
+        else Check("tasks", "absent", "none: a long call keeps its connection open", data=[]),
+        Check("streaming", "ok", f"in {', '.join(streaming)}", data=streaming)
         if streaming
-        else Check("streaming", "absent", "none: a result comes whole, at the end", data=[]),
+        else Check("streaming", "absent", "none: a result arrives in one piece", data=[]),
     ]
 
 
-async def _guards(target: Target) -> list[Check]:
-    """Whether a web page could reach a server on this machine through its visitor's browser."""
-    if not isinstance(target.place, str) or not _is_local(target.place):
+async def _check_origins(target: Target) -> list[Check]:
+    """Check whether a web page could call a server on this machine through the user's browser."""
+    if not target.is_remote or not _is_local(target.name):
         return []
-    strange = Target(target.place, {**target.headers, "Origin": _STRANGE}, target.timeout)
+    foreign = dataclasses.replace(target, headers={**target.headers, "Origin": _FOREIGN_ORIGIN})
     try:
-        async with strange.client(connect_timeout=target.timeout):
+        async with foreign.client(connect_timeout=target.timeout):
             pass
     except Forbidden:
-        return [Check("origins", "ok", "web pages of others are refused")]
+        return [Check("origins", "ok", "requests of foreign web pages are refused")]
     except AntiphonError as error:
-        return [Check("origins", "ok", f"web pages of others are refused ({error})")]
+        return [Check("origins", "ok", f"requests of foreign web pages are refused ({error})")]
     return [
         Check(
             "origins",
             "advice",
-            f"a request from {_STRANGE} is served",
-            "Check the Origin header: a page that someone here visits could call this server.",
+            f"a request with Origin {_FOREIGN_ORIGIN} is accepted",
+            "Check the Origin header: any web page open in a browser on this machine could call the server.",
         )
     ]
 
@@ -245,34 +268,25 @@ def _is_local(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _modes(core: Any) -> Sequence[Any]:
+def _response_modes(core: Any) -> Sequence[Any]:
     responses = core.get("responses") if isinstance(core, dict) else None
     modes = responses.get("modes") if isinstance(responses, dict) else None
     return modes if isinstance(modes, list) else ()
 
 
-def _flag(client: Client, kind: str, flag: str) -> bool:
+def _declares(client: Client, kind: str, flag: str) -> bool:
     declared = client.capabilities.get(kind)
     return isinstance(declared, dict) and bool(declared.get(flag))
 
 
-def _few(names: Sequence[str], *, counted: bool = True) -> str:
-    """Some of many names."""
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"{len(names)}: {shown}" if counted and names else shown
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_LISTED_NAMES
+    return ", ".join(names[:MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _figure(ms: float) -> str:
+def _format_ms(ms: float) -> str:
     return f"{ms:.1f} ms" if ms < 10 else f"{ms:.0f} ms"
 
 
-def _ms(began: float) -> float:
-    return round((time.perf_counter() - began) * 1000, 2)
-
-
-def _name(target: Target) -> str:
-    return target.place if isinstance(target.place, str) else target.place[4]
-
-
-def _close(listing: Any) -> None:
-    listing.close()
+def _ms_since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 2)

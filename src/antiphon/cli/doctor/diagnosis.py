@@ -1,57 +1,56 @@
-"""What stands at an address that does not answer as an MCP server does, and where one might be instead.
+"""Explains why an address is not an MCP server, and finds one nearby.
 
-Only looks: at neighbouring paths of the same address, and for the transport of 2024-11-05.
+Tries other common paths of the same host, and the transport of protocol version 2024-11-05. Sends no
+requests other than those that open a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from urllib.parse import urlsplit, urlunsplit
 
 from antiphon.cli.targets import Target
 from antiphon.errors import AntiphonError, BadAnswer, Forbidden, RequestError, Unauthorized, Unreachable
 
-__all__ = ["explained"]
+__all__ = ["explain_failure"]
 
-_PATHS = ("/mcp", "/mcp/", "/", "/sse")
-_WAIT = 3.0
+COMMON_PATHS = ("/mcp", "/mcp/", "/", "/sse")
+PROBE_TIMEOUT_SECONDS = 3.0
 
 
-async def explained(target: Target, error: AntiphonError) -> str | None:
-    """A message that says more than the error does; none where there is nothing to add."""
-    assert isinstance(target.place, str)
+async def explain_failure(target: Target, error: AntiphonError) -> str | None:
+    """Return a message that says more than the error, or `None` if there is nothing to add."""
+    url = target.name
     if isinstance(error, Unauthorized):
         challenge = dict(error.headers).get("www-authenticate", "Bearer")
         return (
-            f"{target.place} wants to know who is calling ({challenge}). "
+            f"{url} requires authentication ({challenge}). "
             "Send a token with --token, or another header with --header."
         )
     if isinstance(error, Forbidden):
-        return f"{target.place} lets nobody in who comes like this: {error.message}"
+        return f"{url} refuses the connection: {error.message}"
     if isinstance(error, Unreachable) or not isinstance(error, BadAnswer | RequestError):
         return None
-    if await _is_old(target.place):
+    if await _speaks_http_sse(url):
         return (
-            f"{target.place} speaks HTTP+SSE, the transport of 2024-11-05, which was replaced in 2025 and is "
-            "not spoken here. Ask for its Streamable HTTP address, often /mcp."
+            f"{url} uses HTTP+SSE, the transport of 2024-11-05, which is not supported. "
+            "Ask for the server's Streamable HTTP address, often /mcp."
         )
-    places = [place for path in _PATHS if (place := _beside(target.place, path)) != target.place]
-    found = await asyncio.gather(*(_answers(target, place) for place in places))
-    for place, there in zip(places, found, strict=True):
-        if there:
-            return f"There is no MCP server at {target.place}, but there is one at {place}"
-    return f"{_what(error)} Tried beside it, and found none: {', '.join(map(_path, places))}."
+    others = [other for path in COMMON_PATHS if (other := _with_path(url, path)) != url]
+    found = await asyncio.gather(*(_is_server(target, other) for other in others))
+    for other, is_server in zip(others, found, strict=True):
+        if is_server:
+            return f"There is no MCP server at {url}, but there is one at {other}"
+    tried = ", ".join(urlsplit(other).path for other in others)
+    return f"{str(error).removesuffix('.')}. Other paths were tried and are not MCP servers: {tried}."
 
 
-def _what(error: AntiphonError) -> str:
-    said = str(error)
-    return said if said.endswith(".") else f"{said}."
-
-
-async def _answers(target: Target, place: str) -> bool:
-    beside = Target(place, target.headers, min(_WAIT, target.timeout))
+async def _is_server(target: Target, url: str) -> bool:
+    timeout = min(PROBE_TIMEOUT_SECONDS, target.timeout)
+    other = dataclasses.replace(target, name=url, endpoint=url, timeout=timeout)
     try:
-        async with beside.client(connect_timeout=beside.timeout):
+        async with other.client(connect_timeout=timeout):
             return True
     except Unauthorized:
         return True
@@ -59,15 +58,15 @@ async def _answers(target: Target, place: str) -> bool:
         return False
 
 
-async def _is_old(place: str) -> bool:
-    """Whether a GET opens a stream whose first event names an endpoint."""
+async def _speaks_http_sse(url: str) -> bool:
+    """Return whether a GET opens a stream whose first event names an endpoint, as in 2024-11-05."""
     import httpx2
 
     try:
         async with (
-            httpx2.AsyncClient(timeout=_WAIT) as http,
-            asyncio.timeout(_WAIT),
-            http.stream("GET", place, headers={"accept": "text/event-stream"}) as response,
+            httpx2.AsyncClient(timeout=PROBE_TIMEOUT_SECONDS) as http,
+            asyncio.timeout(PROBE_TIMEOUT_SECONDS),
+            http.stream("GET", url, headers={"accept": "text/event-stream"}) as response,
         ):
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 return False
@@ -78,10 +77,6 @@ async def _is_old(place: str) -> bool:
     return False
 
 
-def _beside(place: str, path: str) -> str:
-    parts = urlsplit(place)
+def _with_path(url: str, path: str) -> str:
+    parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-
-
-def _path(place: str) -> str:
-    return urlsplit(place).path

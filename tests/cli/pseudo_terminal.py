@@ -1,4 +1,4 @@
-"""Someone at a terminal: the `antiphon` command on a pseudo-terminal, read from and typed to."""
+"""Runs the `antiphon` command in a pseudo-terminal, types to it and reads its screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class TerminalSession:
-    """Sees the standard error and types; the standard output goes to a pipe."""
+    """A command in a pseudo-terminal. Its standard output goes to a pipe."""
 
     def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
         self.process = process
@@ -38,11 +38,11 @@ class TerminalSession:
 
     @property
     def screen(self) -> str:
-        """All that was to be seen, without its styles."""
+        """The output of the terminal so far, without styles."""
         return self._seen
 
     def expect(self, text: str) -> str:
-        """Wait until this is on the screen, after what was seen before; what came up to there."""
+        """Wait for a text on the screen. Return the output since the last expected text."""
         deadline = time.monotonic() + PATIENCE
         while (found := self._seen.find(text, self._read)) < 0:
             assert self._look(deadline), f"not on the screen: {text!r}. It has:\n{self._seen}"
@@ -54,11 +54,11 @@ class TerminalSession:
         self.press(line + "\n")
 
     def press(self, keys: str) -> None:
-        """Press some keys."""
+        """Press keys."""
         os.write(self._terminal, keys.encode())
 
     def wait(self) -> tuple[int, str]:
-        """Wait for the end of the command: its exit code, and its standard output."""
+        """Wait until the command exits. Return its exit code and standard output."""
         deadline = time.monotonic() + PATIENCE
         while self._look(deadline):
             pass
@@ -66,7 +66,7 @@ class TerminalSession:
         return self.process.returncode, printed
 
     def _look(self, deadline: float) -> bool:
-        """See what comes next; whether there was anything before the end."""
+        """Read the next output. Return whether there was any."""
         ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return False
@@ -82,7 +82,7 @@ class TerminalSession:
 def in_terminal(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> Iterator[TerminalSession]:
-    """Run a command with a person in front of it."""
+    """Run a command in a pseudo-terminal."""
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(

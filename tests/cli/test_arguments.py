@@ -1,4 +1,4 @@
-"""From `key=value` to arguments, by a tool's schema."""
+"""Parsing `key=value` words into the arguments of a tool."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SCHEMA: dict[str, Any] = {
         ("unheard_of=one", "one"),
     ],
 )
-def test_reads_a_value_as_the_schema_says(pair: str, value: object) -> None:
+def test_parses_a_value_by_the_schema(pair: str, value: object) -> None:
     key = pair.partition("=")[0].rstrip(":")
     read = parse_arguments([pair], None, SCHEMA)
     assert read == {key: value}
@@ -95,7 +95,7 @@ def test_reads_a_value_as_the_schema_says(pair: str, value: object) -> None:
         ([], "{", "--args is not valid JSON"),
     ],
 )
-def test_refuses_what_cannot_be_read(pairs: list[str], whole: str | None, message: str) -> None:
+def test_refuses_invalid_arguments(pairs: list[str], whole: str | None, message: str) -> None:
     with pytest.raises(CommandError) as refused:
         parse_arguments(pairs, whole, SCHEMA)
     assert refused.value.message.startswith(message)
@@ -113,10 +113,10 @@ def test_reads_values_from_files(tmp_path: Path) -> None:
         parse_arguments([f"text=@{raw}"], None, SCHEMA)
 
 
-def test_a_pair_goes_over_the_whole_object() -> None:
+def test_a_pair_overrides_the_json_object() -> None:
     read = parse_arguments(["whole=2"], '{"whole": 1, "text": "x"}', SCHEMA)
     assert read == {"whole": 2, "text": "x"}
 
 
-def test_a_schema_that_says_nothing_allows_no_type_in_particular() -> None:
+def test_a_schema_without_types_has_no_allowed_types() -> None:
     assert allowed_types({}, {}) == allowed_types(True, {}) == allowed_types(None, {}) == frozenset()

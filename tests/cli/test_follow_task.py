@@ -1,4 +1,4 @@
-"""How a task is followed: the line on the terminal, what is said when it is left, and what a watcher sees."""
+"""`TaskFollower`, and the changes that `StoreTasks.follow` yields."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STARTED = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
 
 
 class Screen(io.StringIO):
-    """A standard error that is a terminal."""
+    """A standard error stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Handle:
-    """A task that ends as it is told to."""
+    """A task handle whose end the test controls."""
 
     id = "t1"
 
@@ -62,7 +62,7 @@ def ending_with(error: Exception) -> Any:
     return handle
 
 
-async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_cancelled_task_exits_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="The task was cancelled") as raised:
         await TaskFollower(THERE).wait_for_result(ending_with(TaskCancelled("The task was cancelled.")))
     assert raised.value.code == FAILED
@@ -76,7 +76,7 @@ async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFi
         (STARTED, ""),
     ],
 )
-async def test_a_task_goes_on_only_at_a_server_that_outlives_the_command(
+async def test_only_a_remote_server_prints_how_to_follow_the_task(
     target: Target, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Unreachable):
@@ -84,7 +84,7 @@ async def test_a_task_goes_on_only_at_a_server_that_outlives_the_command(
     assert capsys.readouterr().err == f"Task: t1\n{hint}"
 
 
-async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_line_is_hidden_while_a_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     follower, handle = TaskFollower(THERE), Handle()
@@ -110,7 +110,7 @@ async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: 
 
 
 class Looking(StoreTasks):
-    """An operator who counts how often a task was looked at."""
+    """Counts how often a task was read."""
 
     looked = 0
 
@@ -119,7 +119,7 @@ class Looking(StoreTasks):
         return await super()._view(record)
 
 
-async def test_an_operator_sees_each_change_that_can_be_seen_and_no_other(tmp_path: Path) -> None:
+async def test_follow_yields_only_visible_changes(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     server = Server("mine", store=store)
     stepped, goes_on = asyncio.Event(), asyncio.Event()

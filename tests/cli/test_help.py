@@ -1,4 +1,4 @@
-"""What the command line teaches by itself: help with examples, completion, colours and progress."""
+"""Help texts, shell completion, colours and progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_help_ends_with_examples_and_exit_codes(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_example_is_one_that_the_command_line_understands(command: str) -> None:
+def test_every_example_uses_known_options(command: str) -> None:
     for line in epilog(command).split("\n\n"):
         if not line.startswith("$ antiphon "):
             continue
@@ -54,7 +54,7 @@ def test_every_command_has_examples() -> None:
     assert sorted(["antiphon", *names]) == sorted(COMMANDS)
 
 
-def test_a_shell_can_complete_commands_and_options() -> None:
+def test_completes_commands_and_options_in_a_shell() -> None:
     for typed, wanted in (("antiphon do", "doctor"), ("antiphon call --str", "--stream")):
         done = subprocess.run(
             COMMAND,
@@ -73,7 +73,7 @@ def test_a_shell_can_complete_commands_and_options() -> None:
         assert done.stdout.split() == [wanted], done.stderr
 
 
-def test_progress_is_a_bar_on_a_terminal_and_leaves_it_clean(url: str) -> None:
+def test_shows_a_progress_bar_on_a_terminal_and_removes_it(url: str) -> None:
     with in_terminal("call", url, "work", "steps=3", env={"COLUMNS": "100"}) as terminal:
         code, printed = terminal.wait()
     assert code == 0
@@ -84,7 +84,7 @@ def test_progress_is_a_bar_on_a_terminal_and_leaves_it_clean(url: str) -> None:
     assert printed.startswith("# Done")
 
 
-def test_a_dumb_terminal_gets_lines(url: str) -> None:
+def test_a_dumb_terminal_shows_progress_as_lines(url: str) -> None:
     with in_terminal("call", url, "work", "steps=2", env={"TERM": "dumb"}) as terminal:
         terminal.wait()
     assert "[2/2] step 2" in terminal.screen
@@ -93,7 +93,7 @@ def test_a_dumb_terminal_gets_lines(url: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
-def test_errors_are_red_on_a_terminal_that_takes_colours(
+def test_errors_are_red_on_a_terminal_with_colours(
     variables: dict[str, str],
     coloured: bool,
     monkeypatch: pytest.MonkeyPatch,

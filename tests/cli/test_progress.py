@@ -1,4 +1,4 @@
-"""What a call says of itself meanwhile, as the person at the terminal or the reader of a pipe sees it."""
+"""Progress and log messages of a running call, on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def step(done: float, total: float | None = None, message: str | None = None) ->
 
 
 class Screen(io.StringIO):
-    """A standard error that is a terminal."""
+    """A standard error stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """What is to be seen from now on; pytest would take it away from a fixture."""
+    """Replace standard error. Not a fixture, because pytest replaces the stream after fixtures ran."""
     shown = Screen()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
@@ -33,14 +33,14 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 def wiped(screen: Screen) -> str:
-    """What was on the screen, which is empty afterwards."""
+    """Return the content of the screen and clear it."""
     shown = screen.getvalue()
     screen.seek(0)
     screen.truncate()
     return shown
 
 
-def test_in_a_pipe_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_progress_as_lines_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     display = ProgressDisplay()
     display.progress(step(1, 4, "first"))
     display.progress(step(2.5))
@@ -49,7 +49,7 @@ def test_in_a_pipe_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.splitlines() == ["[1/4] first", "[2.5]", 'info: {"a":1}']
 
 
-def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shows_a_bar_with_messages_above_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
     display = ProgressDisplay()
     display.log(Log("warning", "before", None))
@@ -65,7 +65,7 @@ def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytes
     assert "4/4" in shown
 
 
-async def test_it_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bar_is_hidden_while_a_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
     display = ProgressDisplay()
     display.progress(step(1, 2, "one"))
@@ -83,7 +83,7 @@ async def test_it_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("why", ["dumb", "beside output"])
-def test_where_a_bar_would_be_in_the_way_it_prints_lines(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prints_lines_if_a_bar_is_not_possible(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
     if why == "dumb":
         monkeypatch.setenv("TERM", "dumb")

@@ -1,18 +1,23 @@
-"""`antiphon call` at a terminal: it asks what a tool asks, on a real pseudo-terminal."""
+"""`antiphon call` in a terminal: prompts for the answers to questions."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+from antiphon.cli.call.terminal import Terminal
+from antiphon.client import Elicitation
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, in_terminal
 
 
-def test_asks_for_each_field_until_what_is_typed_fits(curious: str) -> None:
-    with in_terminal("call", curious, "order", "--json") as terminal:
+def test_prompts_for_each_field_until_the_answer_is_valid(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "order", "--json") as terminal:
         shown = terminal.expect("Full name (name) (text, at least 2 characters): ")
-        assert shown.startswith("curious asks: What would you like?\n")
+        assert shown.startswith("questions asks: What would you like?\n")
         assert "Type !decline (or Ctrl-D) to decline" in shown
         terminal.type_line("")
         assert "name: this is required." in terminal.expect("characters): ")
@@ -52,8 +57,8 @@ def test_asks_for_each_field_until_what_is_typed_fits(curious: str) -> None:
     }
 
 
-def test_shows_labels_and_leaves_choices_that_look_like_numbers_unnumbered(curious: str) -> None:
-    with in_terminal("call", curious, "paint") as terminal:
+def test_shows_labels_and_does_not_number_numeric_choices(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "paint") as terminal:
         assert "  1. Red (r)\n  2. Blue (b)\n" in terminal.expect("color (1 to 2): ")
         terminal.type_line("blue")
         assert "  2\n  1\n" in terminal.expect("year (one of these): ")
@@ -71,16 +76,16 @@ def test_shows_labels_and_leaves_choices_that_look_like_numbers_unnumbered(curio
         (CTRL_C, "dismissed without an answer"),
     ],
 )
-def test_a_question_can_be_refused_by_word_and_by_key(curious: str, keys: str, how: str) -> None:
-    with in_terminal("call", curious, "order") as terminal:
+def test_declines_and_cancels_by_word_and_by_key(questions_url: str, keys: str, how: str) -> None:
+    with in_terminal("call", questions_url, "order") as terminal:
         terminal.expect("characters): ")
         terminal.press(keys)
         assert terminal.wait() == (1, "")
     assert f"This was {how}: What would you like?" in terminal.screen
 
 
-def test_after_a_question_ctrl_c_is_about_the_command_again(curious: str) -> None:
-    with in_terminal("call", curious, "stubborn") as terminal:
+def test_ctrl_c_after_a_question_interrupts_the_command(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "stubborn") as terminal:
         terminal.expect("name (text): ")
         terminal.press(CTRL_C)
         terminal.expect("info: so be it: cancel")
@@ -90,10 +95,10 @@ def test_after_a_question_ctrl_c_is_about_the_command_again(curious: str) -> Non
 
 
 @pytest.mark.parametrize(("word", "code", "printed"), [("yes", 0, "logged in\n"), ("no", 1, "")])
-def test_an_address_is_shown_and_not_opened(curious: str, word: str, code: int, printed: str) -> None:
-    with in_terminal("call", curious, "log_in", env={"BROWSER": "/bin/false"}) as terminal:
+def test_shows_a_url_and_does_not_open_it(questions_url: str, word: str, code: int, printed: str) -> None:
+    with in_terminal("call", questions_url, "log_in", env={"BROWSER": "/bin/false"}) as terminal:
         shown = terminal.expect("Will you open it? (yes or no): ")
-        assert "curious asks: Please log in." in shown
+        assert "questions asks: Please log in." in shown
         assert "https://bücher.example/login?for=42" in shown
         assert "Its host is xn--bcher-kva.example. The URL is not opened for you." in shown
         terminal.type_line("")
@@ -102,15 +107,15 @@ def test_an_address_is_shown_and_not_opened(curious: str, word: str, code: int, 
         assert terminal.wait() == (code, printed)
 
 
-def test_a_form_without_fields_is_a_yes_or_no(curious: str) -> None:
-    with in_terminal("call", curious, "confirm") as terminal:
+def test_a_form_without_fields_prompts_for_yes_or_no(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "confirm") as terminal:
         terminal.expect("Accept? (yes or no): ")
         terminal.type_line("yes")
         assert terminal.wait() == (0, "done\n")
 
 
-def test_questions_of_one_moment_are_asked_one_after_the_other(curious: str) -> None:
-    with in_terminal("call", curious, "both") as terminal:
+def test_prompts_for_concurrent_questions_one_at_a_time(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "both") as terminal:
         for message, name in (("First?", "Ada"), ("Second?", "Bob")):
             terminal.expect(message)
             terminal.expect("name (text): ")
@@ -118,10 +123,10 @@ def test_questions_of_one_moment_are_asked_one_after_the_other(curious: str) -> 
         assert terminal.wait() == (0, "Ada Bob\n")
 
 
-def test_what_the_command_line_answers_is_not_asked(curious: str) -> None:
+def test_does_not_prompt_for_fields_that_have_an_answer(questions_url: str) -> None:
     answered = ("--answer", "name=Ada", "--answer", "price=free", "--answer", "extras=milk,sugar")
     with in_terminal(
-        "call", curious, "order", *answered, "--answer", "size=large", "--answer", "express=true"
+        "call", questions_url, "order", *answered, "--answer", "size=large", "--answer", "express=true"
     ) as terminal:
         assert "Invalid answer for price: this must be a number." in terminal.expect("count (")
         terminal.type_line("2")
@@ -135,22 +140,62 @@ def test_what_the_command_line_answers_is_not_asked(curious: str) -> None:
     assert "Full name" not in terminal.screen
 
 
-def test_an_answer_that_only_the_server_can_refuse_is_asked_for_again(curious: str) -> None:
-    with in_terminal("call", curious, "born", "--answer", "value=2026-02-31") as terminal:
+def test_prompts_again_if_the_server_rejects_the_answer(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "born", "--answer", "value=2026-02-31") as terminal:
         terminal.expect("value (a date, such as 2026-11-30): ")
         terminal.type_line("1815-12-10")
         assert terminal.wait() == (0, "1815-12-10\n")
 
 
-def test_what_a_server_says_cannot_control_the_terminal(curious: str) -> None:
-    with in_terminal("call", curious, "hostile") as terminal:
+def test_a_question_cannot_control_the_terminal(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "hostile") as terminal:
         assert "Your]0;gotcha name?" in terminal.expect("name (text): ")
         terminal.type_line("Ada")
         assert terminal.wait() == (0, "done\n")
     assert "\x07" not in terminal.screen
 
 
-def test_no_input_asks_nobody(curious: str) -> None:
-    with in_terminal("call", curious, "order", "--no-input") as terminal:
+def test_no_input_never_prompts(questions_url: str) -> None:
+    with in_terminal("call", questions_url, "order", "--no-input") as terminal:
         assert terminal.wait() == (2, "")
     assert "The question has no answer." in terminal.screen
+
+
+async def answered(
+    question: Elicitation, lines: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, list[str]]:
+    """Return the answer for these typed lines, and the output."""
+    typed, shown = iter(lines), list[str]()
+
+    async def line(terminal: Terminal, prompt: str) -> str:
+        shown.append(prompt)
+        return next(typed)
+
+    monkeypatch.setattr(Terminal, "is_interactive", lambda: True)
+    monkeypatch.setattr(Terminal, "show", lambda terminal, text, style="": shown.append(text))
+    monkeypatch.setattr(Terminal, "read_line", line)
+    return await ElicitationHandler(PreparedAnswers())(question), shown
+
+
+@pytest.mark.parametrize(
+    ("least", "lines", "chosen", "said"),
+    [(0, ("",), [], []), (1, ("", "2"), ["b"], ["tags: choose at least 1."])],
+)
+async def test_enter_answers_a_list_that_may_be_empty(
+    least: int, lines: tuple[str, ...], chosen: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": least}
+    question = Elicitation("Which?", {"properties": {"tags": tags}, "required": ["tags"]})
+    answer, shown = await answered(question, lines, monkeypatch)
+    assert answer == {"tags": chosen}
+    assert [line for line in shown if line.startswith("tags: ")] == said
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [("http://[::1", "unreadable"), ("mailto:ada", "missing"), ("http://a.b/c", "a.b")],
+)
+async def test_shows_the_host_of_any_url(url: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, shown = await answered(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
+    assert answer == {}
+    assert f"Its host is {host}. The URL is not opened for you." in shown

@@ -1,4 +1,4 @@
-"""What `antiphon run` does before it serves, and where it cannot."""
+"""How `antiphon run` starts, and why it may fail to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def later() -> str:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> Server:
-    """What is found in the file."""
+    """The server that the file contains."""
     server = Server("mine")
     monkeypatch.setattr(serve, "load_server", lambda target: server)
     monkeypatch.setattr(Settings, "configure_logging", lambda self: None)
@@ -42,7 +42,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Those of signals are put back."""
+    """Restore the signal handlers after the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -50,7 +50,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("host", ["::1%nowhere", ".."])
-def test_a_host_that_cannot_be_found_is_told_in_a_line(host: str) -> None:
+def test_an_unknown_host_is_an_error(host: str) -> None:
     with pytest.raises(CommandError) as raised:
         serve.listen(host, 0)
     assert raised.value.code == UNREACHABLE
@@ -59,7 +59,7 @@ def test_a_host_that_cannot_be_found_is_told_in_a_line(host: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["--stdio", "--port=0"])
-def test_a_store_that_cannot_be_opened_is_exit_code_3(tmp_path: Path, how: str) -> None:
+def test_a_store_that_cannot_be_opened_exits_with_code_3(tmp_path: Path, how: str) -> None:
     (tmp_path / "mine.py").write_text(SOURCE)
     done = antiphon("run", "mine.py", how, "--store", "sqlite:///no/where/tasks.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
@@ -68,7 +68,7 @@ def test_a_store_that_cannot_be_opened_is_exit_code_3(tmp_path: Path, how: str) 
     assert done.stderr.endswith(f"Error: {said}\n")
 
 
-def test_workers_that_would_keep_promises_apart_are_not_started(mine: Server) -> None:
+def test_several_workers_with_tasks_require_a_shared_store(mine: Server) -> None:
     @mine.tool(task="optional")
     async def later() -> str:
         return "later"
@@ -80,14 +80,14 @@ def test_workers_that_would_keep_promises_apart_are_not_started(mine: Server) ->
 
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize(("codes", "fails"), [((0, -signal.SIGTERM), False), ((0, 3), True)])
-def test_a_worker_that_did_not_end_in_good_order_is_exit_code_1(
+def test_a_worker_process_that_failed_exits_with_code_1(
     codes: tuple[int, ...],
     fails: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Ended:
-        """What watches over workers, when they have ended."""
+        """A supervisor whose worker processes have exited."""
 
         def __init__(self, config: Any, sockets: Any) -> None:
             assert config.workers == len(codes)
@@ -109,7 +109,7 @@ def test_a_worker_that_did_not_end_in_good_order_is_exit_code_1(
 
 
 @pytest.mark.usefixtures("handlers")
-def test_the_app_hears_of_a_signal_that_nobody_else_handles() -> None:
+def test_notifies_the_app_before_other_signal_handlers() -> None:
     server, settings = Server("mine"), Settings("mine.py")
     app = serve.create_app(server, settings)
     begun: list[str] = []
@@ -129,7 +129,7 @@ def test_a_path_without_a_slash_is_a_usage_error() -> None:
     assert "--path: The path must start with a slash." in done.stderr
 
 
-def test_the_command_is_not_run_by_being_imported() -> None:
+def test_importing_the_command_does_not_run_it() -> None:
     from antiphon import __main__, cli
 
     assert __main__.main is cli.main

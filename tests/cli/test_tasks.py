@@ -1,4 +1,4 @@
-"""`antiphon tasks` and `antiphon call --task`: as a caller at a URL, and as the operator on its store."""
+"""`antiphon tasks` and `antiphon call --task`, at a server and on its store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that gives promises, and its store."""
+    """A server whose tools run as tasks, and its store."""
     directory = tmp_path_factory.mktemp("patient")
     store = f"sqlite:///{directory / 'tasks.db'}"
     with running(PATIENT, directory=directory, env={"ANTIPHON_STORE": store}) as server:
@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def begin(served: Served, tool: str) -> str:
-    """The id of a task that asks something, left alone."""
+    """Start a task that waits for an answer. Return its ID."""
     done = antiphon("call", served.url, tool, "--task", "--no-input")
     found = re.match(r"Task: (\S+)\n", done.stderr)
     assert found, done.stderr
@@ -58,18 +58,18 @@ def reaches(served: Served, id: str, status: str) -> dict[str, Any]:
 # antiphon call --task
 
 
-def test_the_id_is_printed_at_once_and_the_result_in_the_end(served: Served) -> None:
+def test_prints_the_task_id_first_and_the_result_last(served: Served) -> None:
     done = antiphon("call", served.url, "sleep", "--task")
     assert (done.returncode, done.stdout) == (0, "slept 0.05 s\n")
     assert re.fullmatch(r"Task: sleep_\S+\n", done.stderr)
 
 
-def test_a_tool_that_answers_at_once_makes_no_task(served: Served) -> None:
+def test_a_tool_that_cannot_run_as_a_task_prints_no_task_id(served: Served) -> None:
     done = antiphon("call", served.url, "at_once", "--task")
     assert (done.returncode, done.stdout, done.stderr) == (0, "at once\n", "")
 
 
-def test_a_task_that_fails_is_exit_code_1(served: Served) -> None:
+def test_a_failed_task_exits_with_code_1(served: Served) -> None:
     done = antiphon("call", served.url, "fails", "--task", "--json")
     assert (done.returncode, json.loads(done.stdout)["isError"]) == (1, True)
 
@@ -81,7 +81,7 @@ def test_questions_are_answered_from_the_command_line(served: Served) -> None:
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, "Hello, Ada Byron!\n", "")
 
 
-def test_at_a_terminal_there_is_a_line_that_says_how_it_stands(served: Served) -> None:
+def test_shows_the_status_of_a_task_on_a_terminal(served: Served) -> None:
     with in_terminal("call", served.url, "greet", "--task") as terminal:
         terminal.expect("Task: greet_")
         terminal.expect("First name?")
@@ -93,7 +93,7 @@ def test_at_a_terminal_there_is_a_line_that_says_how_it_stands(served: Served) -
         assert " s, working" in terminal.screen
 
 
-def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
+def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", served.url, "ponder", "--task"],
         env=plain_environment(),
@@ -122,7 +122,7 @@ def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
 # antiphon tasks
 
 
-def test_the_operator_lists_everyones_tasks(served: Served) -> None:
+def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
     id = begin(served, "greet")
     done = antiphon("tasks", "ls", served.store, "--limit", "5")
     heading, first, *_ = done.stdout.splitlines()
@@ -133,7 +133,7 @@ def test_the_operator_lists_everyones_tasks(served: Served) -> None:
     assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
 
 
-def test_a_caller_lists_its_own_where_the_version_has_that(served: Served) -> None:
+def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
     id = begin(served, "greet")
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
@@ -142,7 +142,7 @@ def test_a_caller_lists_its_own_where_the_version_has_that(served: Served) -> No
     assert json.loads(old.stdout)[0]["taskId"] == id
 
 
-def test_the_operator_sees_the_log(served: Served) -> None:
+def test_a_store_shows_the_log(served: Served) -> None:
     id = begin(served, "greet")
     done = antiphon("tasks", "show", served.store, id)
     assert done.returncode == 0
@@ -157,7 +157,7 @@ def test_the_operator_sees_the_log(served: Served) -> None:
 
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
-def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
+def test_answers_all_questions_of_a_task(served: Served, how: str) -> None:
     id = begin(served, "greet")
     place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
     assert antiphon("tasks", "answer", *place, "name=Ada").returncode == 0
@@ -171,14 +171,14 @@ def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
     assert "has no open question: its status is completed" in late.stderr
 
 
-def test_questions_asked_at_once_are_answered_at_once(served: Served) -> None:
+def test_answers_concurrent_questions_together(served: Served) -> None:
     id = begin(served, "both")
     assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *OLD).returncode == 0
     text = reaches(served, id, "completed")["result"]["content"][0]["text"]
     assert sorted(text.split()) == ["Ada", "Byron"]
 
 
-def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
+def test_answers_one_question_by_its_key(served: Served) -> None:
     id = begin(served, "both")
     wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")
     assert (wrong.returncode, wrong.stderr) == (
@@ -195,7 +195,7 @@ def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
     reaches(served, id, "failed")
 
 
-def test_a_person_answers_at_the_terminal(served: Served) -> None:
+def test_prompts_for_the_answer_in_a_terminal(served: Served) -> None:
     id = begin(served, "greet")
     with in_terminal("tasks", "answer", served.store, id) as terminal:
         terminal.expect("greet asks: First name?")
@@ -205,7 +205,7 @@ def test_a_person_answers_at_the_terminal(served: Served) -> None:
 
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
-def test_a_task_is_watched_to_its_end(served: Served, how: str) -> None:
+def test_watches_a_task_until_it_ends(served: Served, how: str) -> None:
     id = begin(served, "greet")
     place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
     process = subprocess.Popen(
@@ -227,7 +227,7 @@ def test_a_task_is_watched_to_its_end(served: Served, how: str) -> None:
     assert process.returncode == 1
 
 
-def test_what_has_ended_is_not_cancelled(served: Served) -> None:
+def test_does_not_cancel_a_finished_task(served: Served) -> None:
     id = antiphon("call", served.url, "sleep", "--task").stderr.removeprefix("Task: ").strip()
     for place in (served.url, served.store):
         done = antiphon("tasks", "cancel", place, id)
@@ -235,7 +235,7 @@ def test_what_has_ended_is_not_cancelled(served: Served) -> None:
         assert done.stderr == f"Error: Cannot cancel task {id}: its status is already completed.\n"
 
 
-def test_what_is_over_is_removed(tmp_path: Path) -> None:
+def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     with running(PATIENT, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
         begin(Served(server.url, store), "brief")
@@ -269,7 +269,7 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
         (("ls", "http://127.0.0.1:1/mcp"), 3, "No connection"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_reports_wrong_usage(
     served: Served, arguments: tuple[str, ...], code: int, says: str, tmp_path: Path
 ) -> None:
     done = antiphon("tasks", *(word.format(**served._asdict()) for word in arguments), cwd=tmp_path)
@@ -278,7 +278,7 @@ def test_what_cannot_be_done_is_said(
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_no_store_is_exit_code_3(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_exits_with_code_3(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("Not a database, and long enough to look like none of the kind." * 20)
     done = antiphon("tasks", "ls", "sqlite:///notes.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")

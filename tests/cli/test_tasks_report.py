@@ -1,4 +1,4 @@
-"""What `antiphon tasks` shows of a task: on a page, in a line of a list, as one change, and as JSON."""
+"""Tasks as a table, as details, as a status line and as JSON."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ HOUR = 3_600_000
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still."""
+    """Stop the clock."""
     monkeypatch.setattr(report, "_now", lambda: NOW)
 
 
-def test_a_page_says_only_what_the_server_told() -> None:
+def test_details_contain_only_known_properties() -> None:
     assert (
         details(TaskView.from_status(TaskStatus("t1", "working")))
         == "id         t1\nstatus     working\nttl        -"
     )
 
 
-def test_json_has_only_what_the_server_told() -> None:
+def test_json_contains_only_known_properties() -> None:
     assert as_json(TaskView.from_status(TaskStatus("t1", "working"))) == {
         "taskId": "t1",
         "status": "working",
@@ -36,7 +36,7 @@ def test_json_has_only_what_the_server_told() -> None:
     }
 
 
-def test_a_line_of_a_list_has_a_dash_for_what_is_not_known() -> None:
+def test_a_table_shows_a_dash_for_unknown_values() -> None:
     heading, told, untold = table(
         [
             TaskView("t1", "working", created=NOW - 3 * HOUR, ttl=72 * HOUR),
@@ -49,7 +49,7 @@ def test_a_line_of_a_list_has_a_dash_for_what_is_not_known() -> None:
     assert table([TaskView("t3", "working")]).splitlines()[1].split() == ["t3", "working", "-", "-"]
 
 
-def test_an_error_that_a_task_ended_with_is_shown() -> None:
+def test_shows_the_error_of_a_task() -> None:
     task = TaskView("t1", "failed", fault=Fault(-32603, "It broke."))
     assert details(task).splitlines()[-1] == "error      It broke. (-32603)"
     assert as_json(task)["error"] == Fault(-32603, "It broke.")
@@ -63,7 +63,7 @@ def test_an_error_that_a_task_ended_with_is_shown() -> None:
         (Result("Out of tea.", is_error=True), "failure    Out of tea."),
     ],
 )
-def test_what_a_task_gave_is_shown(result: Result, line: str) -> None:
+def test_shows_the_result_of_a_task(result: Result, line: str) -> None:
     assert details(TaskView("t1", "completed", result=result)).splitlines()[-1] == line
 
 
@@ -77,7 +77,7 @@ def test_what_a_task_gave_is_shown(result: Result, line: str) -> None:
         (ListRoots(), "asks for the client's roots"),
     ],
 )
-def test_what_a_task_asks_is_told_in_words(ask: Question, question: str) -> None:
+def test_describes_the_questions_of_a_task(ask: Question, question: str) -> None:
     task = TaskView("t1", "input_required", updated=NOW, questions={"key": ask})
     assert details(task).splitlines()[-1] == f"question   key: {question}"
     assert status_line(task) == f"09:13:20 input_required: key: {question}"

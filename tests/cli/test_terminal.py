@@ -1,4 +1,4 @@
-"""Lines that a person types, as the command reads them: in pieces, with Ctrl-C, or not at all."""
+"""Reading lines from a terminal: in pieces, with Ctrl-C, and after the terminal was closed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
 from antiphon.cli.call.terminal import NoAnswer, Terminal
-from antiphon.client import Elicitation
 
 
 class Keyboard:
-    """What the standard input comes from; what is typed arrives at once."""
+    """Writes to the standard input of the command."""
 
     def __init__(self, ours: int) -> None:
         self._ours = ours
@@ -51,12 +48,12 @@ def keyboard() -> Iterator[Keyboard]:
 
 
 async def turn() -> None:
-    """Let everything run that is ready now."""
+    """Let all ready callbacks run."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-async def test_a_line_that_comes_in_pieces_is_one_line(keyboard: Keyboard) -> None:
+async def test_joins_a_line_that_arrives_in_pieces(keyboard: Keyboard) -> None:
     asked = Terminal()
     line = asyncio.create_task(asked.read_line("Name? "))
     for piece in ("A", "da", " Love"):
@@ -68,7 +65,7 @@ async def test_a_line_that_comes_in_pieces_is_one_line(keyboard: Keyboard) -> No
     assert await line == "Ada Lovelace"
 
 
-async def test_what_is_typed_when_its_question_goes_is_for_the_next_one(keyboard: Keyboard) -> None:
+async def test_a_line_typed_for_a_cancelled_question_answers_the_next_one(keyboard: Keyboard) -> None:
     asked = Terminal()
     gone = asyncio.create_task(asked.read_line("First? "))
     await turn()
@@ -80,7 +77,7 @@ async def test_what_is_typed_when_its_question_goes_is_for_the_next_one(keyboard
     assert await asked.read_line("Second? ") == "Ada"
 
 
-async def test_pressing_ctrl_c_twice_is_pressing_it_once(keyboard: Keyboard) -> None:
+async def test_pressing_ctrl_c_twice_cancels_once(keyboard: Keyboard) -> None:
     line = asyncio.create_task(Terminal().read_line("Name? "))
     await turn()
     signal.raise_signal(signal.SIGINT)
@@ -90,7 +87,7 @@ async def test_pressing_ctrl_c_twice_is_pressing_it_once(keyboard: Keyboard) -> 
     assert left.value.action == "cancel"
 
 
-async def test_what_was_begun_before_ctrl_c_is_forgotten(keyboard: Keyboard) -> None:
+async def test_ctrl_c_discards_the_unfinished_line(keyboard: Keyboard) -> None:
     asked = Terminal()
     line = asyncio.create_task(asked.read_line("Name? "))
     await turn()
@@ -103,7 +100,7 @@ async def test_what_was_begun_before_ctrl_c_is_forgotten(keyboard: Keyboard) -> 
     assert await asked.read_line("Name? ") == "Bob"
 
 
-async def test_where_the_connection_to_the_person_breaks_the_question_stays_open() -> None:
+async def test_a_closed_terminal_cancels_the_question() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
         theirs, _ = listening.accept()
@@ -116,45 +113,3 @@ async def test_where_the_connection_to_the_person_breaks_the_question_stays_open
         with pytest.raises(NoAnswer) as left:
             await line
     assert left.value.action == "cancel"
-
-
-async def answered(
-    question: Elicitation, lines: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, list[str]]:
-    """What is answered where someone types these lines, and what they were shown."""
-    typed, shown = iter(lines), list[str]()
-
-    async def line(terminal: Terminal, prompt: str) -> str:
-        shown.append(prompt)
-        return next(typed)
-
-    monkeypatch.setattr(Terminal, "is_interactive", lambda: True)
-    monkeypatch.setattr(Terminal, "show", lambda terminal, text, style="": shown.append(text))
-    monkeypatch.setattr(Terminal, "read_line", line)
-    return await ElicitationHandler(PreparedAnswers())(question), shown
-
-
-@pytest.mark.parametrize(
-    ("least", "lines", "chosen", "said"),
-    [(0, ("",), [], []), (1, ("", "2"), ["b"], ["tags: choose at least 1."])],
-)
-async def test_nothing_is_an_answer_to_a_list_that_may_be_empty(
-    least: int, lines: tuple[str, ...], chosen: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tags = {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": least}
-    question = Elicitation("Which?", {"properties": {"tags": tags}, "required": ["tags"]})
-    answer, shown = await answered(question, lines, monkeypatch)
-    assert answer == {"tags": chosen}
-    assert [line for line in shown if line.startswith("tags: ")] == said
-
-
-@pytest.mark.parametrize(
-    ("url", "host"),
-    [("http://[::1", "unreadable"), ("mailto:ada", "missing"), ("http://a.b/c", "a.b")],
-)
-async def test_the_host_of_an_address_is_told_also_where_there_is_none(
-    url: str, host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer, shown = await answered(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
-    assert answer == {}
-    assert f"Its host is {host}. The URL is not opened for you." in shown

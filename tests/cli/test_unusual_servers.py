@@ -1,4 +1,4 @@
-"""What `antiphon call` and `antiphon tasks` make of servers that say little, refuse, or go on regardless."""
+"""`antiphon call` and `antiphon tasks` at servers with unusual responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
 def saying(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
-    """A server that does not say its name, and has an answer to each method: a result, or an error's code."""
+    """A server without a name that has one response for each method: a result, or the code of an error."""
 
     def answer(verb: str, body: str) -> bytes:
         asked = json.loads(body) if body else {}
@@ -64,13 +64,13 @@ def nobody() -> ElicitationHandler:
 # antiphon call
 
 
-def test_a_server_without_a_name_that_has_no_tools_is_told_so() -> None:
+def test_reports_that_a_server_without_a_name_has_no_tools() -> None:
     with raw_http_server(saying({})) as address, pytest.raises(CommandError) as raised:
         call_tool(target(address), "greet", (), None, nobody(), as_json=False)
     assert (raised.value.message, raised.value.code) == ("The server has no tools.", USAGE)
 
 
-def test_a_call_that_the_server_refuses_is_exit_code_3() -> None:
+def test_an_error_response_exits_with_code_3() -> None:
     answers = {"tools/list": TOOLS, "tools/call": -32602}
     with raw_http_server(saying(answers, tools={})) as address, pytest.raises(CommandError) as raised:
         call_tool(target(address), "greet", (), None, nobody(), as_json=False)
@@ -80,16 +80,16 @@ def test_a_call_that_the_server_refuses_is_exit_code_3() -> None:
     )
 
 
-def test_a_stream_of_nothing_prints_the_data_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_without_segments_prints_the_data_of_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
     with raw_http_server(saying({"tools/list": TOOLS, "tools/call": given}, tools={})) as address:
         assert stream_tool(target(address), "greet", (), None, nobody(), as_json=False) == 0
     assert capsys.readouterr().out == '{"a":1}\n'
 
 
-def test_a_question_that_nobody_answered_ends_the_command_also_where_the_tool_went_on() -> None:
+def test_an_unanswered_question_is_an_error_even_if_the_tool_continues() -> None:
     class Here(Target):
-        """A server in this process, of a version where a tool can go on after a question."""
+        """A server in this process. In its version, a tool can continue without an answer."""
 
         def client(self, **options: Any) -> Client:
             return Client(questions_server.server, protocol=LEGACY, **options)
@@ -107,7 +107,7 @@ def old(address: str) -> ServerTasks:
     return ServerTasks(target(address), LEGACY)
 
 
-def test_on_versions_without_keys_a_question_cannot_be_chosen_by_its_own() -> None:
+def test_key_is_refused_in_versions_without_keys() -> None:
     task = {"taskId": "t1", "status": "input_required"}
     with (
         raw_http_server(saying({"tasks/get": task}, tasks=TASKS)) as address,
@@ -118,7 +118,7 @@ def test_on_versions_without_keys_a_question_cannot_be_chosen_by_its_own() -> No
         answer_task(old(address), "t1", nobody(), "name", as_json=False)
 
 
-def test_the_error_of_a_task_is_asked_for_where_its_status_does_not_tell_it(
+def test_requests_the_error_of_a_task_if_the_status_lacks_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answers = {"tasks/get": {"taskId": "t1", "status": "failed"}, "tasks/result": -32603}
@@ -128,7 +128,7 @@ def test_the_error_of_a_task_is_asked_for_where_its_status_does_not_tell_it(
     assert (shown["status"], shown["error"]) == ("failed", {"code": -32603, "message": "No."})
 
 
-def test_a_task_of_a_server_without_a_name_is_answered_like_any_other() -> None:
+def test_reports_a_task_without_questions_at_a_server_without_a_name() -> None:
     task = {"resultType": "complete", "taskId": "t1", "status": "working", "ttlMs": None}
     extension = {"io.modelcontextprotocol/tasks": {}}
     with (
@@ -138,13 +138,13 @@ def test_a_task_of_a_server_without_a_name_is_answered_like_any_other() -> None:
         answer_task(ServerTasks(target(address), None), "t1", nobody(), None, as_json=False)
 
 
-def test_an_address_of_another_kind_is_neither_a_server_nor_a_store() -> None:
+def test_a_url_of_another_scheme_is_a_usage_error() -> None:
     with pytest.raises(CommandError, match="'ftp://example.com' is neither the URL of a server"):
         task_source("ftp://example.com", None, None, 10, None)
 
 
 @pytest.mark.parametrize("ask", [Sample({"messages": []}), ListRoots()])
-async def test_a_question_for_a_program_is_not_put_to_a_person(ask: Sample | ListRoots) -> None:
+async def test_refuses_questions_that_only_a_program_can_answer(ask: Sample | ListRoots) -> None:
     questions = {"visit": OpenUrl("Log in.", "https://example.com"), "other": ask}
     handler = ElicitationHandler(PreparedAnswers(), default_answer="accept")
     with pytest.raises(CommandError, match="The question 'other' is for a program"):

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.run.load import is_python_file, split_target
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
 
 if TYPE_CHECKING:
     from antiphon.client import Client
 
-__all__ = ["Target", "is_url", "run_async", "split_call_words"]
+__all__ = ["Target", "is_python_file", "is_url", "run_async", "split_call_words", "split_target"]
 
 T = TypeVar("T")
 
+# The path has at least two characters, so that the drive letter of C:\ is not taken for one.
+_TARGET = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")
 # The client's hint for programs. The command line replaces it with the name of its option.
 _TIMEOUT_HINT = re.compile(r" [^.]*\btimeout=[^ ]*\Z")
 
@@ -87,6 +88,17 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 def is_url(text: str) -> bool:
     """Return whether a word is an HTTP URL."""
     return text.startswith(("http://", "https://"))
+
+
+def split_target(target: str) -> tuple[str, str | None]:
+    """Split a target into its file or module, and the name of the server if it has one."""
+    match = _TARGET.match(target)
+    return (match["place"], match["name"]) if match else (target, None)
+
+
+def is_python_file(target: str) -> bool:
+    """Return whether a target names a Python file. The file need not exist."""
+    return "://" not in target and split_target(target)[0].endswith(".py")
 
 
 def split_call_words(words: Sequence[str], url: str | None) -> tuple[str, str, Sequence[str]]:

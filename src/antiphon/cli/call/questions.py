@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -180,21 +181,8 @@ class ElicitationHandler:
             terminal.show(f"  {number}. {label}" if field.is_numbered else f"  {label}")
         optional = "" if field.required or field.has_default else ", optional"
         default = f" [{field.default}]" if field.has_default else ""
-        while True:
-            text = await self._read_line(terminal, f"{field.title} ({field.hint}{optional}){default}: ")
-            try:
-                if text.strip():
-                    return field.parse(text, by_number=True)
-                if field.has_default:
-                    field.check(field.schema["default"])
-                    return field.schema["default"]
-                if not field.required:
-                    return _OMITTED
-                if not field.is_list:
-                    raise ValueError("this is required")
-                return field.parse(text)
-            except ValueError as error:
-                terminal.show(f"{field.name}: {error}.", "red")
+        prompt = f"{field.title} ({field.hint}{optional}){default}: "
+        return await self._prompt(terminal, prompt, partial(_parse_answer, field), f"{field.name}: ")
 
     # URLs
 
@@ -226,16 +214,19 @@ class ElicitationHandler:
 
     async def _prompt_yes_or_no(self, terminal: Terminal, prompt: str) -> None:
         """Raise `NoAnswer` unless the user answers yes."""
-        field = Field("answer", {"type": "boolean"}, True)
+        if not await self._prompt(terminal, prompt, Field("answer", {"type": "boolean"}, True).parse):
+            raise NoAnswer("decline")
+
+    async def _prompt(
+        self, terminal: Terminal, prompt: str, parse: Callable[[str], Any], label: str = ""
+    ) -> Any:
+        """Prompt until the user types a valid answer. `parse` raises `ValueError` for an invalid one."""
         while True:
+            text = await self._read_line(terminal, prompt)
             try:
-                accepted = field.parse(await self._read_line(terminal, prompt))
+                return parse(text)
             except ValueError as error:
-                terminal.show(f"{error}.", "red")
-                continue
-            if not accepted:
-                raise NoAnswer("decline")
-            return
+                terminal.show(f"{label}{error}.", "red")
 
     async def _read_line(self, terminal: Terminal, prompt: str) -> str:
         text = await terminal.read_line(prompt)
@@ -247,6 +238,20 @@ class ElicitationHandler:
 
     def _describe(self, question: Elicitation, *lines: str) -> str:
         return strip_control("\n  ".join((f"{self.server_name} asks: {question.message}", *lines)))
+
+
+def _parse_answer(field: Field, text: str) -> Any:
+    """Return the value of a typed line. An empty line is the default, or omits an optional field."""
+    if text.strip():
+        return field.parse(text, by_number=True)
+    if field.has_default:
+        field.check(field.schema["default"])
+        return field.schema["default"]
+    if not field.required:
+        return _OMITTED
+    if not field.is_list:
+        raise ValueError("this is required")
+    return field.parse(text)
 
 
 def _describe_field(field: Field) -> str:

@@ -7,34 +7,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
 from antiphon.cli.exit_codes import FAILED, CommandError
+from antiphon.cli.targets import is_python_file, split_target
 from antiphon.errors import AntiphonError, DefinitionError
 from antiphon.server import Server
 
-__all__ = ["is_python_file", "load_server", "split_target"]
+__all__ = ["load_server"]
 
 _PACKAGE = Path(__file__).parents[2]
 _OTHER_LIBRARIES = ("fastmcp", "mcp")
 _PREFERRED_NAMES = ("server", "app", "mcp")
-# The path has at least two characters, so that the drive letter of C:\ is not taken for one.
-_TARGET = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")
-
-
-def split_target(target: str) -> tuple[str, str | None]:
-    """Split a target into its file or module, and the name of the server if it has one."""
-    match = _TARGET.match(target)
-    return (match["place"], match["name"]) if match else (target, None)
-
-
-def is_python_file(target: str) -> bool:
-    """Return whether a target names a Python file. The file need not exist."""
-    return "://" not in target and split_target(target)[0].endswith(".py")
 
 
 def load_server(target: str) -> Server:

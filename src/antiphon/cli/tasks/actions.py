@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 from antiphon.cli import render
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, USAGE, CommandError
-from antiphon.cli.run.load import is_python_file
-from antiphon.cli.targets import Target, is_url, run_async
+from antiphon.cli.targets import Target, is_python_file, is_url, run_async
 from antiphon.cli.tasks import report
 from antiphon.cli.tasks.report import TaskView
 from antiphon.errors import TaskLost, TaskNotFound

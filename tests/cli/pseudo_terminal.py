@@ -18,8 +18,8 @@ from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.support.process import ROOT
 
 CTRL_C, CTRL_D = "\x03", "\x04"
-# Becomes a command whose terminal this is, so that Ctrl-C on it is a signal.
-_ADOPTING = (
+# Makes the pseudo-terminal the controlling terminal, so that Ctrl-C sends a signal, and runs the command.
+_RUN_WITH_TERMINAL = (
     "import fcntl, os, sys, termios; "
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -86,7 +86,7 @@ def in_terminal(
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _ADOPTING, *COMMAND, *map(str, arguments)],
+            [sys.executable, "-c", _RUN_WITH_TERMINAL, *COMMAND, *map(str, arguments)],
             cwd=cwd,
             env=plain_environment({"TERM": "xterm", **(env or {})}),
             stdin=theirs,

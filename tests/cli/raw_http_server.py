@@ -53,7 +53,7 @@ def raw_http_server(answer: Answer | None) -> Iterator[str]:
 def _reply(connection: socket.socket, answer: Answer | None) -> None:
     received = b""
     with suppress(OSError):
-        # What does not begin with a letter is no HTTP, and gets its answer without more ado.
+        # A request that does not begin with a letter is not HTTP (TLS, for example): respond immediately.
         while (b"\r\n\r\n" not in received and received[:1].isalpha()) or not received or answer is None:
             if not (more := connection.recv(65536)):
                 return

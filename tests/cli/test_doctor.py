@@ -22,7 +22,7 @@ def target(place: str, *, timeout: float = 10.0) -> Target:
     return Target.parse(place, headers=(), token=None, timeout=timeout)
 
 
-def examined(place: str, capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, Any]:
+def report_of(place: str, capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, Any]:
     """Return the JSON report of a server, with its checks by name."""
     assert run_doctor(target(place), as_json=True) == code
     report = json.loads(capsys.readouterr().out)
@@ -30,7 +30,7 @@ def examined(place: str, capsys: pytest.CaptureFixture[str], *, code: int = 0) -
     return {**report, "checks": {check["name"]: check for check in report["checks"]}}
 
 
-def diagnosis(place: str, *, timeout: float = 10.0) -> str:
+def error_of(place: str, *, timeout: float = 10.0) -> str:
     with pytest.raises(CommandError) as raised:
         run_doctor(target(place, timeout=timeout), as_json=False)
     assert raised.value.code == UNREACHABLE
@@ -40,7 +40,7 @@ def diagnosis(place: str, *, timeout: float = 10.0) -> str:
 def test_reports_all_versions_and_features_of_our_server(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = examined(url, capsys)
+    found = report_of(url, capsys)
     assert found["server"]["name"] == "served"
     assert found["version"] == "2026-07-28"
     checks = found["checks"]
@@ -68,7 +68,7 @@ def test_checks_servers_of_other_libraries(
     start_peer: Callable[[str], str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = examined(start_peer(peer), capsys)
+    found = report_of(start_peer(peer), capsys)
     assert (found["server"]["name"], found["server"]["version"]) == ("peer", "1.2.3")
     checks = found["checks"]
     assert checks["versions"]["data"]["spoken"] == VERSIONS
@@ -135,7 +135,7 @@ def test_checks_origins_only_for_local_servers(url: str, local: bool) -> None:
 
 def test_a_declared_feature_that_does_not_work_fails(capsys: pytest.CaptureFixture[str]) -> None:
     with raw_http_server(_broken_server) as place:
-        found = examined(f"{place}/mcp", capsys, code=1)
+        found = report_of(f"{place}/mcp", capsys, code=1)
     assert found["checks"]["tools"]["state"] == "failed"
     assert "No such method." in found["checks"]["tools"]["says"]
     assert found["checks"]["versions"]["data"]["spoken"] == ["2025-06-18"]
@@ -168,12 +168,12 @@ def _broken_server(method: str, body: str) -> bytes:
 
 
 def test_explains_that_nothing_listens() -> None:
-    assert "Is the server running" in diagnosis("http://127.0.0.1:9/mcp")
+    assert "Is the server running" in error_of("http://127.0.0.1:9/mcp")
 
 
 def test_finds_the_server_at_another_path(url: str) -> None:
     base = url.removesuffix("/mcp")
-    assert diagnosis(f"{base}/api") == f"There is no MCP server at {base}/api, but there is one at {base}/mcp"
+    assert error_of(f"{base}/api") == f"There is no MCP server at {base}/api, but there is one at {base}/mcp"
 
 
 def test_finds_a_nearby_server_that_requires_a_token() -> None:
@@ -184,19 +184,19 @@ def test_finds_a_nearby_server_that_requires_a_token() -> None:
     ) as place:
         # Two requests go to the address itself, and the third looks for the transport of 2024-11-05.
         turns = iter([False, False, False, *[True] * 20])
-        assert "but there is one at " in diagnosis(f"{place}/elsewhere")
+        assert "but there is one at " in error_of(f"{place}/elsewhere")
 
 
 def test_explains_that_a_web_site_is_not_a_server() -> None:
     with raw_http_server(lambda method, body: http_response()) as place:
-        said = diagnosis(f"{place}/mcp")
+        said = error_of(f"{place}/mcp")
     assert "answered initialize with text/html, not JSON" in said
     assert said.endswith("Other paths were tried and are not MCP servers: /mcp/, /, /sse.")
 
 
 def test_explains_a_404() -> None:
     with raw_http_server(lambda method, body: http_response("404 Not Found")) as place:
-        assert "there seems to be no MCP server at this address" in diagnosis(place)
+        assert "there seems to be no MCP server at this address" in error_of(place)
 
 
 def test_explains_that_http_sse_is_not_supported() -> None:
@@ -207,7 +207,7 @@ def test_explains_that_http_sse_is_not_supported() -> None:
             else http_response(kind="text/event-stream", body="event: endpoint\ndata: /messages?id=1\n\n")
         )
     ) as place:
-        assert "uses HTTP+SSE, the transport of 2024-11-05" in diagnosis(f"{place}/sse")
+        assert "uses HTTP+SSE, the transport of 2024-11-05" in error_of(f"{place}/sse")
 
 
 @pytest.mark.parametrize(
@@ -222,25 +222,25 @@ def test_a_stream_without_an_endpoint_event_is_not_http_sse(stream: bytes) -> No
     with raw_http_server(
         lambda method, body: http_response("404 Not Found") if method == "POST" else stream
     ) as place:
-        assert diagnosis(f"{place}/mcp").endswith(
+        assert error_of(f"{place}/mcp").endswith(
             "Other paths were tried and are not MCP servers: /mcp/, /, /sse."
         )
 
 
 def test_explains_that_a_server_requires_a_token(guarded_url: str) -> None:
-    said = diagnosis(guarded_url)
+    said = error_of(guarded_url)
     assert "requires authentication (Bearer" in said
     assert "--token" in said
 
 
 def test_explains_a_forbidden_connection() -> None:
     with raw_http_server(lambda method, body: http_response("403 Forbidden")) as place:
-        assert "refuses the connection" in diagnosis(place)
+        assert "refuses the connection" in error_of(place)
 
 
 def test_a_silent_server_times_out() -> None:
     with raw_http_server(None) as place:
-        assert "--timeout" in diagnosis(place, timeout=0.3)
+        assert "--timeout" in error_of(place, timeout=0.3)
 
 
 def test_prints_an_unreachable_server_as_json() -> None:

@@ -22,8 +22,8 @@ from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
 from tests.support.polling import until
 
-THERE = Target("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", {}, 10)
-STARTED = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
+REMOTE = Target("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", {}, 10)
+LOCAL = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
 
 
 class Screen(io.StringIO):
@@ -53,7 +53,7 @@ class Handle:
             self.news.task_done()
 
 
-def ending_with(error: Exception) -> Any:
+def handle_raising(error: Exception) -> Any:
     def end() -> Result:
         raise error
 
@@ -64,7 +64,7 @@ def ending_with(error: Exception) -> Any:
 
 async def test_a_cancelled_task_exits_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="The task was cancelled") as raised:
-        await TaskFollower(THERE).wait_for_result(ending_with(TaskCancelled("The task was cancelled.")))
+        await TaskFollower(REMOTE).wait_for_result(handle_raising(TaskCancelled("The task was cancelled.")))
     assert raised.value.code == FAILED
     assert capsys.readouterr().err == "Task: t1\n"
 
@@ -72,24 +72,24 @@ async def test_a_cancelled_task_exits_with_code_1(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("target", "hint"),
     [
-        (THERE, "The task is still running. To follow it: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
-        (STARTED, ""),
+        (REMOTE, "The task is still running. To follow it: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
+        (LOCAL, ""),
     ],
 )
 async def test_only_a_remote_server_prints_how_to_follow_the_task(
     target: Target, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Unreachable):
-        await TaskFollower(target).wait_for_result(ending_with(Unreachable("It is gone.")))
+        await TaskFollower(target).wait_for_result(handle_raising(Unreachable("It is gone.")))
     assert capsys.readouterr().err == f"Task: t1\n{hint}"
 
 
 async def test_the_status_line_is_hidden_while_a_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    follower, handle = TaskFollower(THERE), Handle()
+    follower, handle = TaskFollower(REMOTE), Handle()
 
-    async def told(status: TaskStatus) -> str:
+    async def line_after(status: TaskStatus) -> str:
         screen.seek(0)
         screen.truncate()
         handle.news.put_nowait(status)
@@ -97,43 +97,43 @@ async def test_the_status_line_is_hidden_while_a_question_is_open(monkeypatch: p
         return screen.getvalue()
 
     async def ask(question: str) -> str:
-        assert await told(TaskStatus("t1", "input_required")) == ""
+        assert await line_after(TaskStatus("t1", "input_required")) == ""
         return question.upper()
 
     result = asyncio.create_task(follower.wait_for_result(handle))  # type: ignore[arg-type]
-    assert "s, working: on it" in await told(TaskStatus("t1", "working", "on it"))
+    assert "s, working: on it" in await line_after(TaskStatus("t1", "working", "on it"))
     assert await follower.hidden_during(ask)("what?") == "WHAT?"
-    assert "s, working: again" in await told(TaskStatus("t1", "working", "again"))
+    assert "s, working: again" in await line_after(TaskStatus("t1", "working", "again"))
     handle.ends.set()
     assert (await result).text == "done"
     assert screen.getvalue().endswith("\r\x1b[2K")
 
 
-class Looking(StoreTasks):
+class CountingStoreTasks(StoreTasks):
     """Counts how often a task was read."""
 
-    looked = 0
+    reads = 0
 
     async def _view(self, record: Any) -> Any:
-        self.looked += 1
+        self.reads += 1
         return await super()._view(record)
 
 
 async def test_follow_yields_only_visible_changes(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     server = Server("mine", store=store)
-    stepped, goes_on = asyncio.Event(), asyncio.Event()
+    stepped, continued = asyncio.Event(), asyncio.Event()
 
     @server.tool(task="required")
     async def work(ctx: Context) -> str:
         await ctx.step(stepped.wait)
-        await goes_on.wait()
+        await continued.wait()
         return "done"
 
     async with Client(server) as client:
         handle = await client.submit("work")
         assert handle.id is not None
-        async with Looking(store) as operator:
+        async with CountingStoreTasks(store) as operator:
             seen: list[str] = []
 
             async def watch(id: str) -> None:
@@ -143,7 +143,7 @@ async def test_follow_yields_only_visible_changes(tmp_path: Path) -> None:
             watching = asyncio.create_task(watch(handle.id))
             await until(lambda: seen == ["working"])
             stepped.set()
-            await until(lambda: operator.looked == 2)
-            goes_on.set()
+            await until(lambda: operator.reads == 2)
+            continued.set()
             await watching
     assert seen == ["working", "completed"]

@@ -32,7 +32,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return shown
 
 
-def wiped(screen: Screen) -> str:
+def read_and_clear(screen: Screen) -> str:
     """Return the content of the screen and clear it."""
     shown = screen.getvalue()
     screen.seek(0)
@@ -71,15 +71,15 @@ async def test_the_bar_is_hidden_while_a_question_is_open(monkeypatch: pytest.Mo
     display.progress(step(1, 2, "one"))
 
     async def ask(question: str) -> str:
-        wiped(screen)
+        read_and_clear(screen)
         display.progress(step(2, 2, "two"))
-        assert wiped(screen) == ""
+        assert read_and_clear(screen) == ""
         return question.upper()
 
     assert await display.hidden_during(ask)("what?") == "WHAT?"
     display.progress(step(2, 2, "three"))
     display.close()
-    assert "three" in wiped(screen)
+    assert "three" in read_and_clear(screen)
 
 
 @pytest.mark.parametrize("why", ["dumb", "beside output"])
@@ -88,4 +88,4 @@ def test_prints_lines_if_a_bar_is_not_possible(why: str, monkeypatch: pytest.Mon
     if why == "dumb":
         monkeypatch.setenv("TERM", "dumb")
     ProgressDisplay(live=why == "dumb").progress(step(1, 2, "one"))
-    assert wiped(screen) == "[1/2] one\n"
+    assert read_and_clear(screen) == "[1/2] one\n"

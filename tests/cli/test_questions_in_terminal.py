@@ -161,7 +161,7 @@ def test_no_input_never_prompts(questions_url: str) -> None:
     assert "The question has no answer." in terminal.screen
 
 
-async def answered(
+async def answer_typed(
     question: Elicitation, lines: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, list[str]]:
     """Return the answer for these typed lines, and the output."""
@@ -186,7 +186,7 @@ async def test_enter_answers_a_list_that_may_be_empty(
 ) -> None:
     tags = {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": least}
     question = Elicitation("Which?", {"properties": {"tags": tags}, "required": ["tags"]})
-    answer, shown = await answered(question, lines, monkeypatch)
+    answer, shown = await answer_typed(question, lines, monkeypatch)
     assert answer == {"tags": chosen}
     assert [line for line in shown if line.startswith("tags: ")] == said
 
@@ -196,6 +196,6 @@ async def test_enter_answers_a_list_that_may_be_empty(
     [("http://[::1", "unreadable"), ("mailto:ada", "missing"), ("http://a.b/c", "a.b")],
 )
 async def test_shows_the_host_of_any_url(url: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, shown = await answered(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
+    answer, shown = await answer_typed(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
     assert answer == {}
     assert f"Its host is {host}. The URL is not opened for you." in shown

@@ -16,8 +16,8 @@ from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, ru
 from tests.cli.pseudo_terminal import in_terminal
 from tests.support.polling import wait_until
 
-PATIENT = Path(__file__).parent.parent / "promises" / "patient.py"
-OLD = ("--protocol", "2025-11-25")
+TASKS_SERVER = Path(__file__).parent.parent / "promises" / "patient.py"
+LEGACY = ("--protocol", "2025-11-25")
 
 
 class Served(NamedTuple):
@@ -30,11 +30,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server whose tools run as tasks, and its store."""
     directory = tmp_path_factory.mktemp("patient")
     store = f"sqlite:///{directory / 'tasks.db'}"
-    with running(PATIENT, directory=directory, env={"ANTIPHON_STORE": store}) as server:
+    with running(TASKS_SERVER, directory=directory, env={"ANTIPHON_STORE": store}) as server:
         yield Served(server.url, store)
 
 
-def begin(served: Served, tool: str) -> str:
+def start_waiting_task(served: Served, tool: str) -> str:
     """Start a task that waits for an answer. Return its ID."""
     done = antiphon("call", served.url, tool, "--task", "--no-input")
     found = re.match(r"Task: (\S+)\n", done.stderr)
@@ -45,14 +45,14 @@ def begin(served: Served, tool: str) -> str:
     return found[1]
 
 
-def shown(place: str, id: str, *options: str) -> dict[str, Any]:
+def show(place: str, id: str, *options: str) -> dict[str, Any]:
     done = antiphon("tasks", "show", place, id, "--json", *options)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def reaches(served: Served, id: str, status: str) -> dict[str, Any]:
-    return wait_until(lambda: (task := shown(served.store, id))["status"] == status and task)
+def wait_for_status(served: Served, id: str, status: str) -> dict[str, Any]:
+    return wait_until(lambda: (task := show(served.store, id))["status"] == status and task)
 
 
 # antiphon call --task
@@ -113,7 +113,7 @@ def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     assert process.returncode == 130
     assert f"antiphon tasks watch {served.url} {id}" in complained
     assert "Traceback" not in complained
-    assert shown(served.store, id)["status"] == "working"
+    assert show(served.store, id)["status"] == "working"
     assert antiphon("tasks", "cancel", served.url, id).stdout == f"Cancelled {id}.\n"
     watched = antiphon("tasks", "watch", served.store, id)
     assert (watched.returncode, watched.stdout[9:18]) == (1, "cancelled")
@@ -123,7 +123,7 @@ def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
 
 
 def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
-    id = begin(served, "greet")
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "ls", served.store, "--limit", "5")
     heading, first, *_ = done.stdout.splitlines()
     assert heading.split() == ["ID", "STATUS", "TOOL", "PRINCIPAL", "AGE", "TTL", "MESSAGE"]
@@ -134,21 +134,21 @@ def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
 
 
 def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
-    id = begin(served, "greet")
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
-    old = antiphon("tasks", "ls", served.url, *OLD, "--json")
+    old = antiphon("tasks", "ls", served.url, *LEGACY, "--json")
     assert json.loads(old.stdout)[0]["taskId"] == id
 
 
 def test_a_store_shows_the_log(served: Served) -> None:
-    id = begin(served, "greet")
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "show", served.store, id)
     assert done.returncode == 0
     assert re.search(r"^question +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
     assert re.findall(r"^ +\d+  \S+Z  (\w+)", done.stdout, re.MULTILINE) == ["created", "asked"]
-    as_json = shown(served.store, id)
+    as_json = show(served.store, id)
     assert [entry["kind"] for entry in as_json["log"]] == ["created", "asked"]
     assert as_json["questions"]["first"]["message"] == "First name?"
     caller = antiphon("tasks", "show", served.url, id).stdout
@@ -158,13 +158,13 @@ def test_a_store_shows_the_log(served: Served) -> None:
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
 def test_answers_all_questions_of_a_task(served: Served, how: str) -> None:
-    id = begin(served, "greet")
-    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+    id = start_waiting_task(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(LEGACY if how == "old caller" else ())]
     assert antiphon("tasks", "answer", *place, "name=Ada").returncode == 0
-    wait_until(lambda: "last" in shown(served.store, id).get("questions", {}))
+    wait_until(lambda: "last" in show(served.store, id).get("questions", {}))
     done = antiphon("tasks", "answer", *place, "name=Byron", "--json")
     assert (done.returncode, json.loads(done.stdout)["taskId"]) == (0, id)
-    assert reaches(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
+    assert wait_for_status(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
     assert "Hello, Ada Byron!" in antiphon("tasks", "show", *place).stdout
     late = antiphon("tasks", "answer", *place, "name=Eve")
     assert (late.returncode, late.stdout) == (2, "")
@@ -172,31 +172,31 @@ def test_answers_all_questions_of_a_task(served: Served, how: str) -> None:
 
 
 def test_answers_concurrent_questions_together(served: Served) -> None:
-    id = begin(served, "both")
-    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *OLD).returncode == 0
-    text = reaches(served, id, "completed")["result"]["content"][0]["text"]
+    id = start_waiting_task(served, "both")
+    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *LEGACY).returncode == 0
+    text = wait_for_status(served, id, "completed")["result"]["content"][0]["text"]
     assert sorted(text.split()) == ["Ada", "Byron"]
 
 
 def test_answers_one_question_by_its_key(served: Served) -> None:
-    id = begin(served, "both")
+    id = start_waiting_task(served, "both")
     wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")
     assert (wrong.returncode, wrong.stderr) == (
         2,
         "Error: The task has no question 'middle'. Its questions: first, last.\n",
     )
     assert antiphon("tasks", "answer", served.url, id, "name=Ada", "--key", "first").returncode == 0
-    assert set(shown(served.store, id)["questions"]) == {"last"}
+    assert set(show(served.store, id)["questions"]) == {"last"}
     open_question = antiphon("tasks", "answer", served.store, id, "--no-input")
     assert (open_question.returncode, open_question.stdout) == (2, "")
     assert "Last name?" in open_question.stderr
     declined = antiphon("tasks", "answer", served.store, id, "--default-answer", "decline")
     assert declined.stdout == f"Answered the questions of {id}: last.\n"
-    reaches(served, id, "failed")
+    wait_for_status(served, id, "failed")
 
 
 def test_prompts_for_the_answer_in_a_terminal(served: Served) -> None:
-    id = begin(served, "greet")
+    id = start_waiting_task(served, "greet")
     with in_terminal("tasks", "answer", served.store, id) as terminal:
         terminal.expect("greet asks: First name?")
         terminal.expect("name (text): ")
@@ -206,8 +206,8 @@ def test_prompts_for_the_answer_in_a_terminal(served: Served) -> None:
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
 def test_watches_a_task_until_it_ends(served: Served, how: str) -> None:
-    id = begin(served, "greet")
-    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+    id = start_waiting_task(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(LEGACY if how == "old caller" else ())]
     process = subprocess.Popen(
         [*COMMAND, "tasks", "watch", *place, "--json"],
         env=plain_environment(),
@@ -237,8 +237,8 @@ def test_does_not_cancel_a_finished_task(served: Served) -> None:
 
 def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    with running(PATIENT, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        begin(Served(server.url, store), "brief")
+    with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
+        start_waiting_task(Served(server.url, store), "brief")
         server.process.kill()
         server.process.wait()
     removed = 0

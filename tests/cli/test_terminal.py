@@ -47,7 +47,7 @@ def keyboard() -> Iterator[Keyboard]:
         os.close(ours)
 
 
-async def turn() -> None:
+async def run_ready_callbacks() -> None:
     """Let all ready callbacks run."""
     for _ in range(3):
         await asyncio.sleep(0)
@@ -57,9 +57,9 @@ async def test_joins_a_line_that_arrives_in_pieces(keyboard: Keyboard) -> None:
     asked = Terminal()
     line = asyncio.create_task(asked.read_line("Name? "))
     for piece in ("A", "da", " Love"):
-        await turn()
+        await run_ready_callbacks()
         keyboard.types(piece)
-    await turn()
+    await run_ready_callbacks()
     assert not line.done()
     keyboard.types("lace\r\nnext\n")
     assert await line == "Ada Lovelace"
@@ -68,7 +68,7 @@ async def test_joins_a_line_that_arrives_in_pieces(keyboard: Keyboard) -> None:
 async def test_a_line_typed_for_a_cancelled_question_answers_the_next_one(keyboard: Keyboard) -> None:
     asked = Terminal()
     gone = asyncio.create_task(asked.read_line("First? "))
-    await turn()
+    await run_ready_callbacks()
     keyboard.types("Ada\n")
     await asyncio.sleep(0)
     gone.cancel()
@@ -79,7 +79,7 @@ async def test_a_line_typed_for_a_cancelled_question_answers_the_next_one(keyboa
 
 async def test_pressing_ctrl_c_twice_cancels_once(keyboard: Keyboard) -> None:
     line = asyncio.create_task(Terminal().read_line("Name? "))
-    await turn()
+    await run_ready_callbacks()
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(NoAnswer) as left:
@@ -90,9 +90,9 @@ async def test_pressing_ctrl_c_twice_cancels_once(keyboard: Keyboard) -> None:
 async def test_ctrl_c_discards_the_unfinished_line(keyboard: Keyboard) -> None:
     asked = Terminal()
     line = asyncio.create_task(asked.read_line("Name? "))
-    await turn()
+    await run_ready_callbacks()
     keyboard.types("Ad")
-    await turn()
+    await run_ready_callbacks()
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(NoAnswer):
         await line
@@ -106,8 +106,8 @@ async def test_a_closed_terminal_cancels_the_question() -> None:
         theirs, _ = listening.accept()
     with theirs, standard_input(theirs.fileno()):
         line = asyncio.create_task(Terminal().read_line("Name? "))
-        await turn()
-        # To close it without having lingered is to break it.
+        await run_ready_callbacks()
+        # Closing without lingering resets the connection.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         ours.close()
         with pytest.raises(NoAnswer) as left:

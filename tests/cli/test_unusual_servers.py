@@ -25,7 +25,7 @@ TOOLS = {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}
 TASKS = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
-def saying(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
+def responding_with(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
     """A server without a name that has one response for each method: a result, or the code of an error."""
 
     def answer(verb: str, body: str) -> bytes:
@@ -57,7 +57,7 @@ def target(address: str) -> Target:
     return Target.parse(f"{address}/mcp", headers=(), token=None, timeout=10)
 
 
-def nobody() -> ElicitationHandler:
+def no_answers() -> ElicitationHandler:
     return ElicitationHandler(PreparedAnswers(), no_input=True)
 
 
@@ -65,15 +65,18 @@ def nobody() -> ElicitationHandler:
 
 
 def test_reports_that_a_server_without_a_name_has_no_tools() -> None:
-    with raw_http_server(saying({})) as address, pytest.raises(CommandError) as raised:
-        call_tool(target(address), "greet", (), None, nobody(), as_json=False)
+    with raw_http_server(responding_with({})) as address, pytest.raises(CommandError) as raised:
+        call_tool(target(address), "greet", (), None, no_answers(), as_json=False)
     assert (raised.value.message, raised.value.code) == ("The server has no tools.", USAGE)
 
 
 def test_an_error_response_exits_with_code_3() -> None:
     answers = {"tools/list": TOOLS, "tools/call": -32602}
-    with raw_http_server(saying(answers, tools={})) as address, pytest.raises(CommandError) as raised:
-        call_tool(target(address), "greet", (), None, nobody(), as_json=False)
+    with (
+        raw_http_server(responding_with(answers, tools={})) as address,
+        pytest.raises(CommandError) as raised,
+    ):
+        call_tool(target(address), "greet", (), None, no_answers(), as_json=False)
     assert (raised.value.message, raised.value.code) == (
         "The server returned an error: No. (code -32602)",
         UNREACHABLE,
@@ -82,20 +85,22 @@ def test_an_error_response_exits_with_code_3() -> None:
 
 def test_a_stream_without_segments_prints_the_data_of_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
-    with raw_http_server(saying({"tools/list": TOOLS, "tools/call": given}, tools={})) as address:
-        assert stream_tool(target(address), "greet", (), None, nobody(), as_json=False) == 0
+    with raw_http_server(responding_with({"tools/list": TOOLS, "tools/call": given}, tools={})) as address:
+        assert stream_tool(target(address), "greet", (), None, no_answers(), as_json=False) == 0
     assert capsys.readouterr().out == '{"a":1}\n'
 
 
 def test_an_unanswered_question_is_an_error_even_if_the_tool_continues() -> None:
-    class Here(Target):
+    class InProcessTarget(Target):
         """A server in this process. In its version, a tool can continue without an answer."""
 
         def client(self, **options: Any) -> Client:
             return Client(questions_server.server, protocol=LEGACY, **options)
 
     with pytest.raises(CommandError, match="The question has no answer") as raised:
-        call_tool(Here("questions", "questions", {}, 10), "both", (), None, nobody(), as_json=False)
+        call_tool(
+            InProcessTarget("questions", "questions", {}, 10), "both", (), None, no_answers(), as_json=False
+        )
     assert raised.value.code == USAGE
     assert "First?" in raised.value.details
 
@@ -103,27 +108,27 @@ def test_an_unanswered_question_is_an_error_even_if_the_tool_continues() -> None
 # antiphon tasks
 
 
-def old(address: str) -> ServerTasks:
+def legacy_tasks(address: str) -> ServerTasks:
     return ServerTasks(target(address), LEGACY)
 
 
 def test_key_is_refused_in_versions_without_keys() -> None:
     task = {"taskId": "t1", "status": "input_required"}
     with (
-        raw_http_server(saying({"tasks/get": task}, tasks=TASKS)) as address,
+        raw_http_server(responding_with({"tasks/get": task}, tasks=TASKS)) as address,
         pytest.raises(
             CommandError, match="Questions have no keys in protocol version 2025-11-25. Omit --key"
         ),
     ):
-        answer_task(old(address), "t1", nobody(), "name", as_json=False)
+        answer_task(legacy_tasks(address), "t1", no_answers(), "name", as_json=False)
 
 
 def test_requests_the_error_of_a_task_if_the_status_lacks_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answers = {"tasks/get": {"taskId": "t1", "status": "failed"}, "tasks/result": -32603}
-    with raw_http_server(saying(answers, tasks=TASKS)) as address:
-        show_task(old(address), "t1", as_json=True)
+    with raw_http_server(responding_with(answers, tasks=TASKS)) as address:
+        show_task(legacy_tasks(address), "t1", as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert (shown["status"], shown["error"]) == ("failed", {"code": -32603, "message": "No."})
 
@@ -132,10 +137,10 @@ def test_reports_a_task_without_questions_at_a_server_without_a_name() -> None:
     task = {"resultType": "complete", "taskId": "t1", "status": "working", "ttlMs": None}
     extension = {"io.modelcontextprotocol/tasks": {}}
     with (
-        raw_http_server(saying({"tasks/get": task}, extensions=extension)) as address,
+        raw_http_server(responding_with({"tasks/get": task}, extensions=extension)) as address,
         pytest.raises(CommandError, match="Task t1 has no open question: its status is working"),
     ):
-        answer_task(ServerTasks(target(address), None), "t1", nobody(), None, as_json=False)
+        answer_task(ServerTasks(target(address), None), "t1", no_answers(), None, as_json=False)
 
 
 def test_a_url_of_another_scheme_is_a_usage_error() -> None:

@@ -139,7 +139,7 @@ async def test_a_stopping_worker_releases_its_tasks_immediately(shop: Path) -> N
         await asyncio.to_thread(wait_until, lambda: f"began in {worker.pid}" in effects.read_text(), PATIENCE)
         stack.enter_context(working(shop, *STORE, env={"SHORT": "1"}))
         worker.terminate()
-        # The lease is a minute long: whoever waits for its end is not done in time.
+        # The lease lasts a minute: a worker that waited for its end would be too late.
         task = await reach(client, id, "completed", within=20)
         assert str(worker.pid) not in task["result"]["content"][0]["text"]
         assert effects.read_text().count("began") == 2

@@ -1,7 +1,8 @@
-"""The `antiphon` command: it runs servers and workers, calls tools, examines servers and manages tasks.
+"""The `antiphon` command line.
 
-Each command imports what it needs when it runs, so that every command starts quickly. This package uses the
-public members of `Server`, `Client` and the stores, and must not reach into their inside.
+`commands` and `options` declare the commands; `run/`, `call/`, `doctor/` and `tasks/` hold the larger ones.
+The command line uses the public API of `Server` and `Client` and adds no behaviour of the protocol. A
+command imports the modules that it needs when it runs, so that every command starts quickly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`antiphon call`: makes one call, asks the person at the terminal what the tool asks, and prints the result.
+"""`antiphon call`: parse arguments, call a tool, answer its questions, and show progress while it runs.
 
-It must not know protocol versions or transports: it uses a `Client`.
+The modules talk to a server through `Client` alone, and know nothing about stores.
 """

@@ -1,4 +1,4 @@
-"""`antiphon doctor`: examines a server as its clients will, and reports what it found.
+"""`antiphon doctor`: check any MCP server, report the results, and explain why an address is not a server.
 
-It works on any MCP server, so it must not expect one of ours.
+The checks only read: they call no tool and change nothing on the server.
 """

@@ -1,4 +1,5 @@
-"""`antiphon run` and `antiphon worker`: load an author's file, then serve it or run its tasks.
+"""`antiphon run` and `antiphon worker`: load a server from a Python file, and serve it or run its tasks.
 
-It must not know what a tool does: it loads, configures and starts a `Server`.
+These modules own the listening socket, the processes and the signals. They use only public members of
+`Server`.
 """

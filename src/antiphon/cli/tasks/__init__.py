@@ -1,5 +1,5 @@
-"""`antiphon tasks`: lists, shows, answers, follows and cancels tasks at a server or in a store.
+"""`antiphon tasks`: list, show, watch, answer, cancel and remove tasks.
 
-A server shows the tasks of the caller, a store the tasks of everyone. The rest of this package must not
-know which of the two it talks to.
+A server shows a caller the caller's own tasks; a store shows its operator all tasks. Both implement
+`TaskSource`, so the commands do not know which of the two they talk to.
 """

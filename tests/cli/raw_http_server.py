@@ -1,4 +1,4 @@
-"""Addresses where something answers that is no MCP server."""
+"""An HTTP server that sends arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 Answer = Callable[[str, str], bytes]
-"""From the method and the body of a request to what is sent back, all of it."""
+"""Maps the method and the body of a request to the bytes of the response."""
 
 
-def page(
+def http_response(
     status: str = "200 OK", kind: str = "text/html", body: str = "<h1>It works!</h1>", more: str = ""
 ) -> bytes:
-    """A response that is complete in itself."""
+    """Return the bytes of an HTTP response."""
     text = body.encode()
     head = (
         f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(text)}\r\n{more}connection: close"
@@ -23,8 +23,8 @@ def page(
 
 
 @contextmanager
-def stranger(answer: Answer | None) -> Iterator[str]:
-    """The address of one; with no `answer`, it takes connections and says nothing."""
+def raw_http_server(answer: Answer | None) -> Iterator[str]:
+    """Run a server and yield its URL. With `answer=None`, it accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         taken: list[tuple[socket.socket, threading.Thread]] = []
 
@@ -53,7 +53,7 @@ def stranger(answer: Answer | None) -> Iterator[str]:
 def _reply(connection: socket.socket, answer: Answer | None) -> None:
     received = b""
     with suppress(OSError):
-        # What does not begin with a letter is no HTTP, and gets its answer without more ado.
+        # A request that does not begin with a letter is not HTTP (TLS, for example): respond immediately.
         while (b"\r\n\r\n" not in received and received[:1].isalpha()) or not received or answer is None:
             if not (more := connection.recv(65536)):
                 return

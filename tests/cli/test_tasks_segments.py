@@ -1,4 +1,4 @@
-"""`antiphon tasks` on tasks whose results are in their logs as segments: what is shown is the whole."""
+"""`antiphon tasks` on tasks whose results were streamed: all segments are shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of tools that emit, and its store."""
+    """A server whose tools stream their results, and its store."""
     directory: Path = tmp_path_factory.mktemp("emitting")
     store = f"sqlite:///{directory / 'tasks.db'}"
     with running(EMITTING, directory=directory, env={"ANTIPHON_STORE": store}) as server:
@@ -31,13 +31,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def task(served: Served, tool: str, n: int) -> str:
-    """The id of a task that has ended."""
+    """Run a task to its end. Return its ID."""
     done = antiphon("call", served.url, tool, f"n={n}", "--task")
     return done.stderr.split()[1]
 
 
 @pytest.mark.parametrize("place", ["store", "url"])
-def test_a_task_that_has_emitted_is_shown_whole(served: Served, place: str) -> None:
+def test_shows_all_segments_of_a_result(served: Served, place: str) -> None:
     id = task(served, "count", 600)
     where = getattr(served, place)
     done = antiphon("tasks", "show", where, id, "--json")
@@ -48,7 +48,7 @@ def test_a_task_that_has_emitted_is_shown_whole(served: Served, place: str) -> N
     assert "\n".join(NUMBERS[1:]) in "\n".join(line.strip() for line in page.splitlines())
 
 
-def test_the_log_has_the_segments(served: Served) -> None:
+def test_the_log_contains_the_segments(served: Served) -> None:
     id = task(served, "count", 600)
     shown = json.loads(antiphon("tasks", "show", served.store, id, "--json").stdout)
     emitted = [entry["data"] for entry in shown["log"] if entry["kind"] == "emitted"]
@@ -58,7 +58,7 @@ def test_the_log_has_the_segments(served: Served) -> None:
 
 
 @pytest.mark.parametrize("place", ["store", "url"])
-def test_one_that_failed_is_shown_with_what_there_was(served: Served, place: str) -> None:
+def test_shows_the_segments_of_a_failed_task(served: Served, place: str) -> None:
     id = task(served, "fail", 300)
     done = antiphon("tasks", "show", getattr(served, place), id, "--json")
     result = json.loads(done.stdout)["result"]
@@ -67,7 +67,7 @@ def test_one_that_failed_is_shown_with_what_there_was(served: Served, place: str
 
 
 @pytest.mark.parametrize("place", ["store", "url"])
-def test_what_is_watched_to_its_end_is_whole(served: Served, place: str) -> None:
+def test_the_last_change_contains_all_segments(served: Served, place: str) -> None:
     id = task(served, "count", 600)
     done = antiphon("tasks", "watch", getattr(served, place), id, "--json")
     assert done.returncode == 0

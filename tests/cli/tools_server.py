@@ -1,4 +1,4 @@
-"""The server that the tests of the command line call."""
+"""A server with tools of many kinds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def types(
     unit: Literal["m", "ft"] = "m",
     anything: Any = None,
 ) -> dict[str, Any]:
-    """Give back what was given."""
+    """Return the arguments."""
     return {
         "text": text,
         "whole": whole,
@@ -72,13 +72,13 @@ async def work(steps: int, ctx: Context) -> Result:
 
 @server.tool
 async def picture() -> list[Text | Image]:
-    """Give a picture."""
+    """Return an image."""
     return [Text("Look:"), Image.of(b"\x89PNG" * 25, "image/png")]
 
 
 @server.tool
 async def slow(seconds: float) -> str:
-    """Take a while."""
+    """Sleep."""
     print("slow has begun", flush=True)
     await asyncio.sleep(seconds)
     return "done at last"
@@ -86,18 +86,18 @@ async def slow(seconds: float) -> str:
 
 @server.tool
 async def process() -> int:
-    """Which process serves this."""
+    """Return the ID of the process."""
     return os.getpid()
 
 
 @server.tool
 async def caller(ctx: Context) -> str:
-    """Who is calling."""
+    """Return the ID of the caller."""
     return ctx.principal.id
 
 
 def by_header(headers: Any) -> Principal | None:
-    """A way to see which headers arrive."""
+    """Authenticate the caller by a header."""
     name = headers.get("x-name") or headers.get("authorization", "").removeprefix("Bearer ")
     return Principal(name) if name else None
 

@@ -1,4 +1,4 @@
-"""Who serves and who works, and what load balancers and monitors are told: real processes on one file."""
+"""Serving and running tasks in separate processes, and the probes and metrics of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def port_of(url: str) -> int:
     return port
 
 
-async def test_one_that_only_serves_leaves_tasks_to_a_worker(shop: Path) -> None:
+async def test_a_server_with_no_worker_leaves_tasks_to_a_worker(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
         id = (await begin(client, "slow", seconds=0.0))["taskId"]
@@ -41,14 +41,14 @@ async def test_one_that_only_serves_leaves_tasks_to_a_worker(shop: Path) -> None
             assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
 
 
-def test_one_that_only_serves_needs_a_store_that_others_can_reach(shop: Path) -> None:
+def test_no_worker_requires_a_shared_store(shop: Path) -> None:
     for options in ([], ["--store", "memory:"]):
         refused = antiphon("run", shop, "--no-worker", *options)
         assert refused.returncode == 2
         assert "--store postgresql://" in refused.stderr
 
 
-async def test_a_worker_takes_the_tools_that_it_is_told_to(shop: Path) -> None:
+async def test_a_worker_runs_only_the_tasks_of_its_tools(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
         slow = (await begin(client, "slow", seconds=0.0))["taskId"]
@@ -58,13 +58,13 @@ async def test_a_worker_takes_the_tools_that_it_is_told_to(shop: Path) -> None:
             assert (await look(client, slow))["status"] == "working"
 
 
-def test_a_tool_that_gives_no_promises_is_no_work(shop: Path) -> None:
+def test_a_worker_refuses_a_tool_that_cannot_run_as_a_task(shop: Path) -> None:
     refused = antiphon("worker", shop, *STORE, "--tools", "slow,plain", cwd=shop.parent)
     assert refused.returncode == 2
-    assert "No tool 'plain' gives promises here; these do: slow, ask." in refused.stderr
+    assert "No tool 'plain' can run as a task. These can: slow, ask." in refused.stderr
 
 
-async def test_a_worker_runs_as_many_at_once_as_it_is_told_to(shop: Path) -> None:
+async def test_concurrency_limits_the_running_tasks_of_a_worker(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
         ids = [(await begin(client, "slow", seconds=0.3))["taskId"] for _ in range(3)]
@@ -85,7 +85,7 @@ async def test_a_worker_runs_as_many_at_once_as_it_is_told_to(shop: Path) -> Non
             assert httpx2.get(f"http://127.0.0.1:{port}/mcp").status_code == 404
 
 
-def test_the_line_of_a_worker_has_no_password_in_it(shop: Path) -> None:
+def test_a_worker_does_not_print_the_password_of_its_store(shop: Path) -> None:
     refused = antiphon("worker", shop, "--store", "postgresql://ann:secret@127.0.0.1:1/none")
     assert refused.returncode != 0
     assert "cannot be reached" in refused.stderr
@@ -93,7 +93,7 @@ def test_the_line_of_a_worker_has_no_password_in_it(shop: Path) -> None:
 
 
 def metrics(port: int) -> dict[str, float]:
-    """What a process says of itself; every line of it is one that Prometheus reads."""
+    """Return the metrics of a process. Every line must be valid for Prometheus."""
     answer = httpx2.get(f"http://127.0.0.1:{port}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     found = {}
@@ -105,7 +105,7 @@ def metrics(port: int) -> dict[str, float]:
     return found
 
 
-async def test_a_server_says_how_its_calls_went(shop: Path) -> None:
+async def test_a_server_counts_its_calls_in_metrics(shop: Path) -> None:
     with running(shop, *STORE, directory=shop.parent, cwd=shop.parent) as server:
         port = port_of(server.url)
         metrics(port)  # calls are timed from the first look on
@@ -122,7 +122,7 @@ async def test_a_server_says_how_its_calls_went(shop: Path) -> None:
         assert said["antiphon_queue_age_seconds"] == 0
 
 
-async def test_one_that_is_told_to_end_is_not_ready_any_more() -> None:
+async def test_a_stopping_server_is_not_ready() -> None:
     from antiphon.transport.server.http.probes import Probes
 
     server = Server("leaving", store="memory:")
@@ -139,6 +139,6 @@ async def test_one_that_is_told_to_end_is_not_ready_any_more() -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
-async def test_probes_are_only_where_they_are_asked_for(path: str) -> None:
+async def test_probes_are_opt_in(path: str) -> None:
     async with serving(Server("plain")) as address, httpx2.AsyncClient() as http:
         assert (await http.get(f"http://127.0.0.1:{address.port}{path}")).status_code == 404

@@ -1,4 +1,4 @@
-"""`antiphon tasks answer` at a server that puts a task's questions on a stream, one right after the other."""
+"""`antiphon tasks answer` at a server that sends the questions of a task on a stream."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TASK = {
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
-class Curious:
-    """A server with a task that asks in rounds, and is never seen to do anything between them."""
+class AskingServer:
+    """A server with a task that asks in rounds. Its status stays `input_required` between them."""
 
     def __init__(self, *rounds: tuple[str, ...]) -> None:
         self._rounds = rounds
@@ -28,11 +28,11 @@ class Curious:
         self.answers: dict[str, Any] = {}
 
     async def __call__(self, reply: Reply) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         request = reply.request
         if request.method == "initialize":
             offers = {"tools": {}, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
-            info = {"name": "curious", "version": "1"}
+            info = {"name": "asking", "version": "1"}
             given = {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
             await reply.result(given, mcp_session_id="s1")
         elif request.method == "tasks/get":
@@ -58,7 +58,7 @@ class Curious:
         await reply.hang()
 
 
-async def _answer(server: Curious, *given: str) -> tuple[int, str]:
+async def _answer(server: AskingServer, *given: str) -> tuple[int, str]:
     async with serving(server) as fake:
         done = await asyncio.to_thread(
             antiphon, "tasks", "answer", fake.url, "t1", *given, "--protocol", "2025-11-25"
@@ -66,16 +66,16 @@ async def _answer(server: Curious, *given: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-async def test_what_is_asked_after_the_answer_is_left_open() -> None:
-    server = Curious(("first",), ("last",))
-    assert await _answer(server, "name=Ada") == (0, "Answered what was asked of t1.\n")
+async def test_leaves_questions_of_the_next_round_open() -> None:
+    server = AskingServer(("first",), ("last",))
+    assert await _answer(server, "name=Ada") == (0, "Answered the questions of t1.\n")
     assert server.answers["first"] == {"name": "Ada"}
     assert server.answers.get("last") is None
 
 
-async def test_questions_of_one_round_are_all_answered() -> None:
-    server = Curious(("first", "last"), ("more",))
-    assert await _answer(server, "name=Ada", "name=Byron") == (0, "Answered what was asked of t1.\n")
+async def test_answers_all_questions_of_a_round() -> None:
+    server = AskingServer(("first", "last"), ("more",))
+    assert await _answer(server, "name=Ada", "name=Byron") == (0, "Answered the questions of t1.\n")
     given = [server.answers[key]["name"] for key in ("first", "last")]
     assert sorted(given) == ["Ada", "Byron"]
     assert server.answers.get("more") is None

@@ -1,4 +1,4 @@
-"""The server that the tests of asking at the terminal call: its tools ask."""
+"""A server whose tools ask questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from antiphon import Context, Declined, Elicit, InputRequired, Server
 
-server = Server("curious")
+server = Server("questions")
 
 
 class Order(BaseModel):
@@ -38,33 +38,33 @@ LABELLED: dict[str, Any] = {
 
 @server.tool
 async def order(ctx: Context) -> Order:
-    """Ask for everything that a form can have."""
+    """Ask for a form with all kinds of fields."""
     return await ctx.elicit("What would you like?", Order, key="order")
 
 
 @server.tool
 async def paint(ctx: Context) -> dict[str, Any]:
-    """Ask for choices with labels, and for some that look like numbers."""
+    """Ask for choices with labels, and for numeric choices."""
     return await ctx.elicit("Which?", LABELLED)
 
 
 @server.tool
 async def confirm(ctx: Context) -> str:
-    """Ask for nothing but a yes."""
+    """Ask for a form without fields."""
     await ctx.elicit("Really?", {"type": "object", "properties": {}})
     return "done"
 
 
 @server.tool
 async def log_in(ctx: Context) -> str:
-    """Ask to go somewhere."""
+    """Ask the user to open a URL."""
     await ctx.elicit("Please log in.", url="https://bücher.example/login?for=42", key="login")
     return "logged in"
 
 
 @server.tool
 async def born(ctx: Context) -> str:
-    """Ask for a date, which the form only knows as so many digits."""
+    """Ask for a date. The form accepts dates that do not exist."""
     return str(await ctx.elicit("When were you born?", date, key="born"))
 
 
@@ -81,7 +81,7 @@ class Name(BaseModel):
 
 @server.tool
 async def stubborn(ctx: Context) -> str:
-    """Take a no, and work on."""
+    """Continue after the user declines."""
     try:
         await ctx.elicit("Name?", Name)
     except Declined as declined:
@@ -92,14 +92,14 @@ async def stubborn(ctx: Context) -> str:
 
 @server.tool
 async def hostile(ctx: Context) -> str:
-    """Ask with more than words."""
+    """Ask a question that contains control characters."""
     await ctx.elicit("Your\x1b]0;gotcha\x07 name?", Name)
     return "done"
 
 
 @server.tool
 async def odd(ctx: Context) -> str | InputRequired:
-    """Ask for what is no form."""
+    """Ask with a schema that is not a form."""
     if ctx.input_responses:
         return "done"
     schema = {"type": "object", "properties": {"x": {"type": ["string", "null"]}}}

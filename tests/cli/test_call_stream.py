@@ -1,4 +1,4 @@
-"""`antiphon call --stream`: what a tool emits, printed as it comes."""
+"""`antiphon call --stream`: prints segments as they arrive."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FILE = Path(__file__).parent.parent / "client" / "telling.py"
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server whose tools emit."""
+    """The URL of a server whose tools stream their results."""
     with running(FILE, directory=tmp_path_factory.mktemp("telling")) as server:
         yield server.url
 
 
-def test_prints_what_a_call_prints(telling: str) -> None:
+def test_prints_the_same_text_as_a_plain_call(telling: str) -> None:
     for tool in ("answer", "required"):
         streamed = antiphon("call", "--stream", telling, tool, "to=3")
         assert (streamed.returncode, streamed.stdout, streamed.stderr) == (0, "text 1\ntext 2\ntext 3\n", "")
         assert antiphon("call", telling, tool, "to=3").stdout == streamed.stdout
 
 
-def test_prints_each_segment_before_the_next_is_made(telling: str) -> None:
+def test_prints_each_segment_as_it_arrives(telling: str) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", "--stream", telling, "answer", "to=2", "pause=3600"],
         cwd=ROOT,
@@ -48,7 +48,7 @@ def test_prints_each_segment_before_the_next_is_made(telling: str) -> None:
         process.stdout.close()
 
 
-def test_with_json_each_line_is_a_segment_and_the_last_the_result(telling: str) -> None:
+def test_json_prints_a_line_for_each_segment_and_one_for_the_result(telling: str) -> None:
     done = antiphon("call", "--stream", "--json", telling, "required", "to=2")
     *segments, result = map(json.loads, done.stdout.splitlines())
     assert segments == [
@@ -59,12 +59,12 @@ def test_with_json_each_line_is_a_segment_and_the_last_the_result(telling: str) 
     assert [block["text"] for block in result["content"]] == ["text 1", "text 2"]
 
 
-def test_a_failure_goes_to_the_standard_error_after_what_came_before_it(telling: str) -> None:
+def test_a_failure_goes_to_standard_error_after_the_segments(telling: str) -> None:
     done = antiphon("call", "--stream", telling, "fail")
     assert (done.returncode, done.stdout, done.stderr) == (1, "text 1\n", "It broke.\n")
 
 
-def test_what_is_not_text_is_summarised_and_a_question_is_answered(telling: str) -> None:
+def test_summarises_images_and_answers_questions(telling: str) -> None:
     assert antiphon("call", "--stream", telling, "paint").stdout == "text 1\n[image/png, 4 bytes]\n"
     done = antiphon("call", "--stream", telling, "ask_later", "--answer", "value=Ada")
     assert (done.returncode, done.stdout) == (0, "text 1\ntext 2\nHello, Ada!\n")
@@ -72,7 +72,7 @@ def test_what_is_not_text_is_summarised_and_a_question_is_answered(telling: str)
     assert (done.returncode, done.stdout) == (2, "text 1\n")
 
 
-def test_it_does_not_go_together_with_a_promise(telling: str) -> None:
+def test_stream_and_task_exclude_each_other(telling: str) -> None:
     done = antiphon("call", "--stream", "--task", telling, "answer", "to=2")
     assert done.returncode == 2
     assert "--stream and --task" in done.stderr

@@ -1,4 +1,4 @@
-"""Someone at a terminal: the `antiphon` command on a pseudo-terminal, read from and typed to."""
+"""Runs the `antiphon` command in a pseudo-terminal, types to it and reads its screen."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.support.process import ROOT
 
 CTRL_C, CTRL_D = "\x03", "\x04"
-# Becomes a command whose terminal this is, so that Ctrl-C on it is a signal.
-_ADOPTING = (
+# Makes the pseudo-terminal the controlling terminal, so that Ctrl-C sends a signal, and runs the command.
+_RUN_WITH_TERMINAL = (
     "import fcntl, os, sys, termios; "
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -27,8 +27,8 @@ _ADOPTING = (
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-class Person:
-    """Sees the standard error and types; the standard output goes to a pipe."""
+class TerminalSession:
+    """A command in a pseudo-terminal. Its standard output goes to a pipe."""
 
     def __init__(self, process: subprocess.Popen[str], terminal: int) -> None:
         self.process = process
@@ -38,27 +38,27 @@ class Person:
 
     @property
     def screen(self) -> str:
-        """All that was to be seen, without its styles."""
+        """The output of the terminal so far, without styles."""
         return self._seen
 
-    def sees(self, text: str) -> str:
-        """Wait until this is on the screen, after what was seen before; what came up to there."""
+    def expect(self, text: str) -> str:
+        """Wait for a text on the screen. Return the output since the last expected text."""
         deadline = time.monotonic() + PATIENCE
         while (found := self._seen.find(text, self._read)) < 0:
             assert self._look(deadline), f"not on the screen: {text!r}. It has:\n{self._seen}"
         start, self._read = self._read, found + len(text)
         return self._seen[start : self._read]
 
-    def types(self, line: str) -> None:
+    def type_line(self, line: str) -> None:
         """Type a line and press Enter."""
-        self.presses(line + "\n")
+        self.press(line + "\n")
 
-    def presses(self, keys: str) -> None:
-        """Press some keys."""
+    def press(self, keys: str) -> None:
+        """Press keys."""
         os.write(self._terminal, keys.encode())
 
-    def ends(self) -> tuple[int, str]:
-        """Wait for the end of the command: its exit code, and its standard output."""
+    def wait(self) -> tuple[int, str]:
+        """Wait until the command exits. Return its exit code and standard output."""
         deadline = time.monotonic() + PATIENCE
         while self._look(deadline):
             pass
@@ -66,7 +66,7 @@ class Person:
         return self.process.returncode, printed
 
     def _look(self, deadline: float) -> bool:
-        """See what comes next; whether there was anything before the end."""
+        """Read the next output. Return whether there was any."""
         ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return False
@@ -79,14 +79,14 @@ class Person:
 
 
 @contextmanager
-def at_a_terminal(
+def in_terminal(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
-) -> Iterator[Person]:
-    """Run a command with a person in front of it."""
+) -> Iterator[TerminalSession]:
+    """Run a command in a pseudo-terminal."""
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _ADOPTING, *COMMAND, *map(str, arguments)],
+            [sys.executable, "-c", _RUN_WITH_TERMINAL, *COMMAND, *map(str, arguments)],
             cwd=cwd,
             env=plain_environment({"TERM": "xterm", **(env or {})}),
             stdin=theirs,
@@ -98,7 +98,7 @@ def at_a_terminal(
     finally:
         os.close(theirs)
     try:
-        yield Person(process, ours)
+        yield TerminalSession(process, ours)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -1,4 +1,4 @@
-"""How a task is followed: the line on the terminal, what is said when it is left, and what a watcher sees."""
+"""`TaskFollower`, and the changes that `StoreTasks.follow` yields."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Server
+from antiphon.cli.call.follow_task import TaskFollower
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.cli.tasks.following import Following
-from antiphon.cli.tasks.in_store import Operator
+from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client import Client
 from antiphon.errors import TaskCancelled, Unreachable
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
 from tests.support.polling import until
 
-THERE = Target("http://127.0.0.1:1/mcp", {}, 10)
-STARTED = Target(["antiphon", "run", "mine.py", "--stdio"], {}, 10)
+REMOTE = Target("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", {}, 10)
+LOCAL = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
 
 
 class Screen(io.StringIO):
-    """A standard error that is a terminal."""
+    """A standard error stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Handle:
-    """A task that ends as it is told to."""
+    """A task handle whose end the test controls."""
 
     id = "t1"
 
@@ -53,7 +53,7 @@ class Handle:
             self.news.task_done()
 
 
-def ending_with(error: Exception) -> Any:
+def handle_raising(error: Exception) -> Any:
     def end() -> Result:
         raise error
 
@@ -62,9 +62,9 @@ def ending_with(error: Exception) -> Any:
     return handle
 
 
-async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_cancelled_task_exits_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="The task was cancelled") as raised:
-        await Following(THERE).result(ending_with(TaskCancelled("The task was cancelled.")))
+        await TaskFollower(REMOTE).wait_for_result(handle_raising(TaskCancelled("The task was cancelled.")))
     assert raised.value.code == FAILED
     assert capsys.readouterr().err == "Task: t1\n"
 
@@ -72,24 +72,24 @@ async def test_a_task_that_was_cancelled_is_exit_code_1(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("target", "hint"),
     [
-        (THERE, "The task goes on without you: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
-        (STARTED, ""),
+        (REMOTE, "The task is still running. To follow it: antiphon tasks watch http://127.0.0.1:1/mcp t1\n"),
+        (LOCAL, ""),
     ],
 )
-async def test_a_task_goes_on_only_at_a_server_that_outlives_the_command(
+async def test_only_a_remote_server_prints_how_to_follow_the_task(
     target: Target, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Unreachable):
-        await Following(target).result(ending_with(Unreachable("It is gone.")))
+        await TaskFollower(target).wait_for_result(handle_raising(Unreachable("It is gone.")))
     assert capsys.readouterr().err == f"Task: t1\n{hint}"
 
 
-async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_line_is_hidden_while_a_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    following, handle = Following(THERE), Handle()
+    follower, handle = TaskFollower(REMOTE), Handle()
 
-    async def told(status: TaskStatus) -> str:
+    async def line_after(status: TaskStatus) -> str:
         screen.seek(0)
         screen.truncate()
         handle.news.put_nowait(status)
@@ -97,43 +97,43 @@ async def test_the_line_is_out_of_the_way_while_something_is_asked(monkeypatch: 
         return screen.getvalue()
 
     async def ask(question: str) -> str:
-        assert await told(TaskStatus("t1", "input_required")) == ""
+        assert await line_after(TaskStatus("t1", "input_required")) == ""
         return question.upper()
 
-    result = asyncio.create_task(following.result(handle))  # type: ignore[arg-type]
-    assert "s, working: on it" in await told(TaskStatus("t1", "working", "on it"))
-    assert await following.aside(ask)("what?") == "WHAT?"
-    assert "s, working: again" in await told(TaskStatus("t1", "working", "again"))
+    result = asyncio.create_task(follower.wait_for_result(handle))  # type: ignore[arg-type]
+    assert "s, working: on it" in await line_after(TaskStatus("t1", "working", "on it"))
+    assert await follower.hidden_during(ask)("what?") == "WHAT?"
+    assert "s, working: again" in await line_after(TaskStatus("t1", "working", "again"))
     handle.ends.set()
     assert (await result).text == "done"
     assert screen.getvalue().endswith("\r\x1b[2K")
 
 
-class Looking(Operator):
-    """An operator who counts how often a task was looked at."""
+class CountingStoreTasks(StoreTasks):
+    """Counts how often a task was read."""
 
-    looked = 0
+    reads = 0
 
-    async def _whole(self, record: Any) -> Any:
-        self.looked += 1
-        return await super()._whole(record)
+    async def _view(self, record: Any) -> Any:
+        self.reads += 1
+        return await super()._view(record)
 
 
-async def test_an_operator_sees_each_change_that_can_be_seen_and_no_other(tmp_path: Path) -> None:
+async def test_follow_yields_only_visible_changes(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     server = Server("mine", store=store)
-    stepped, goes_on = asyncio.Event(), asyncio.Event()
+    stepped, continued = asyncio.Event(), asyncio.Event()
 
     @server.tool(task="required")
     async def work(ctx: Context) -> str:
         await ctx.step(stepped.wait)
-        await goes_on.wait()
+        await continued.wait()
         return "done"
 
     async with Client(server) as client:
         handle = await client.submit("work")
         assert handle.id is not None
-        async with Looking(store) as operator:
+        async with CountingStoreTasks(store) as operator:
             seen: list[str] = []
 
             async def watch(id: str) -> None:
@@ -143,7 +143,7 @@ async def test_an_operator_sees_each_change_that_can_be_seen_and_no_other(tmp_pa
             watching = asyncio.create_task(watch(handle.id))
             await until(lambda: seen == ["working"])
             stepped.set()
-            await until(lambda: operator.looked == 2)
-            goes_on.set()
+            await until(lambda: operator.reads == 2)
+            continued.set()
             await watching
     assert seen == ["working", "completed"]

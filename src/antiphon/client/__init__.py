@@ -1,4 +1,8 @@
-"""The client: everything it takes to call a server, whichever version that speaks."""
+"""The client: calls a server, whichever protocol version the server speaks.
+
+Knows no key of the wire and no transport by name; the dialects in `wire/client` and the channels in
+`transport/client` do.
+"""
 
 from antiphon.client.callbacks import Elicitation, ElicitCallback, RequestHandler, Roots, SampleCallback
 from antiphon.client.client import Client

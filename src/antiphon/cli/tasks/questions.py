@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.cli.call.questions import Asker
 from antiphon.cli.exit_codes import CommandError
-from antiphon.client.callbacks import Callbacks, answering_with
+from antiphon.client.callbacks import Callbacks, handlers_for
 from antiphon.client.input_rounds import InputRounds
 from antiphon.model.question import Question
 
@@ -20,7 +20,7 @@ class Questions:
     """Who answers."""
 
     def __init__(self, asker: Asker) -> None:
-        table, _ = answering_with(asker, None, None)
+        table, _ = handlers_for(asker, None, None)
         self._rounds = InputRounds(Callbacks(table), _TRIES)
 
     async def answer(self, questions: Mapping[str, Question], key: str | None) -> dict[str, dict[str, Any]]:
@@ -31,6 +31,6 @@ class Questions:
             )
         wanted = questions if key is None else {key: questions[key]}
         for name, ask in wanted.items():
-            if not self._rounds.answers(ask):
+            if not self._rounds.can_answer(ask):
                 raise CommandError(f"{name!r} is a question for a program, not for a person.")
         return {name: await self._rounds.answer(name, ask) for name, ask in wanted.items()}

@@ -1,0 +1,1 @@
+"""Streams of segments: received out of order, read in order, across broken connections."""

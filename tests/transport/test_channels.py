@@ -123,7 +123,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_its_last_event_as_long_as_
 async def test_a_stream_that_brings_nothing_new_is_given_up() -> None:
     web = Web(streamed(event("1")), *(streamed(b"", breaks=True) for _ in range(2)))
     channel = await web.channel(Heard(), resumes=2)
-    with pytest.raises(Unreachable, match="cannot take it up again"):
+    with pytest.raises(Unreachable, match="it could not be resumed"):
         await channel.request(message("tools/call"))
     assert len(web.asked) == 3
     await channel.close()
@@ -132,7 +132,7 @@ async def test_a_stream_that_brings_nothing_new_is_given_up() -> None:
 async def test_a_stream_that_is_no_longer_one_is_given_up_at_once() -> None:
     web = Web(streamed(event("1")), httpx2.Response(200, json={}))
     channel = await web.channel(Heard(), resumes=5)
-    with pytest.raises(Unreachable, match="cannot take it up again"):
+    with pytest.raises(Unreachable, match="it could not be resumed"):
         await channel.request(message("tools/call"))
     assert len(web.asked) == 2
     await channel.close()
@@ -151,7 +151,7 @@ async def test_a_stream_outside_of_requests_that_does_not_stay_open_is_given_up(
         await channel.listen({})
         await until(lambda: caplog.records)
     assert [record.getMessage() for record in caplog.records] == [
-        f"The stream outside of requests from {PLACE} does not stay open."
+        f"The stream of messages outside of requests from {PLACE} keeps breaking. It is not opened again."
     ]
     assert heard.methods == ["notifications/one"], "a response to nothing is no notification"
     assert [request.headers.get("last-event-id") for request in web.asked] == [None, "2", "2"]
@@ -191,13 +191,13 @@ async def test_what_a_server_says_after_its_client_has_left_goes_nowhere() -> No
 async def test_what_waits_to_be_written_when_a_channel_is_closed_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "_LAST_WORDS", 0.05)
+    monkeypatch.setattr(process, "_LAST_OUTPUT_SECONDS", 0.05)
     channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], shutdown_timeout=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]
-    assert channel._duplex is not None
-    duplex = channel._duplex
+    assert channel._lines is not None
+    duplex = channel._lines
     await until(lambda: duplex._writing.locked())
     await channel.close()
     results = await asyncio.gather(*sending, return_exceptions=True)

@@ -92,7 +92,6 @@ class Call(Generic[R]):
     def __init__(
         self,
         request: R,
-        *,
         carrier: Carrier,
         caller: Caller,
         work: Supervised,
@@ -100,6 +99,7 @@ class Call(Generic[R]):
         request_meta: RequestMeta = _NO_META,
         principal: Principal = ANONYMOUS,
         session_state: SessionState | None = None,
+        *,
         convert: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.request = request

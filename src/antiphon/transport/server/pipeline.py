@@ -13,7 +13,6 @@ from typing import Any
 
 from antiphon.errors import Busy, InternalError, RequestError
 from antiphon.model.identity import ANONYMOUS, Principal
-from antiphon.model.outcome import Outcome
 from antiphon.model.request import Request, RequestId, RequestMeta
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call, Caller, SessionState
@@ -33,7 +32,10 @@ class Pipeline:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._handle = engine.handle
+        self.handle = engine.handle
+        """Serves a call: returns what to await for its outcome. Both may raise."""
+        self._client_carrier = engine.client_carrier
+        self._connection_carrier = engine.connection_carrier
         self._max_calls = engine.limits.max_calls
         self.dialects = Dialects(engine.info)
 
@@ -64,7 +66,6 @@ class Pipeline:
         dialect: Dialect,
         request: Any,
         request_meta: RequestMeta,
-        *,
         id: RequestId,
         caller: Caller,
         work: Supervised,
@@ -72,32 +73,36 @@ class Pipeline:
         session_state: SessionState | None = None,
     ) -> Call[Any]:
         """Build the call of a request."""
-        engine = self._engine
-        return Call(
-            request,
-            carrier=engine.client_carrier if dialect.rounds else engine.connection_carrier,
-            caller=caller,
-            work=work,
-            id=id,
-            request_meta=request_meta,
-            principal=principal,
-            session_state=session_state,
-        )
+        carrier = self._client_carrier if dialect.rounds else self._connection_carrier
+        return Call(request, carrier, caller, work, id, request_meta, principal, session_state)
 
     # From a call to a frame
 
     async def serve(self, dialect: Dialect, call: Call[Any]) -> bytes:
         """Serve a call, and return the frame that answers it; raises what `refuse` takes."""
         try:
-            outcome = await self._handle(call)
+            outcome = await self.handle(call)
         except asyncio.CancelledError:
-            work = call.work
-            if work.stop_reason != "deadline":
+            if call.work.stop_reason != "deadline":
                 raise
-            work.uncancel()
-            work.stop_reason = None
-            outcome = await self._engine.overdue(call)
-        return _response(dialect, call.request, call.id, outcome)
+            call.work.uncancel()
+            call.work.stop_reason = None
+            return await self.overdue(dialect, call)
+        return self.response(dialect, call, outcome)
+
+    async def overdue(self, dialect: Dialect, call: Call[Any]) -> bytes:
+        """Return the frame that answers a call which took too long; raises `RequestError`."""
+        return self.response(dialect, call, await self._engine.overdue(call))
+
+    def response(self, dialect: Dialect, call: Call[Any], outcome: Any) -> bytes:
+        """Return the frame of an outcome; raises `InternalError` if JSON cannot express the outcome."""
+        try:
+            return dialect.response(call.request, call.id, outcome)
+        except Exception:
+            logger.exception("The outcome of request %r cannot be written as JSON.", call.id)
+            raise InternalError(
+                f"The server cannot write its answer as JSON. Its log says why, under request {call.id!r}."
+            ) from None
 
     def refuse(
         self,
@@ -118,17 +123,6 @@ class Pipeline:
         if call is None:
             return error, dialect.error(request_id, error)
         return error, _refusal(dialect, call.request, call.id, error)
-
-
-def _response(dialect: Dialect, request: Request, request_id: RequestId, outcome: Outcome) -> bytes:
-    """Return the frame of an outcome; raises `InternalError` if JSON cannot express the outcome."""
-    try:
-        return dialect.response(request, request_id, outcome)
-    except Exception:
-        logger.exception("The outcome of request %r cannot be written as JSON.", request_id)
-        raise InternalError(
-            f"The server cannot write its answer as JSON. Its log says why, under request {request_id!r}."
-        ) from None
 
 
 def _refusal(dialect: Dialect, request: Request, request_id: RequestId, error: RequestError) -> bytes:

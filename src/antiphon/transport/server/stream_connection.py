@@ -91,11 +91,11 @@ class StreamConnection:
                 dialect,
                 request,
                 request_meta,
-                id=request_id,
-                caller=_StreamCaller(self._write, self._questions, dialect, request_id),
-                work=work,
-                principal=self._principal,
-                session_state=self._session_state,
+                request_id,
+                _StreamCaller(self._write, self._questions, dialect, request_id),
+                work,
+                self._principal,
+                self._session_state,
             )
             self._calls[request_id] = work
             if type(request) is Listen:

@@ -36,12 +36,13 @@ class App:
         self._engine = engine
         self._lifespan = ServerLifespan(engine)
         self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
-        pages = [] if routes is None else [routes]
-        if probes:
-            pages.append(probe_routes(engine, lambda: self.is_ready))
+        own = Routes() if routes is None else routes
+        self._pages = own.pages
+        self._has_probes = probes
+        tables = [own, probe_routes(engine, lambda: self.is_ready)] if probes else [own]
         limits = engine.limits
         self._router = Router(
-            *pages,
+            *tables,
             guard=self._endpoint.guard,
             max_bytes=limits.max_body_bytes,
             timeout=limits.body_timeout,
@@ -50,16 +51,15 @@ class App:
         self._leaving = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http":
-            page = self._router.find(scope)
+        if scope["type"] == "http":
+            page = self._router.find(scope) if self._pages or self._has_probes else None
             if page is None:
                 await self._endpoint(scope, receive, send)
             else:
                 await self._router.serve(page, scope, receive, send)
-        elif kind == "lifespan":
+        elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
-        elif kind == "websocket":
+        elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1003})
 
     # Starting and stopping

@@ -28,6 +28,7 @@ from antiphon.model.request import (
     CallTool,
     Initialize,
     Listen,
+    RequestId,
     RequestMeta,
     SetLogLevel,
     Subscribe,
@@ -46,7 +47,7 @@ from antiphon.transport.server.http.sessions import Sessions
 from antiphon.transport.server.pipeline import Pipeline
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.server.dialect import Negotiated
+from antiphon.wire.server.dialect import Dialect, Negotiated
 
 __all__ = ["Endpoint"]
 
@@ -85,6 +86,7 @@ class Endpoint:
         self._keep_alive_interval = limits.keep_alive_interval
         self.guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
+        self._handle = self._pipeline.handle
         self._dialects = self._pipeline.dialects
         self._versions: dict[bytes | None, str | UnsetType | None] = {
             None: None,
@@ -129,7 +131,23 @@ class Endpoint:
                 await self._take_message(exchange, call, headers, principal)
                 await send_json(send, 202, b"")
                 return
-            await self._answer_call(exchange, call, loop)
+            if type(call.request) is Listen:
+                with self._listening(exchange):
+                    outcome = await self._handle(call)
+            else:
+                outcome = await self._handle(call)
+                if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
+                    await self._session_relay.changed(exchange.session, call.request)
+            answer = self._pipeline.response(exchange.dialect, call, outcome)
+            exchange.phase = "answering"
+            if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
+                exchange.deadline = loop.time() + self._body_timeout
+            if exchange.event_stream is not None or exchange.streams_only or type(call.request) is Initialize:
+                await self._answer(exchange, call, answer)
+            else:
+                head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+                await send({"type": "http.response.body", "body": answer})
         except Exception as error:
             await self._refuse(exchange, error)
         except asyncio.CancelledError:
@@ -220,22 +238,16 @@ class Endpoint:
     def _begin(
         self,
         exchange: Exchange,
-        dialect: Any,
+        dialect: Dialect,
         request: Any,
-        request_meta: Any,
-        request_id: Any,
+        request_meta: RequestMeta,
+        request_id: RequestId,
         principal: Principal,
     ) -> Call[Any]:
-        session = exchange.session
+        """Build the call of an exchange, and count it."""
+        state = None if exchange.session is None else exchange.session.state
         call = exchange.call = self._pipeline.call(
-            dialect,
-            request,
-            request_meta,
-            id=request_id,
-            caller=exchange,
-            work=exchange,
-            principal=principal,
-            session_state=None if session is None else session.state,
+            dialect, request, request_meta, request_id, exchange, exchange, principal, state
         )
         exchange.phase = "running"
         self._calls += 1
@@ -253,7 +265,6 @@ class Endpoint:
     ) -> None:
         """Take a notification or a response, neither of which gets an answer."""
         session, dialect = exchange.session, exchange.dialect
-        assert dialect is not None
         if frame.method is not UNSET:
             if session is not None:
                 unknown = session.calls.notified(frame)
@@ -273,41 +284,25 @@ class Endpoint:
         try:
             self._pipeline.check_room(self._calls)
             call = self._begin(exchange, exchange.dialect, request, _NO_META, 0, principal)
-            await self._engine.handle(call)
+            await self._handle(call)
         except Exception:
             # A response has no answer with an id: the message is refused as a whole.
-            exchange.call = exchange.dialect = None
-            exchange.phase = "reading"
+            exchange.call, exchange.phase = None, "reading"
             raise
 
     # Answering it
 
-    async def _answer_call(
-        self, exchange: Exchange, call: Call[Any], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Serve a call, and send its answer."""
-        dialect, request = exchange.dialect, call.request
-        assert dialect is not None
-        if type(request) is Listen:
-            with self._listening(exchange):
-                answer = await self._pipeline.serve(dialect, call)
-        else:
-            answer = await self._pipeline.serve(dialect, call)
-            if exchange.session is not None and type(request) in _SESSION_REQUESTS:
-                await self._session_relay.changed(exchange.session, request)
-        exchange.phase = "answering"
-        if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
-            exchange.deadline = loop.time() + self._body_timeout
+    async def _answer(self, exchange: Exchange, call: Call[Any], answer: bytes) -> None:
+        """Send an answer: on the event stream if there is one, with a session id if it opens a session."""
+        request = call.request
         if exchange.event_stream is not None or exchange.streams_only:
             await exchange.stream().finish(answer)
         elif type(request) is Initialize:
-            negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
+            negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
             token = self._sessions.create(negotiated, call.principal)
             await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
         else:
-            head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-            await exchange.send({"type": "http.response.start", "status": 200, "headers": head})
-            await exchange.send({"type": "http.response.body", "body": answer})
+            await send_json(exchange.send, 200, answer)
 
     async def _refuse(self, exchange: Exchange, raised: Exception) -> None:
         """Answer with the error of an exception."""
@@ -315,7 +310,7 @@ class Endpoint:
             raise raised
         if isinstance(raised, _ClientGone):
             return
-        dialect, call = exchange.dialect, exchange.call
+        dialect, call = None if exchange.phase == "reading" else exchange.dialect, exchange.call
         exchange.phase = "answering"
         error, body = self._pipeline.refuse(raised, dialect, call)
         status = error.status if dialect is None else dialect.status(error, understood=call is not None)
@@ -330,12 +325,20 @@ class Endpoint:
         if reason is None:
             raise asyncio.CancelledError
         exchange.uncancel()
+        exchange.stop_reason = None
         if exchange.phase == "answering":
             return
         if exchange.phase != "running":
             if reason == "deadline":
                 body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
                 await send_json(exchange.send, 408, body, (("connection", "close"),))
+        elif reason == "deadline" and exchange.call is not None:
+            try:
+                answer = await self._pipeline.overdue(exchange.dialect, exchange.call)
+                exchange.phase = "answering"
+                await self._answer(exchange, exchange.call, answer)
+            except RequestError as error:
+                await self._refuse(exchange, error)
         elif reason == "cancelled":
             await exchange.stream().end()
 

@@ -42,7 +42,7 @@ class Exchange(Supervised, Caller):
     """A request that came by HTTP, as the caller of its call."""
 
     phase: Phase = "reading"
-    dialect: Dialect | None = None
+    dialect: Dialect
     """The dialect of the request, from the phase `addressed` on."""
     call: Call[Any] | None = None
     """The call, from the phase `running` on; `None` for a stream that a client opened by GET."""
@@ -65,13 +65,12 @@ class Exchange(Supervised, Caller):
 
     async def notify(self, message: CallerMessage) -> None:
         """Send a message on the event stream; a client that takes no streams does not get it."""
-        if self.takes_streams and self.dialect is not None:
+        if self.takes_streams:
             await self.stream().write(self.dialect.notification(message, self.request_id))
 
     async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
         """Ask on the event stream, and wait for the response, which comes as a request of its own."""
         assert self.session is not None
-        assert self.dialect is not None
         return await self.session.questions.ask(question, self.dialect, self.stream().write, task_id)
 
     async def close_stream(self) -> None:
@@ -95,7 +94,6 @@ class Exchange(Supervised, Caller):
         """Watch for a client that goes away, and keep the connection alive, while the call takes long."""
         if self.phase != "running" or (self.event_stream is not None and self.event_stream.detached):
             return
-        assert self.dialect is not None
         if not self._watching and (self.dialect.closing_cancels or self.call is None):
             self._watching = True
             self._spawn(self._watch())
@@ -122,7 +120,7 @@ class Exchange(Supervised, Caller):
 
     @property
     def _resumable(self) -> bool:
-        return self.session is not None and self.dialect is not None and self.dialect.resumable
+        return self.session is not None and self.dialect.resumable
 
     async def _watch(self) -> None:
         while True:

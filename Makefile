@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Tests wait for processes more than they compute, so there are more of them at once than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check bench format reference site tour clean
+.PHONY: demo test test-pythons check bench format reference map site tour clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -14,12 +14,17 @@ demo: .venv/installed
 test: .venv/tested .venv/mcp-1/installed .node/installed
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
+# The fast part of the tests, on each of Python 3.11 to 3.14 that this machine has.
+test-pythons:
+	$(PYTHON) scripts/test_pythons.py $(ARGS)
+
 check: .venv/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_lengths.py
+	$(BIN)/python scripts/write_map.py --check
 
 format: .venv/checked
 	$(BIN)/ruff format .
@@ -29,7 +34,11 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks $(ARGS)
 	$(BIN)/python scripts/quote_results.py
 
-# What is made and kept in the repository: the API reference, and the picture of the tour in the README.
+# Generated files that are kept in the repository: the map of the code in CONTRIBUTING.md, the API reference, and
+# the picture of the tour in the README.
+map:
+	$(PYTHON) scripts/write_map.py
+
 reference: .venv/installed
 	$(BIN)/python scripts/write_reference.py
 
@@ -37,11 +46,11 @@ tour: .venv/installed
 	$(BIN)/python scripts/draw_tour.py
 
 site: .venv/sited
-	$(BIN)/python -m mkdocs build --strict
-	@echo "Open .site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Open .site/index.html. The search needs a web server: $(BIN)/python -m http.server --directory .site"
 
 clean:
-	rm -rf .venv .site .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-* .site .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml
@@ -57,7 +66,7 @@ clean:
 	$(PIP) install --requirement requirements/site.txt
 	touch $@
 
-.venv/tested: .venv/installed requirements/test.txt requirements/site.txt
+.venv/tested: .venv/installed requirements/test.txt requirements/unit.txt requirements/site.txt
 	$(PIP) install --requirement requirements/test.txt
 	touch $@
 

@@ -127,7 +127,7 @@ async def news(dsn: str, times: int) -> dict[str, float]:
     now = int(time.time() * 1000)
     await here.create(Record("a", "ann", "echo", "waiting", 0, now, now, None, None), [])
     changed, heard = [], []
-    async with there.watch("a") as watch, there.hear("news") as messages:
+    async with there.watch("a") as watch, there.subscribe("news") as messages:
         for version in range(times):
             began = time.perf_counter()
             await asyncio.gather(

@@ -9,8 +9,12 @@ __all__ = ["task_states"]
 
 def task_states() -> str:
     """The life of a task, as Mermaid draws it."""
+    # Mermaid draws one arrow from a state to itself, so entries that lead the same way share an arrow.
+    entries: dict[tuple[str, str], list[str]] = {}
+    for (state, entry), after in TRANSITIONS.items():
+        entries.setdefault((state, after), []).append(entry)
     lines = ["stateDiagram-v2", "    [*] --> working: created"]
-    lines += [f"    {state} --> {after}: {entry}" for (state, entry), after in TRANSITIONS.items()]
+    lines += [f"    {state} --> {after}: {', '.join(named)}" for (state, after), named in entries.items()]
     left = {state for state, _ in TRANSITIONS}
     ends = dict.fromkeys(after for after in TRANSITIONS.values() if after not in left)
     return "\n".join([*lines, *(f"    {state} --> [*]" for state in ends)])

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command import COMMAND, PATIENCE, Running, plain_environment, running
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import in_terminal
 
 ADDRESS = "http://127.0.0.1:8000/mcp"
 RUN = ("python", "console", "terminal")
@@ -109,13 +109,13 @@ class Reader:
         ((command, expected),) = _typed(block.text)
         assert command.startswith("antiphon "), "a person at a terminal runs antiphon"
         words = shlex.split(self._here(command))[1:]
-        with at_a_terminal(*words, cwd=self._directory, env={"COLUMNS": "200"}) as person:
+        with in_terminal(*words, cwd=self._directory, env={"COLUMNS": "200"}) as terminal:
             for line in expected.splitlines():
                 if prompt := _PROMPT.fullmatch(line):
-                    person.sees(f"{prompt[1]} ")
-                    person.types(prompt[2])
-            _, printed = person.ends()
-        seen = re.sub(r" +$", "", f"{person.screen}{printed}", flags=re.MULTILINE)
+                    terminal.expect(f"{prompt[1]} ")
+                    terminal.type_line(prompt[2])
+            _, printed = terminal.wait()
+        seen = re.sub(r" +$", "", f"{terminal.screen}{printed}", flags=re.MULTILINE)
         where = f"{self._page.name}, line {block.line}: {command}"
         assert _matches(expected, seen), f"{where}\nprinted:\n{seen}\nand the page has:\n{expected}"
 

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from antiphon.cli.commands import app
-from antiphon.cli.run.load import load
+from antiphon.cli.run.load import load_server
 from antiphon.store import open_store
 from tests.pages import blocks
 from tests.support.process import ROOT
@@ -97,7 +97,7 @@ def test_each_probe_asks_where_its_service_answers() -> None:
 
 
 def test_what_is_deployed_can_be_loaded_and_gives_promises() -> None:
-    server = load(str(FOLDER / "weather.py"))
+    server = load_server(str(FOLDER / "weather.py"))
     assert server.tools == ("now", "forecast")
     assert "COPY weather.py" in (FOLDER / "Dockerfile").read_text(encoding="utf-8")
 

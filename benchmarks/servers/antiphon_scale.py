@@ -7,7 +7,7 @@ from serve import serve
 
 from antiphon.transport.server.http.probes import Probes
 
-server._tasks.wanted = os.environ["BENCH_STORE"]
+server.configure(store=os.environ["BENCH_STORE"])
 
 if __name__ == "__main__":
     serve(Probes(server, server.asgi()))

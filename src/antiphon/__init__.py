@@ -30,6 +30,7 @@ from antiphon.errors import (
     MethodNotFound,
     MissingCapability,
     NotFound,
+    RateLimited,
     RequestError,
     ResourceNotFound,
     Unauthorized,
@@ -55,6 +56,7 @@ from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.limits import Limits
 from antiphon.server import Server, shed_after
+from antiphon.transport.server.http.router import HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
     from antiphon.client import Client, Stream
@@ -77,6 +79,8 @@ __all__ = [
     "EmbeddedResource",
     "Failure",
     "Forbidden",
+    "HttpRequest",
+    "HttpResponse",
     "Icon",
     "Image",
     "InputRequired",
@@ -91,6 +95,7 @@ __all__ = [
     "OpenUrl",
     "Principal",
     "PromptMessage",
+    "RateLimited",
     "RequestError",
     "ResourceLink",
     "ResourceNotFound",

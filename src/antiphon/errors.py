@@ -30,6 +30,7 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     │   │       └── ResourceNotFound
     │   ├── InternalError     −32603
     │   │   └── Busy                     503, with Retry-After
+    │   │       └── RateLimited          429, with Retry-After
     │   ├── HeaderMismatch    −32020
     │   ├── MissingCapability −32021
     │   │   └── TaskRequired
@@ -84,6 +85,7 @@ __all__ = [
     "NotFound",
     "ParseError",
     "ProcessEnded",
+    "RateLimited",
     "RequestError",
     "ResourceNotFound",
     "SealError",
@@ -299,6 +301,12 @@ class Busy(InternalError):
     def __init__(self, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
         self.headers = (("retry-after", str(retry_after)),)
+
+
+class RateLimited(Busy):
+    """The caller made more requests than the server allows it; try again after the given time."""
+
+    status = 429
 
 
 class HeaderMismatch(RequestError):

@@ -10,7 +10,6 @@ assert await check_replay(server, "resolve_bug", {"item": 7}, answers=answers) =
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -27,10 +26,12 @@ from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import TaskChanged
 from antiphon.runtime.authoring.signature import name_of
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.carriers.base import Carrier
+from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.server import Server
 from antiphon.wire.questions import write_answer
 
@@ -95,8 +96,9 @@ async def rehearse(
     async with server.running():
         while rehearsal.rounds < _ROUNDS:
             rehearsal.rounds += 1
-            call = _call(request, rehearsal, principal, capabilities)
-            outcome = await server.handle(call)
+            caller, carrier = _TestCaller(rehearsal), server.engine.client_carrier
+            call = _call(request, caller, carrier, rehearsal.rounds, principal, capabilities)
+            outcome = await server.engine.handle(call)
             if not isinstance(outcome, InputRequired):
                 assert isinstance(outcome, Result)
                 rehearsal.result = outcome
@@ -192,23 +194,22 @@ async def _play(
     server: Server, tool: str, arguments: Mapping[str, Any] | None, answers: Answers | None, journal: Journal
 ) -> Any:
     """Run a tool once against a journal, its questions answered on the spot."""
-    rehearsal = Rehearsal()
-    call = _call(
-        CallTool(name=tool, arguments=dict(arguments or {})), rehearsal, ANONYMOUS, ANSWERS_EVERYTHING
-    )
-    function = server.function(tool)
+    engine = server.engine
+    function = engine.registry.tool(tool).function
 
-    def answer(key: str, ask: Question) -> Any:
-        given = _responses([AskedQuestion(key, ask)], answers)
+    def answer(key: str, question: Question) -> Any:
+        given = _responses([AskedQuestion(key, question)], answers)
         if key not in given:
             raise _Unanswered(f"{tool!r} asks {key!r}, and there is no answer to it.")
         return given[key]
 
+    request = CallTool(name=tool, arguments=dict(arguments or {}))
+    caller = _TestCaller(Rehearsal(), answer)
+    call = _call(request, caller, engine.connection_carrier, 0, ANONYMOUS, ANSWERS_EVERYTHING)
     run = Run(call, journal, limits=server.limits)
-    call.rounds, call.can_ask, call.answer = False, True, answer
-    bound = function.bind(call.request.arguments)
+    bound = function.bind(request.arguments)
     try:
-        return await function.once(run, bound, Context(run, server.stage))
+        return await function.run_once(run, bound, Context(run, engine.environment))
     except _Reached:
         return None
     except _Unanswered:
@@ -228,30 +229,39 @@ def _staged(target: Server | Callable[..., Any], name: str | None) -> tuple[Serv
 
 
 def _call(
-    request: CallTool, rehearsal: Rehearsal, principal: Principal, capabilities: Mapping[str, Any]
-) -> _Rehearsed:
-    call = _Rehearsed(rehearsal)
-    call.request, call.id, call.principal = request, rehearsal.rounds, principal
-    call.request_meta = RequestMeta(capabilities=capabilities, log_level="debug", progress_token="rehearsal")
-    call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
-    call.rounds = True
-    return call
+    request: CallTool,
+    caller: Caller,
+    carrier: Carrier,
+    id: int,
+    principal: Principal,
+    capabilities: Mapping[str, Any],
+) -> Call[CallTool]:
+    return Call(
+        request,
+        id=id,
+        request_meta=RequestMeta(capabilities=capabilities, log_level="debug", progress_token="rehearsal"),
+        principal=principal,
+        carrier=carrier,
+        caller=caller,
+        work=Supervised.here(),
+    )
 
 
-class _Rehearsed(Call[CallTool]):
-    """A call whose caller is a test."""
+class _TestCaller(Caller):
+    """The caller is a test, which may answer on the spot."""
 
     def __init__(self, rehearsal: Rehearsal, answer: Callable[[str, Question], Any] | None = None) -> None:
         self._rehearsal = rehearsal
-        self.answer = answer
+        self._answer = answer
+        self.can_ask = answer is not None
 
-    async def notify(self, notification: CallerMessage) -> None:
-        assert not isinstance(notification, TaskChanged | Segments)  # for callers who want a stream or a task
-        self._rehearsal.notifications.append(notification)
+    async def notify(self, message: CallerMessage) -> None:
+        assert not isinstance(message, TaskChanged | Segments)  # for callers who want a stream or a task
+        self._rehearsal.notifications.append(message)
 
-    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
-        assert self.answer is not None
-        return self.answer(key, ask)
+    async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
+        assert self._answer is not None
+        return self._answer(key, question)
 
 
 def _responses(asked: Sequence[AskedQuestion], answers: Answers | None) -> dict[str, dict[str, Any]]:

@@ -128,7 +128,7 @@ async def test_a_client_that_takes_no_streams_gets_a_failure() -> None:
         session.headers["accept"] = "application/json"
         response = await session.call("greet")
     assert response.result["isError"] is True
-    assert "no way to ask" in response.text
+    assert "cannot be asked on this connection" in response.text
 
 
 async def test_a_response_that_answers_nothing_is_taken_and_ignored() -> None:

@@ -17,9 +17,11 @@ from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool
 from antiphon.runtime.carriers.client import ClientCarrier
+from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.supervisor import Supervised
 from tests.asking.driving import Able, accept, once
 from tests.support.serving import serving
 
@@ -99,7 +101,7 @@ async def test_other_arguments_another_tool_and_another_server_are_refused_with_
     assert refused(await tried(make(), state, tool="other", about="y"))
     assert refused(await tried(make(), state, tool="plain"))
     assert refused(await tried(make(name="another"), state, about="y"))
-    assert sum("does not open" in record.message for record in caplog.records) == 4
+    assert sum("Cannot open the request state" in record.message for record in caplog.records) == 4
 
 
 async def test_a_retired_key_is_refused_and_a_key_of_the_ring_opens() -> None:
@@ -151,10 +153,13 @@ async def test_without_a_secret_a_warning_says_what_that_means(caplog: pytest.Lo
 
 
 def _call(state: str | None = None) -> Call[CallTool]:
-    call: Call[CallTool] = Call()
-    call.request = CallTool(name="t", arguments={"a": 1}, request_state=state)
-    call.principal = Principal("ada")
-    return call
+    return Call(
+        CallTool(name="t", arguments={"a": 1}, request_state=state),
+        principal=Principal("ada"),
+        carrier=ConnectionCarrier(),  # not used: the carrier under test is called by hand
+        caller=Caller(),
+        work=Supervised(),
+    )
 
 
 _rounds = ClientCarrier(Seal([SECRET]), "server", Limits())

@@ -1,4 +1,4 @@
-"""The `antiphon` command as a user runs it: a real process, with real sockets."""
+"""Runs the `antiphon` command as a user does: in a real process, with real sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = (sys.executable, "-m", "antiphon")
 def antiphon(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command and return its output and exit code."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
@@ -33,7 +33,7 @@ def antiphon(
 
 
 class Running:
-    """A server that `antiphon run` has started."""
+    """A running `antiphon run` process."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process = process
@@ -41,17 +41,17 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
+        """The output of the process so far."""
         return self._log.read_text(encoding="utf-8")
 
     @property
     def url(self) -> str:
-        """Where it says that it is, once it does."""
+        """The URL that the process has printed, or an empty string."""
         found = re.search(r"is served at (http://\S+?)[. ]( |Tools|by)", self.log)
         return found[1] if found else ""
 
     def terminate(self) -> int:
-        """Ask it to end; its exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
@@ -64,7 +64,7 @@ def running(
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
-    """`antiphon run TARGET --port 0`, until the block ends. `directory` is for its log."""
+    """Run `antiphon run TARGET --port 0` until the block ends. Its log is written to `directory`."""
     log = directory / "server.log"
     with log.open("w") as sink:
         process = subprocess.Popen(
@@ -92,6 +92,6 @@ def running(
 
 
 def plain_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Without the settings of whoever runs the tests."""
+    """Return the environment without the ANTIPHON_ variables of the user who runs the tests."""
     plain = {key: value for key, value in environment().items() if not key.startswith("ANTIPHON_")}
     return {**plain, **(more or {})}

@@ -1,4 +1,4 @@
-"""One server for all tests that only call it."""
+"""The servers that many tests call."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import pytest
 from tests.cli.command import running
 from tests.client.conftest import start_peer as start_peer
 
-SERVED = Path(__file__).parent / "served.py"
-CURIOUS = Path(__file__).parent / "curious.py"
+TOOLS_SERVER = Path(__file__).parent / "tools_server.py"
+QUESTIONS_SERVER = Path(__file__).parent / "questions_server.py"
 
 
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the server in `served.py`."""
-    with running(SERVED, directory=tmp_path_factory.mktemp("served")) as server:
+    """The URL of the server in `tools_server.py`."""
+    with running(TOOLS_SERVER, directory=tmp_path_factory.mktemp("tools")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="session")
 def guarded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the one in it that wants to know who is calling."""
-    with running(f"{SERVED}:guarded", directory=tmp_path_factory.mktemp("guarded")) as server:
+    """The URL of the server in `tools_server.py` that requires authentication."""
+    with running(f"{TOOLS_SERVER}:guarded", directory=tmp_path_factory.mktemp("guarded")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="session")
-def curious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server whose tools ask."""
-    with running(CURIOUS, directory=tmp_path_factory.mktemp("curious")) as server:
+def questions_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the server in `questions_server.py`."""
+    with running(QUESTIONS_SERVER, directory=tmp_path_factory.mktemp("questions")) as server:
         yield server.url

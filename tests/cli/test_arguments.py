@@ -1,4 +1,4 @@
-"""From `key=value` to arguments, by a tool's schema."""
+"""Parsing `key=value` words into the arguments of a tool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.call.arguments import read_arguments, types_of
+from antiphon.cli.call.arguments import allowed_types, parse_arguments
 from antiphon.cli.exit_codes import CommandError
 
 SCHEMA: dict[str, Any] = {
@@ -71,9 +71,9 @@ SCHEMA: dict[str, Any] = {
         ("unheard_of=one", "one"),
     ],
 )
-def test_reads_a_value_as_the_schema_says(pair: str, value: object) -> None:
+def test_parses_a_value_by_the_schema(pair: str, value: object) -> None:
     key = pair.partition("=")[0].rstrip(":")
-    read = read_arguments([pair], None, SCHEMA)
+    read = parse_arguments([pair], None, SCHEMA)
     assert read == {key: value}
     assert type(read[key]) is type(value)
 
@@ -81,23 +81,23 @@ def test_reads_a_value_as_the_schema_says(pair: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("pairs", "whole", "message"),
     [
-        (["whole=x"], None, "whole: 'x' is not of type integer."),
-        (["whole=1.5"], None, "whole: '1.5' is not of type integer."),
-        (["whole=true"], None, "whole: 'true' is not of type integer."),
-        (["flag=1"], None, "flag: '1' is not of type boolean."),
-        (["tags=a"], None, "tags: 'a' is not of type array or null."),
-        (["text"], None, "'text' is not an argument: write key=value."),
-        (["=x"], None, "'=x' is not an argument: write key=value."),
-        (["text=a", "text=b"], None, "text is given twice."),
-        (["text:=a"], None, "text is not JSON"),
+        (["whole=x"], None, "Invalid value for whole: 'x' is not of type integer."),
+        (["whole=1.5"], None, "Invalid value for whole: '1.5' is not of type integer."),
+        (["whole=true"], None, "Invalid value for whole: 'true' is not of type integer."),
+        (["flag=1"], None, "Invalid value for flag: '1' is not of type boolean."),
+        (["tags=a"], None, "Invalid value for tags: 'a' is not of type array or null."),
+        (["text"], None, "'text' is not an argument. Write key=value."),
+        (["=x"], None, "'=x' is not an argument. Write key=value."),
+        (["text=a", "text=b"], None, "The argument text is given twice."),
+        (["text:=a"], None, "text is not valid JSON"),
         (["text=@nothing.txt"], None, "text: cannot read nothing.txt: No such file or directory."),
-        ([], "[1]", "--args is a JSON object"),
-        ([], "{", "--args is not JSON"),
+        ([], "[1]", "--args must be a JSON object"),
+        ([], "{", "--args is not valid JSON"),
     ],
 )
-def test_refuses_what_cannot_be_read(pairs: list[str], whole: str | None, message: str) -> None:
+def test_refuses_invalid_arguments(pairs: list[str], whole: str | None, message: str) -> None:
     with pytest.raises(CommandError) as refused:
-        read_arguments(pairs, whole, SCHEMA)
+        parse_arguments(pairs, whole, SCHEMA)
     assert refused.value.message.startswith(message)
     assert refused.value.code == 2
 
@@ -107,16 +107,16 @@ def test_reads_values_from_files(tmp_path: Path) -> None:
     text.write_text("a\nb", encoding="utf-8")
     point.write_text('{"x": 1}', encoding="utf-8")
     raw.write_bytes(b"\xff\xfe")
-    read = read_arguments([f"text=@{text}", f"point=@{point}", f"anything:=@{point}"], None, SCHEMA)
+    read = parse_arguments([f"text=@{text}", f"point=@{point}", f"anything:=@{point}"], None, SCHEMA)
     assert read == {"text": "a\nb", "point": {"x": 1}, "anything": {"x": 1}}
-    with pytest.raises(CommandError, match="is not text in UTF-8"):
-        read_arguments([f"text=@{raw}"], None, SCHEMA)
+    with pytest.raises(CommandError, match="it is not UTF-8 text"):
+        parse_arguments([f"text=@{raw}"], None, SCHEMA)
 
 
-def test_a_pair_goes_over_the_whole_object() -> None:
-    read = read_arguments(["whole=2"], '{"whole": 1, "text": "x"}', SCHEMA)
+def test_a_pair_overrides_the_json_object() -> None:
+    read = parse_arguments(["whole=2"], '{"whole": 1, "text": "x"}', SCHEMA)
     assert read == {"whole": 2, "text": "x"}
 
 
-def test_a_schema_that_says_nothing_allows_no_type_in_particular() -> None:
-    assert types_of({}, {}) == types_of(True, {}) == types_of(None, {}) == frozenset()
+def test_a_schema_without_types_has_no_allowed_types() -> None:
+    assert allowed_types({}, {}) == allowed_types(True, {}) == allowed_types(None, {}) == frozenset()

@@ -1,4 +1,4 @@
-"""`antiphon call`: typed values in, readable or JSON results out, and an exit code that says how it went."""
+"""`antiphon call`: arguments, results and exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment
-from tests.cli.conftest import SERVED
+from tests.cli.conftest import TOOLS_SERVER
 from tests.support.process import free_port
 
 
@@ -29,17 +29,17 @@ def test_prints_the_whole_result_as_json(url: str) -> None:
     assert result["_meta"]["took"] == "no time"
 
 
-def test_progress_and_log_messages_go_to_the_standard_error(url: str) -> None:
+def test_progress_and_log_messages_go_to_standard_error(url: str) -> None:
     done = antiphon("call", url, "work", "steps=2")
     assert done.stderr.splitlines() == ["[1/2] step 1", "[2/2] step 2", "info: all steps done"]
     assert done.stdout == "# Done\n\nAll **steps**.\n"
 
 
-def test_summarises_what_is_not_text(url: str) -> None:
+def test_summarises_content_that_is_not_text(url: str) -> None:
     assert antiphon("call", url, "picture").stdout == "Look:\n[image/png, 100 bytes]\n"
 
 
-def test_reads_values_as_the_schema_of_the_tool_says(url: str) -> None:
+def test_parses_arguments_by_the_schema_of_the_tool(url: str) -> None:
     done = antiphon(
         *(
             "call",
@@ -58,53 +58,53 @@ def test_reads_values_as_the_schema_of_the_tool_says(url: str) -> None:
     assert data["point"] == {"x": 1, "y": 0}
 
 
-def test_an_argument_that_cannot_be_read_is_a_usage_error(url: str) -> None:
+def test_an_invalid_argument_is_a_usage_error(url: str) -> None:
     done = antiphon("call", url, "types", "whole=x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: whole: 'x' is not of type integer.\n"
+    assert done.stderr == "Error: Invalid value for whole: 'x' is not of type integer.\n"
 
 
-def test_a_failure_goes_to_the_standard_error_with_exit_code_1(url: str) -> None:
+def test_a_failure_goes_to_standard_error_and_exits_with_code_1(url: str) -> None:
     done = antiphon("call", url, "fail", "why=Out of tea.")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "Out of tea.\n")
 
 
-def test_a_failure_as_json(url: str) -> None:
+def test_prints_a_failure_as_json(url: str) -> None:
     done = antiphon("call", url, "fail", "why=Out of tea.", "--json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["isError"]) == (1, True)
     assert result["structuredContent"] == {"why": "Out of tea."}
 
 
-def test_a_missing_argument_is_told_by_the_server(url: str) -> None:
+def test_the_server_reports_a_missing_argument(url: str) -> None:
     done = antiphon("call", url, "greet")
     assert done.returncode == 1
     assert "name: This argument is required" in done.stderr
 
 
-def test_an_unknown_tool_is_a_usage_error_with_a_hint(url: str) -> None:
+def test_an_unknown_tool_is_a_usage_error_with_a_suggestion(url: str) -> None:
     done = antiphon("call", url, "gret", "name=Ada")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "Error: The server has no tool 'gret'. Did you mean 'greet'?\n"
 
 
-def test_a_server_that_is_not_there_is_exit_code_3() -> None:
+def test_an_unreachable_server_exits_with_code_3() -> None:
     done = antiphon("call", f"http://127.0.0.1:{free_port()}/mcp", "greet", "name=Ada")
     assert (done.returncode, done.stdout) == (3, "")
     assert len(done.stderr.splitlines()) <= 2
     assert "No connection to" in done.stderr
 
 
-def test_an_address_without_mcp_is_exit_code_3(url: str) -> None:
+def test_a_url_without_an_mcp_endpoint_exits_with_code_3(url: str) -> None:
     done = antiphon("call", url + "/elsewhere", "greet", "name=Ada")
     assert done.returncode == 3
     assert "There is no MCP endpoint" in done.stderr
 
 
-def test_a_call_that_takes_too_long_is_exit_code_3(url: str) -> None:
+def test_a_timeout_exits_with_code_3(url: str) -> None:
     done = antiphon("call", url, "slow", "seconds=15", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.strip().endswith("To wait longer: --timeout.")
+    assert done.stderr.strip().endswith("To wait longer, use --timeout.")
 
 
 def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
@@ -115,9 +115,9 @@ def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("http://127.0.0.1:1/mcp",), "Say which tool"), (("greet",), "Say which server")],
+    [(("http://127.0.0.1:1/mcp",), "Missing tool"), (("greet",), "Missing target")],
 )
-def test_too_few_words_are_a_usage_error(words: tuple[str, ...], message: str) -> None:
+def test_missing_words_are_a_usage_error(words: tuple[str, ...], message: str) -> None:
     done = antiphon("call", *words)
     assert done.returncode == 2
     assert message in done.stderr
@@ -129,20 +129,20 @@ def test_the_target_can_come_from_the_environment(url: str) -> None:
     assert antiphon("tools", env={"ANTIPHON_URL": url}).stdout.startswith("greet(")
 
 
-def test_a_file_is_started_for_the_call() -> None:
-    done = antiphon("call", SERVED, "greet", "name=Ada")
+def test_starts_a_file_for_the_call() -> None:
+    done = antiphon("call", TOOLS_SERVER, "greet", "name=Ada")
     assert (done.returncode, done.stdout) == (0, "Hello, Ada!\n")
     assert done.stderr == "printed while the file is loaded\n"
 
 
-def test_a_file_that_is_broken_is_exit_code_1_with_its_traceback(tmp_path: Path) -> None:
+def test_a_file_that_raises_exits_with_code_1_and_its_traceback(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     done = antiphon("call", "broken.py", "greet", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_ctrl_c_ends_a_call_quietly(url: str) -> None:
+def test_ctrl_c_interrupts_a_call_without_a_traceback(url: str) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", url, "work", "steps=2000000", "--timeout", "30"],
         env=plain_environment(),
@@ -169,7 +169,7 @@ def test_sends_tokens_and_headers(guarded_url: str) -> None:
     assert antiphon("call", guarded_url, "caller", "--header", "X-Name: eve").stdout == "eve\n"
 
 
-def test_a_refused_caller_is_exit_code_3(guarded_url: str) -> None:
+def test_a_caller_without_a_token_exits_with_code_3(guarded_url: str) -> None:
     done = antiphon("call", guarded_url, "caller")
     assert (done.returncode, done.stdout) == (3, "")
     assert "Authentication is required." in done.stderr

@@ -1,4 +1,4 @@
-"""What the command line teaches by itself: help with examples, completion, colours and progress."""
+"""Help texts, shell completion, colours and progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from antiphon.cli.commands import app
 from antiphon.cli.examples import epilog
-from antiphon.cli.exit_codes import report
+from antiphon.cli.exit_codes import print_error
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import in_terminal
 
 COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks"]
 COMMANDS += [f"tasks {name}" for name in ("ls", "show", "watch", "answer", "cancel", "rm")]
@@ -29,11 +29,11 @@ def test_help_ends_with_examples_and_exit_codes(command: str) -> None:
     done = CliRunner().invoke(app, [*words(command), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert done.exit_code == 0
     assert re.search(r"Examples:\s+\$ antiphon ", done.output)
-    assert "Exit codes: 0 it went well" in done.output
+    assert "Exit codes: 0 success" in done.output
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_example_is_one_that_the_command_line_understands(command: str) -> None:
+def test_every_example_uses_known_options(command: str) -> None:
     for line in epilog(command).split("\n\n"):
         if not line.startswith("$ antiphon "):
             continue
@@ -54,7 +54,7 @@ def test_every_command_has_examples() -> None:
     assert sorted(["antiphon", *names]) == sorted(COMMANDS)
 
 
-def test_a_shell_can_complete_commands_and_options() -> None:
+def test_completes_commands_and_options_in_a_shell() -> None:
     for typed, wanted in (("antiphon do", "doctor"), ("antiphon call --str", "--stream")):
         done = subprocess.run(
             COMMAND,
@@ -73,27 +73,27 @@ def test_a_shell_can_complete_commands_and_options() -> None:
         assert done.stdout.split() == [wanted], done.stderr
 
 
-def test_progress_is_a_bar_on_a_terminal_and_leaves_it_clean(url: str) -> None:
-    with at_a_terminal("call", url, "work", "steps=3", env={"COLUMNS": "100"}) as person:
-        code, printed = person.ends()
+def test_shows_a_progress_bar_on_a_terminal_and_removes_it(url: str) -> None:
+    with in_terminal("call", url, "work", "steps=3", env={"COLUMNS": "100"}) as terminal:
+        code, printed = terminal.wait()
     assert code == 0
-    assert "━" in person.screen
-    assert re.search(r"3/3 0:00:0\d step 3", person.screen)
-    assert "info: all steps done" in person.screen
-    assert "[1/3]" not in person.screen
+    assert "━" in terminal.screen
+    assert re.search(r"3/3 0:00:0\d step 3", terminal.screen)
+    assert "info: all steps done" in terminal.screen
+    assert "[1/3]" not in terminal.screen
     assert printed.startswith("# Done")
 
 
-def test_a_dumb_terminal_gets_lines(url: str) -> None:
-    with at_a_terminal("call", url, "work", "steps=2", env={"TERM": "dumb"}) as person:
-        person.ends()
-    assert "[2/2] step 2" in person.screen
+def test_a_dumb_terminal_shows_progress_as_lines(url: str) -> None:
+    with in_terminal("call", url, "work", "steps=2", env={"TERM": "dumb"}) as terminal:
+        terminal.wait()
+    assert "[2/2] step 2" in terminal.screen
 
 
 @pytest.mark.parametrize(
     ("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
-def test_errors_are_red_on_a_terminal_that_takes_colours(
+def test_errors_are_red_on_a_terminal_with_colours(
     variables: dict[str, str],
     coloured: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,5 +104,5 @@ def test_errors_are_red_on_a_terminal_that_takes_colours(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    report("no")
+    print_error("no")
     assert capsys.readouterr().err == ("\x1b[31mError:\x1b[0m no\n" if coloured else "Error: no\n")

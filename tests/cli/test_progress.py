@@ -1,4 +1,4 @@
-"""What a call says of itself meanwhile, as the person at the terminal or the reader of a pipe sees it."""
+"""Progress and log messages of a running call, on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from antiphon.cli.call.progress import Meter
+from antiphon.cli.call.progress import ProgressDisplay
 from antiphon.model.notification import Log, Progress
 
 
@@ -16,14 +16,14 @@ def step(done: float, total: float | None = None, message: str | None = None) ->
 
 
 class Screen(io.StringIO):
-    """A standard error that is a terminal."""
+    """A standard error stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """What is to be seen from now on; pytest would take it away from a fixture."""
+    """Replace standard error. Not a fixture, because pytest replaces the stream after fixtures ran."""
     shown = Screen()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
@@ -32,31 +32,31 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return shown
 
 
-def wiped(screen: Screen) -> str:
-    """What was on the screen, which is empty afterwards."""
+def read_and_clear(screen: Screen) -> str:
+    """Return the content of the screen and clear it."""
     shown = screen.getvalue()
     screen.seek(0)
     screen.truncate()
     return shown
 
 
-def test_in_a_pipe_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    meter = Meter()
-    meter.progress(step(1, 4, "first"))
-    meter.progress(step(2.5))
-    meter.log(Log("info", {"a": 1}, None))
-    meter.close()
+def test_prints_progress_as_lines_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressDisplay()
+    display.progress(step(1, 4, "first"))
+    display.progress(step(2.5))
+    display.log(Log("info", {"a": 1}, None))
+    display.close()
     assert capsys.readouterr().err.splitlines() == ["[1/4] first", "[2.5]", 'info: {"a":1}']
 
 
-def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shows_a_bar_with_messages_above_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
-    meter = Meter()
-    meter.log(Log("warning", "before", None))
-    meter.progress(step(1, 4, "[b]first[/b]\nline"))
-    meter.log(Log("info", "[red]as it is[/red]", None))
-    meter.progress(step(4, 4, "last"))
-    meter.close()
+    display = ProgressDisplay()
+    display.log(Log("warning", "before", None))
+    display.progress(step(1, 4, "[b]first[/b]\nline"))
+    display.log(Log("info", "[red]as it is[/red]", None))
+    display.progress(step(4, 4, "last"))
+    display.close()
     shown = screen.getvalue()
     assert shown.startswith("warning: before\n")
     assert "━" in shown
@@ -65,27 +65,27 @@ def test_on_a_terminal_it_is_a_bar_with_the_messages_above_it(monkeypatch: pytes
     assert "4/4" in shown
 
 
-async def test_it_is_out_of_the_way_while_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bar_is_hidden_while_a_question_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
-    meter = Meter()
-    meter.progress(step(1, 2, "one"))
+    display = ProgressDisplay()
+    display.progress(step(1, 2, "one"))
 
     async def ask(question: str) -> str:
-        wiped(screen)
-        meter.progress(step(2, 2, "two"))
-        assert wiped(screen) == ""
+        read_and_clear(screen)
+        display.progress(step(2, 2, "two"))
+        assert read_and_clear(screen) == ""
         return question.upper()
 
-    assert await meter.aside(ask)("what?") == "WHAT?"
-    meter.progress(step(2, 2, "three"))
-    meter.close()
-    assert "three" in wiped(screen)
+    assert await display.hidden_during(ask)("what?") == "WHAT?"
+    display.progress(step(2, 2, "three"))
+    display.close()
+    assert "three" in read_and_clear(screen)
 
 
 @pytest.mark.parametrize("why", ["dumb", "beside output"])
-def test_where_a_bar_would_be_in_the_way_it_prints_lines(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prints_lines_if_a_bar_is_not_possible(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_a_terminal(monkeypatch)
     if why == "dumb":
         monkeypatch.setenv("TERM", "dumb")
-    Meter(live=why == "dumb").progress(step(1, 2, "one"))
-    assert wiped(screen) == "[1/2] one\n"
+    ProgressDisplay(live=why == "dumb").progress(step(1, 2, "one"))
+    assert read_and_clear(screen) == "[1/2] one\n"

@@ -1,4 +1,4 @@
-"""What a result looks like in a pipe and on a terminal."""
+"""Results in a pipe and on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.model.content import (
     Audio,
     BlobContents,
@@ -27,7 +27,7 @@ def encoded(size: int) -> str:
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the standard output is one, which takes no colours."""
+    """Let standard output claim to be a terminal without colours."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "80")
@@ -51,10 +51,10 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"type": "hologram", "depth": 3}, '{"type":"hologram","depth":3}'),
     ],
 )
-def test_a_block_that_is_not_text_is_a_line_about_it(
+def test_prints_a_summary_of_a_block_that_is_not_text(
     block: Any, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    render.result(Result([Text("Look:"), block]))
+    render.print_result(Result([Text("Look:"), block]))
     assert capsys.readouterr().out == f"Look:\n{shown}\n"
 
 
@@ -67,54 +67,52 @@ def test_a_block_that_is_not_text_is_a_line_about_it(
         (10 * 1024**2, "10 MiB"),
     ],
 )
-def test_a_size_is_told_in_a_unit_that_suits_it(
-    size: int, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    render.result(Result(Image(encoded(size), "image/png")))
+def test_prints_a_size_in_a_suitable_unit(size: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_result(Result(Image(encoded(size), "image/png")))
     assert capsys.readouterr().out == f"[image/png, {shown}]\n"
 
 
 def test_data_without_content_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    render.result(Result([], data={"a": [1, 2]}))
+    render.print_result(Result([], data={"a": [1, 2]}))
     assert capsys.readouterr().out == '{"a":[1,2]}\n'
 
 
-def test_a_failure_that_says_nothing_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    render.failure(Result([], is_error=True))
-    assert capsys.readouterr().err == "The tool failed and did not say why.\n"
+def test_a_failure_without_content_prints_a_default_message(capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_failure(Result([], is_error=True))
+    assert capsys.readouterr().err == "The tool failed and gave no reason.\n"
 
 
-def test_a_terminal_shows_data_once_where_the_text_only_repeats_it(
+def test_a_terminal_shows_data_once_if_the_text_repeats_it(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.result(Result(['{"a":1}'], data={"a": 1}))
+    render.print_result(Result(['{"a":1}'], data={"a": 1}))
     assert json.loads(capsys.readouterr().out) == {"a": 1}
 
 
 @pytest.mark.parametrize("content", [["One.", "Two."], ["One."], ['{"a":2}']])
-def test_a_terminal_shows_what_the_content_says_besides_the_data(
+def test_a_terminal_shows_content_that_differs_from_the_data(
     content: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.result(Result(content, data={"a": 1}))
+    render.print_result(Result(content, data={"a": 1}))
     shown = capsys.readouterr().out.splitlines()
     assert shown[: len(content)] == content
     assert json.loads("".join(shown[len(content) :])) == {"a": 1}
 
 
-def test_a_tool_that_is_not_described_is_a_line_of_its_own(
+def test_a_tool_without_a_description_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.listing([("mute(x: string)", ""), ("told()", "It is told.")])
+    render.print_signatures([("mute(x: string)", ""), ("told()", "It is told.")])
     assert capsys.readouterr().out == "mute(x: string)\ntold()\n    It is told.\n"
 
 
-def test_a_segment_on_a_terminal_is_without_control_characters(
+def test_removes_control_characters_from_a_segment_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    render.segment(Segment(1, Text("red: \x1b[31m")), as_json=False)
+    render.print_segment(Segment(1, Text("red: \x1b[31m")), as_json=False)
     assert capsys.readouterr().out == "red: [31m\n"

@@ -1,4 +1,4 @@
-"""`antiphon run`: finding the server in a file, listening, and ending in good order."""
+"""`antiphon run`: finds the server in a file, listens, and shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.conftest import SERVED
+from tests.cli.conftest import TOOLS_SERVER
 from tests.support.polling import wait_until
 
 ONE = 'from antiphon import Server\n{name} = Server("{name}")\n'
@@ -50,26 +50,36 @@ def test_finds_the_server_in_a_module(tmp_path: Path) -> None:
     ("source", "target", "code", "message"),
     [
         (None, "missing.py", 2, "Error: There is no file missing.py.\n"),
-        (None, "no.such.module", 2, "Error: There is no module no.such.module, and no file of that name."),
-        ("x = 1\n", "mine.py", 2, "Error: There is no Server in mine.py. Write one:"),
+        (
+            None,
+            "no.such.module",
+            2,
+            "Error: There is no module no.such.module. To name a file, write its extension",
+        ),
+        ("x = 1\n", "mine.py", 2, "Error: There is no Server in mine.py. Create one:"),
         (
             ONE.format(name="one") + ONE.format(name="two"),
             "mine.py",
             2,
-            "Error: There are several Servers in mine.py: one, two. Say which one: mine.py:one.\n",
+            "Error: mine.py has several Servers: one, two. Name one: mine.py:one.\n",
         ),
         (
             "x = 1\n",
             "mine.py:x",
             2,
-            "Error: There is no Server 'x' in mine.py: it has a value of type int there",
+            "Error: 'x' in mine.py is not a Server: its type is int.",
         ),
-        ("x = 1\n", "mine.py:y", 2, "Error: There is no Server 'y' in mine.py: it has no such name.\n"),
-        ("raise SystemExit(5)\n", "mine.py", 1, "ended itself while it was loaded, with code 5.\n"),
+        (
+            "x = 1\n",
+            "mine.py:y",
+            2,
+            "Error: There is no Server 'y' in mine.py: the file does not define this name.\n",
+        ),
+        ("raise SystemExit(5)\n", "mine.py", 1, "exited with code 5 while it was imported.\n"),
         ("import not_installed\n", "mine", 1, "No module named 'not_installed'"),
     ],
 )
-def test_says_what_is_wrong_with_a_file(
+def test_reports_what_is_wrong_with_a_file(
     tmp_path: Path, source: str | None, target: str, code: int, message: str
 ) -> None:
     if source is not None:
@@ -79,24 +89,24 @@ def test_says_what_is_wrong_with_a_file(
     assert message in done.stderr
 
 
-def test_shows_the_traceback_of_the_author_and_nothing_else(tmp_path: Path) -> None:
+def test_shows_only_the_authors_part_of_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def wrong():\n    return 1 / 0\n\nwrong()\n")
     done = antiphon("run", "mine.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert done.stderr.count("  File ") == 2
-    assert done.stderr.endswith("mine.py could not be loaded.\n")
+    assert done.stderr.endswith(f"Error: Cannot import {tmp_path / 'mine.py'}.\n")
 
 
-def test_a_port_in_use_is_told_in_a_line() -> None:
+def test_a_port_in_use_exits_with_code_3() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = antiphon("run", SERVED, "--port", str(port))
+        done = antiphon("run", TOOLS_SERVER, "--port", str(port))
     assert done.returncode == 3
-    assert done.stderr.startswith(f"Error: Cannot listen at 127.0.0.1:{port}: Address already in use.")
+    assert done.stderr.startswith(f"Error: Cannot listen on 127.0.0.1:{port}: Address already in use.")
 
 
-def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path) -> None:
+def test_a_failing_lifespan_exits_with_code_1(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from contextlib import asynccontextmanager\nfrom antiphon import Server\n"
         "@asynccontextmanager\nasync def life(server):\n    raise OSError('no database')\n    yield\n"
@@ -105,29 +115,29 @@ def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path) -> None:
     done = antiphon("run", "mine.py", "--port", "0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no database" in done.stderr
-    assert done.stderr.endswith("Error: The server's lifespan failed to start: the log above says why.\n")
+    assert done.stderr.endswith("Error: The server's lifespan failed to start. The log above says why.\n")
 
 
 def test_settings_come_from_the_environment(tmp_path: Path) -> None:
     settings = {"ANTIPHON_HOST": "localhost", "ANTIPHON_HOSTS": "mine.example, localhost"}
-    with running(SERVED, "--path", "/here", directory=tmp_path, env=settings) as server:
+    with running(TOOLS_SERVER, "--path", "/here", directory=tmp_path, env=settings) as server:
         assert server.url.endswith("/here")
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         for host, status in (("mine.example", 200), ("localhost", 200), ("127.0.0.1", 403)):
             assert httpx2.post(server.url, json=ping, headers={"Host": host}).status_code == status
 
 
-def test_logs_requests_only_when_told_to(tmp_path: Path) -> None:
+def test_logs_requests_only_with_access_log(tmp_path: Path) -> None:
     for options, logged in (((), False), (("--access-log",), True)):
-        with running(SERVED, *options, directory=tmp_path) as server:
+        with running(TOOLS_SERVER, *options, directory=tmp_path) as server:
             httpx2.post(server.url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
             assert server.terminate() == 0
             assert ("POST /mcp" in server.log) is logged
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_a_slow_call_end_and_ends_the_process(tmp_path: Path, number: int) -> None:
-    with running(SERVED, directory=tmp_path) as server:
+def test_a_signal_lets_running_calls_finish_before_the_process_exits(tmp_path: Path, number: int) -> None:
+    with running(TOOLS_SERVER, directory=tmp_path) as server:
         answers: list[str] = []
         call = threading.Thread(
             target=lambda: answers.append(antiphon("call", server.url, "slow", "seconds=1.5").stdout)
@@ -141,8 +151,8 @@ def test_a_signal_lets_a_slow_call_end_and_ends_the_process(tmp_path: Path, numb
     assert "Traceback" not in server.log
 
 
-def test_a_signal_ends_listeners_at_once(tmp_path: Path) -> None:
-    with running(SERVED, directory=tmp_path) as server, httpx2.Client(timeout=PATIENCE) as http:
+def test_a_signal_closes_open_streams_immediately(tmp_path: Path) -> None:
+    with running(TOOLS_SERVER, directory=tmp_path) as server, httpx2.Client(timeout=PATIENCE) as http:
         session = _initialize(http, server.url)
         headers = {"Mcp-Session-Id": session, "Accept": "text/event-stream"}
         with http.stream("GET", server.url, headers=headers) as stream:
@@ -152,8 +162,8 @@ def test_a_signal_ends_listeners_at_once(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE) == 0
 
 
-def test_workers_share_sessions(tmp_path: Path) -> None:
-    with running(SERVED, "--workers", "2", directory=tmp_path) as server:
+def test_worker_processes_share_sessions(tmp_path: Path) -> None:
+    with running(TOOLS_SERVER, "--workers", "2", directory=tmp_path) as server:
         assert "by 2 workers" in server.log
         assert "Warning: ANTIPHON_SECRETS is not set." in server.log
         with httpx2.Client(timeout=PATIENCE) as http:
@@ -164,9 +174,9 @@ def test_workers_share_sessions(tmp_path: Path) -> None:
     assert "Traceback" not in server.log
 
 
-def test_workers_end_a_slow_call_in_good_order(tmp_path: Path) -> None:
+def test_worker_processes_let_running_calls_finish(tmp_path: Path) -> None:
     secrets = {"ANTIPHON_SECRETS": "an old secret of sixteen, and a new one of sixteen"}
-    with running(SERVED, "--workers", "2", directory=tmp_path, env=secrets) as server:
+    with running(TOOLS_SERVER, "--workers", "2", directory=tmp_path, env=secrets) as server:
         answers: list[str] = []
         call = threading.Thread(
             target=lambda: answers.append(antiphon("call", server.url, "slow", "seconds=2").stdout)
@@ -179,7 +189,7 @@ def test_workers_end_a_slow_call_in_good_order(tmp_path: Path) -> None:
     assert "Warning" not in server.log
 
 
-def test_stdio_speaks_frames_and_nothing_else() -> None:
+def test_stdio_writes_only_frames_to_standard_output() -> None:
     frames = [
         {
             "jsonrpc": "2.0",
@@ -190,7 +200,7 @@ def test_stdio_speaks_frames_and_nothing_else() -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "ping"},
     ]
     done = subprocess.run(
-        [*COMMAND, "run", str(SERVED), "--stdio"],
+        [*COMMAND, "run", str(TOOLS_SERVER), "--stdio"],
         input="".join(json.dumps(frame) + "\n" for frame in frames),
         env=plain_environment(),
         capture_output=True,
@@ -228,7 +238,7 @@ def _initialize(http: httpx2.Client, url: str) -> str:
 
 
 def _served_by_two(url: str, session: str, seen: set[int]) -> bool:
-    """Make a call in this session, on a connection of its own; whether two processes have now served it."""
+    """Make a call on a new connection. Return whether two processes have served this session."""
     frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "process"}}
     with httpx2.Client(timeout=PATIENCE) as http:
         answer = http.post(url, json=frame, headers={"Mcp-Session-Id": session})

@@ -1,4 +1,4 @@
-"""What `antiphon run` does before it serves, and where it cannot."""
+"""How `antiphon run` starts, and why it may fail to."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ async def later() -> str:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> Server:
-    """What is found in the file."""
+    """The server that the file contains."""
     server = Server("mine")
-    monkeypatch.setattr(serve, "load", lambda target: server)
+    monkeypatch.setattr(serve, "load_server", lambda target: server)
     monkeypatch.setattr(Settings, "configure_logging", lambda self: None)
     return server
 
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Those of signals are put back."""
+    """Restore the signal handlers after the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -50,75 +50,73 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("host", ["::1%nowhere", ".."])
-def test_a_host_that_cannot_be_found_is_told_in_a_line(host: str) -> None:
+def test_an_unknown_host_is_an_error(host: str) -> None:
     with pytest.raises(CommandError) as raised:
         serve.listen(host, 0)
     assert raised.value.code == UNREACHABLE
-    assert raised.value.message.startswith(f"Cannot listen at {host}: ")
+    assert raised.value.message.startswith(f"Cannot listen on {host}: ")
     assert raised.value.message.endswith(".")
 
 
 @pytest.mark.parametrize("how", ["--stdio", "--port=0"])
-def test_a_store_that_cannot_be_opened_is_exit_code_3(tmp_path: Path, how: str) -> None:
+def test_a_store_that_cannot_be_opened_exits_with_code_3(tmp_path: Path, how: str) -> None:
     (tmp_path / "mine.py").write_text(SOURCE)
     done = antiphon("run", "mine.py", how, "--store", "sqlite:///no/where/tasks.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     place = tmp_path / "no" / "where" / "tasks.db"
-    said = f"The store cannot be opened: There is no directory for the store {place}: make it first."
+    said = f"Cannot open the store: There is no directory for the store {place}: make it first."
     assert done.stderr.endswith(f"Error: {said}\n")
 
 
-def test_workers_that_would_keep_promises_apart_are_not_started(mine: Server) -> None:
+def test_several_workers_with_tasks_require_a_shared_store(mine: Server) -> None:
     @mine.tool(task="optional")
     async def later() -> str:
         return "later"
 
-    with pytest.raises(
-        CommandError, match="later gives promises, and each worker would keep its own"
-    ) as raised:
-        serve.over_http(Settings("mine.py"), host="127.0.0.1", port=0, workers=2)
+    with pytest.raises(CommandError, match="can run as a task, so 2 workers need a store") as raised:
+        serve.serve_http(Settings("mine.py"), host="127.0.0.1", port=0, workers=2)
     assert raised.value.code == USAGE
 
 
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize(("codes", "fails"), [((0, -signal.SIGTERM), False), ((0, 3), True)])
-def test_a_worker_that_did_not_end_in_good_order_is_exit_code_1(
+def test_a_worker_process_that_failed_exits_with_code_1(
     codes: tuple[int, ...],
     fails: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Ended:
-        """What watches over workers, when they have ended."""
+        """A supervisor whose worker processes have exited."""
 
         def __init__(self, config: Any, sockets: Any) -> None:
             assert config.workers == len(codes)
             self.processes = [SimpleNamespace(exitcode=code) for code in codes]
 
         def run(self) -> None:
-            assert Settings.inherited().target == "mine.py"
+            assert Settings.from_environment().target == "mine.py"
 
     monkeypatch.setattr("uvicorn.supervisors.Multiprocess", Ended)
     monkeypatch.setattr("os.environ", {**os.environ, "ANTIPHON_SECRETS": "a secret of sixteen or more"})
     settings = Settings("mine.py")
     if fails:
-        with pytest.raises(CommandError, match="A worker failed to start, or was ended by force") as raised:
-            serve.over_http(settings, host="127.0.0.1", port=0, workers=len(codes))
+        with pytest.raises(CommandError, match="A worker process failed to start or was killed") as raised:
+            serve.serve_http(settings, host="127.0.0.1", port=0, workers=len(codes))
         assert raised.value.code == FAILED
     else:
-        serve.over_http(settings, host="127.0.0.1", port=0, workers=len(codes))
+        serve.serve_http(settings, host="127.0.0.1", port=0, workers=len(codes))
     assert "by 2 workers. Tools: none." in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("handlers")
-def test_the_app_hears_of_a_signal_that_nobody_else_handles() -> None:
+def test_notifies_the_app_before_other_signal_handlers() -> None:
     server, settings = Server("mine"), Settings("mine.py")
-    app = serve.served(server, settings)
+    app = serve.create_app(server, settings)
     begun: list[str] = []
     app.begin_shutdown = lambda: begun.append("shutdown")  # type: ignore[method-assign]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, lambda number, frame: begun.append(signal.Signals(number).name))
-    serve.build(server, settings, app)
+    serve.notify_on_signals(app)
     signal.raise_signal(signal.SIGTERM)
     assert begun == ["shutdown"]
     signal.raise_signal(signal.SIGINT)
@@ -128,10 +126,10 @@ def test_the_app_hears_of_a_signal_that_nobody_else_handles() -> None:
 def test_a_path_without_a_slash_is_a_usage_error() -> None:
     done = CliRunner().invoke(app, ["run", "mine.py", "--path", "mcp"], env={"TERM": "dumb"})
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--path: A path begins with a slash." in done.stderr
+    assert "--path: The path must start with a slash." in done.stderr
 
 
-def test_the_command_is_not_run_by_being_imported() -> None:
+def test_importing_the_command_does_not_run_it() -> None:
     from antiphon import __main__, cli
 
     assert __main__.main is cli.main

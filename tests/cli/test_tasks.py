@@ -1,4 +1,4 @@
-"""`antiphon tasks` and `antiphon call --task`: as a caller at a URL, and as the operator on its store."""
+"""`antiphon tasks` and `antiphon call --task`, at a server and on its store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.person import at_a_terminal
+from tests.cli.pseudo_terminal import in_terminal
 from tests.support.polling import wait_until
 
-PATIENT = Path(__file__).parent.parent / "promises" / "patient.py"
-OLD = ("--protocol", "2025-11-25")
+TASKS_SERVER = Path(__file__).parent.parent / "promises" / "patient.py"
+LEGACY = ("--protocol", "2025-11-25")
 
 
 class Served(NamedTuple):
@@ -27,15 +27,15 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that gives promises, and its store."""
+    """A server whose tools run as tasks, and its store."""
     directory = tmp_path_factory.mktemp("patient")
     store = f"sqlite:///{directory / 'tasks.db'}"
-    with running(PATIENT, directory=directory, env={"ANTIPHON_STORE": store}) as server:
+    with running(TASKS_SERVER, directory=directory, env={"ANTIPHON_STORE": store}) as server:
         yield Served(server.url, store)
 
 
-def begin(served: Served, tool: str) -> str:
-    """The id of a task that asks something, left alone."""
+def start_waiting_task(served: Served, tool: str) -> str:
+    """Start a task that waits for an answer. Return its ID."""
     done = antiphon("call", served.url, tool, "--task", "--no-input")
     found = re.match(r"Task: (\S+)\n", done.stderr)
     assert found, done.stderr
@@ -45,31 +45,31 @@ def begin(served: Served, tool: str) -> str:
     return found[1]
 
 
-def shown(place: str, id: str, *options: str) -> dict[str, Any]:
+def show(place: str, id: str, *options: str) -> dict[str, Any]:
     done = antiphon("tasks", "show", place, id, "--json", *options)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def reaches(served: Served, id: str, status: str) -> dict[str, Any]:
-    return wait_until(lambda: (task := shown(served.store, id))["status"] == status and task)
+def wait_for_status(served: Served, id: str, status: str) -> dict[str, Any]:
+    return wait_until(lambda: (task := show(served.store, id))["status"] == status and task)
 
 
 # antiphon call --task
 
 
-def test_the_id_is_printed_at_once_and_the_result_in_the_end(served: Served) -> None:
+def test_prints_the_task_id_first_and_the_result_last(served: Served) -> None:
     done = antiphon("call", served.url, "sleep", "--task")
     assert (done.returncode, done.stdout) == (0, "slept 0.05 s\n")
     assert re.fullmatch(r"Task: sleep_\S+\n", done.stderr)
 
 
-def test_a_tool_that_answers_at_once_makes_no_task(served: Served) -> None:
+def test_a_tool_that_cannot_run_as_a_task_prints_no_task_id(served: Served) -> None:
     done = antiphon("call", served.url, "at_once", "--task")
     assert (done.returncode, done.stdout, done.stderr) == (0, "at once\n", "")
 
 
-def test_a_task_that_fails_is_exit_code_1(served: Served) -> None:
+def test_a_failed_task_exits_with_code_1(served: Served) -> None:
     done = antiphon("call", served.url, "fails", "--task", "--json")
     assert (done.returncode, json.loads(done.stdout)["isError"]) == (1, True)
 
@@ -81,19 +81,19 @@ def test_questions_are_answered_from_the_command_line(served: Served) -> None:
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, "Hello, Ada Byron!\n", "")
 
 
-def test_at_a_terminal_there_is_a_line_that_says_how_it_stands(served: Served) -> None:
-    with at_a_terminal("call", served.url, "greet", "--task") as person:
-        person.sees("Task: greet_")
-        person.sees("First name?")
-        person.sees("name (text): ")
-        person.types("Ada")
-        person.sees("name (text): ")
-        person.types("Byron")
-        assert person.ends() == (0, "Hello, Ada Byron!\n")
-        assert " s, working" in person.screen
+def test_shows_the_status_of_a_task_on_a_terminal(served: Served) -> None:
+    with in_terminal("call", served.url, "greet", "--task") as terminal:
+        terminal.expect("Task: greet_")
+        terminal.expect("First name?")
+        terminal.expect("name (text): ")
+        terminal.type_line("Ada")
+        terminal.expect("name (text): ")
+        terminal.type_line("Byron")
+        assert terminal.wait() == (0, "Hello, Ada Byron!\n")
+        assert " s, working" in terminal.screen
 
 
-def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
+def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", served.url, "ponder", "--task"],
         env=plain_environment(),
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
     assert process.returncode == 130
     assert f"antiphon tasks watch {served.url} {id}" in complained
     assert "Traceback" not in complained
-    assert shown(served.store, id)["status"] == "working"
+    assert show(served.store, id)["status"] == "working"
     assert antiphon("tasks", "cancel", served.url, id).stdout == f"Cancelled {id}.\n"
     watched = antiphon("tasks", "watch", served.store, id)
     assert (watched.returncode, watched.stdout[9:18]) == (1, "cancelled")
@@ -122,8 +122,8 @@ def test_ctrl_c_leaves_the_task_alone(served: Served) -> None:
 # antiphon tasks
 
 
-def test_the_operator_lists_everyones_tasks(served: Served) -> None:
-    id = begin(served, "greet")
+def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "ls", served.store, "--limit", "5")
     heading, first, *_ = done.stdout.splitlines()
     assert heading.split() == ["ID", "STATUS", "TOOL", "PRINCIPAL", "AGE", "TTL", "MESSAGE"]
@@ -133,22 +133,22 @@ def test_the_operator_lists_everyones_tasks(served: Served) -> None:
     assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
 
 
-def test_a_caller_lists_its_own_where_the_version_has_that(served: Served) -> None:
-    id = begin(served, "greet")
+def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "In 2026-07-28 this server lists no tasks" in done.stderr
-    old = antiphon("tasks", "ls", served.url, *OLD, "--json")
+    assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
+    old = antiphon("tasks", "ls", served.url, *LEGACY, "--json")
     assert json.loads(old.stdout)[0]["taskId"] == id
 
 
-def test_the_operator_sees_the_log(served: Served) -> None:
-    id = begin(served, "greet")
+def test_a_store_shows_the_log(served: Served) -> None:
+    id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "show", served.store, id)
     assert done.returncode == 0
-    assert re.search(r"^asks +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
+    assert re.search(r"^question +first: First name\? \(name\)$", done.stdout, re.MULTILINE)
     assert re.findall(r"^ +\d+  \S+Z  (\w+)", done.stdout, re.MULTILINE) == ["created", "asked"]
-    as_json = shown(served.store, id)
+    as_json = show(served.store, id)
     assert [entry["kind"] for entry in as_json["log"]] == ["created", "asked"]
     assert as_json["questions"]["first"]["message"] == "First name?"
     caller = antiphon("tasks", "show", served.url, id).stdout
@@ -157,57 +157,57 @@ def test_the_operator_sees_the_log(served: Served) -> None:
 
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
-def test_a_task_is_answered_until_it_ends(served: Served, how: str) -> None:
-    id = begin(served, "greet")
-    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+def test_answers_all_questions_of_a_task(served: Served, how: str) -> None:
+    id = start_waiting_task(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(LEGACY if how == "old caller" else ())]
     assert antiphon("tasks", "answer", *place, "name=Ada").returncode == 0
-    wait_until(lambda: "last" in shown(served.store, id).get("questions", {}))
+    wait_until(lambda: "last" in show(served.store, id).get("questions", {}))
     done = antiphon("tasks", "answer", *place, "name=Byron", "--json")
     assert (done.returncode, json.loads(done.stdout)["taskId"]) == (0, id)
-    assert reaches(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
+    assert wait_for_status(served, id, "completed")["result"]["content"][0]["text"] == "Hello, Ada Byron!"
     assert "Hello, Ada Byron!" in antiphon("tasks", "show", *place).stdout
     late = antiphon("tasks", "answer", *place, "name=Eve")
     assert (late.returncode, late.stdout) == (2, "")
-    assert "asks nothing: it is completed" in late.stderr
+    assert "has no open question: its status is completed" in late.stderr
 
 
-def test_questions_asked_at_once_are_answered_at_once(served: Served) -> None:
-    id = begin(served, "both")
-    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *OLD).returncode == 0
-    text = reaches(served, id, "completed")["result"]["content"][0]["text"]
+def test_answers_concurrent_questions_together(served: Served) -> None:
+    id = start_waiting_task(served, "both")
+    assert antiphon("tasks", "answer", served.url, id, "name=Ada", "name=Byron", *LEGACY).returncode == 0
+    text = wait_for_status(served, id, "completed")["result"]["content"][0]["text"]
     assert sorted(text.split()) == ["Ada", "Byron"]
 
 
-def test_one_question_of_several_is_answered_by_its_key(served: Served) -> None:
-    id = begin(served, "both")
+def test_answers_one_question_by_its_key(served: Served) -> None:
+    id = start_waiting_task(served, "both")
     wrong = antiphon("tasks", "answer", served.store, id, "name=Ada", "--key", "middle")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "Error: The task does not ask 'middle'. It asks: first, last.\n",
+        "Error: The task has no question 'middle'. Its questions: first, last.\n",
     )
     assert antiphon("tasks", "answer", served.url, id, "name=Ada", "--key", "first").returncode == 0
-    assert set(shown(served.store, id)["questions"]) == {"last"}
+    assert set(show(served.store, id)["questions"]) == {"last"}
     open_question = antiphon("tasks", "answer", served.store, id, "--no-input")
     assert (open_question.returncode, open_question.stdout) == (2, "")
     assert "Last name?" in open_question.stderr
-    declined = antiphon("tasks", "answer", served.store, id, "--otherwise", "decline")
-    assert declined.stdout == f"Answered last of {id}.\n"
-    reaches(served, id, "failed")
+    declined = antiphon("tasks", "answer", served.store, id, "--default-answer", "decline")
+    assert declined.stdout == f"Answered the questions of {id}: last.\n"
+    wait_for_status(served, id, "failed")
 
 
-def test_a_person_answers_at_the_terminal(served: Served) -> None:
-    id = begin(served, "greet")
-    with at_a_terminal("tasks", "answer", served.store, id) as person:
-        person.sees("greet asks: First name?")
-        person.sees("name (text): ")
-        person.types("Ada")
-        assert person.ends() == (0, f"Answered first of {id}.\n")
+def test_prompts_for_the_answer_in_a_terminal(served: Served) -> None:
+    id = start_waiting_task(served, "greet")
+    with in_terminal("tasks", "answer", served.store, id) as terminal:
+        terminal.expect("greet asks: First name?")
+        terminal.expect("name (text): ")
+        terminal.type_line("Ada")
+        assert terminal.wait() == (0, f"Answered the questions of {id}: first.\n")
 
 
 @pytest.mark.parametrize("how", ["operator", "caller", "old caller"])
-def test_a_task_is_watched_to_its_end(served: Served, how: str) -> None:
-    id = begin(served, "greet")
-    place = [served.store if how == "operator" else served.url, id, *(OLD if how == "old caller" else ())]
+def test_watches_a_task_until_it_ends(served: Served, how: str) -> None:
+    id = start_waiting_task(served, "greet")
+    place = [served.store if how == "operator" else served.url, id, *(LEGACY if how == "old caller" else ())]
     process = subprocess.Popen(
         [*COMMAND, "tasks", "watch", *place, "--json"],
         env=plain_environment(),
@@ -227,18 +227,18 @@ def test_a_task_is_watched_to_its_end(served: Served, how: str) -> None:
     assert process.returncode == 1
 
 
-def test_what_has_ended_is_not_cancelled(served: Served) -> None:
+def test_does_not_cancel_a_finished_task(served: Served) -> None:
     id = antiphon("call", served.url, "sleep", "--task").stderr.removeprefix("Task: ").strip()
     for place in (served.url, served.store):
         done = antiphon("tasks", "cancel", place, id)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == f"Error: The task {id} has ended already: it is completed.\n"
+        assert done.stderr == f"Error: Cannot cancel task {id}: its status is already completed.\n"
 
 
-def test_what_is_over_is_removed(tmp_path: Path) -> None:
+def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    with running(PATIENT, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        begin(Served(server.url, store), "brief")
+    with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
+        start_waiting_task(Served(server.url, store), "brief")
         server.process.kill()
         server.process.wait()
     removed = 0
@@ -247,29 +247,29 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
         assert done.returncode == 0
         removed = json.loads(done.stdout)["removed"]
     assert antiphon("tasks", "ls", store).stdout == "There are no tasks.\n"
-    assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0.\n"
+    assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0 expired tasks.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("show", "{store}", "nobody"), 2, "There is no task nobody on this store"),
+        (("show", "{store}", "nobody"), 2, "There is no task nobody in this store"),
         (("show", "{url}", "nobody"), 2, "does not know the task nobody"),
         (("watch", "{store}", "nobody"), 2, "There is no task nobody"),
         (("cancel", "{url}", "nobody"), 2, "does not know the task nobody"),
         (("answer", "{url}", "nobody", "x=1"), 2, "does not know the task nobody"),
         (("rm", "{store}"), 2, "--expired"),
-        (("rm", "{url}", "--expired"), 2, "Only the operator"),
+        (("rm", "{url}", "--expired"), 2, "can only be removed from a store"),
         (("ls", "sqlite:///nowhere.db"), 2, "There is no store at nowhere.db"),
         (("ls", "sqlite:nowhere"), 2, "names no file"),
-        (("ls", "memory:"), 2, "that server alone"),
-        (("ls", "localhost"), 2, "neither a URL"),
-        (("ls", "{store}", "--protocol", "x"), 2, "speaks no protocol"),
+        (("ls", "memory:"), 2, "visible to that server only"),
+        (("ls", "localhost"), 2, "neither the URL of a server"),
+        (("ls", "{store}", "--protocol", "x"), 2, "not to a store"),
         (("ls", "{url}", "--protocol", "x"), 2, "is not one of"),
         (("ls", "http://127.0.0.1:1/mcp"), 3, "No connection"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_reports_wrong_usage(
     served: Served, arguments: tuple[str, ...], code: int, says: str, tmp_path: Path
 ) -> None:
     done = antiphon("tasks", *(word.format(**served._asdict()) for word in arguments), cwd=tmp_path)
@@ -278,8 +278,8 @@ def test_what_cannot_be_done_is_said(
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_no_store_is_exit_code_3(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_exits_with_code_3(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("Not a database, and long enough to look like none of the kind." * 20)
     done = antiphon("tasks", "ls", "sqlite:///notes.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "cannot be opened" in done.stderr
+    assert "Cannot open the store" in done.stderr

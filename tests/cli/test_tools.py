@@ -1,4 +1,4 @@
-"""`antiphon tools`, and what the commands look like on a terminal."""
+"""`antiphon tools`, and results on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.conftest import SERVED
+from tests.cli.conftest import TOOLS_SERVER
 
 COLOUR = re.compile(r"\x1b\[(\d+;)*[39][0-7][;m]")
 
@@ -35,11 +35,11 @@ def test_lists_tools_as_json(url: str) -> None:
 
 
 def test_lists_the_tools_of_a_file() -> None:
-    done = antiphon("tools", SERVED)
+    done = antiphon("tools", TOOLS_SERVER)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "greet(name: string, times: integer = 1)")
 
 
-def test_a_server_without_tools_has_none(tmp_path: Path) -> None:
+def test_prints_that_a_server_has_no_tools(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text('from antiphon import Server\nserver = Server("empty")\n')
     with running(tmp_path / "empty.py", directory=tmp_path) as server:
         assert "Tools: none." in server.log
@@ -47,13 +47,13 @@ def test_a_server_without_tools_has_none(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "This server has no tools.\n")
 
 
-def test_without_a_target_it_asks_for_one() -> None:
+def test_a_missing_target_is_a_usage_error() -> None:
     done = antiphon("tools")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Say which server" in done.stderr
+    assert "Missing target" in done.stderr
 
 
-def test_a_terminal_gets_colours_and_markdown(url: str) -> None:
+def test_a_terminal_shows_colours_and_markdown(url: str) -> None:
     shown = on_a_terminal("call", url, "work", "steps=1")
     assert "\x1b[" in shown
     assert "**steps**" not in shown
@@ -66,20 +66,20 @@ def test_no_color_is_respected(url: str) -> None:
         assert not COLOUR.search(on_a_terminal(*command, env={"NO_COLOR": "1"}))
 
 
-def test_a_terminal_keeps_the_lines_of_plain_text(url: str) -> None:
+def test_a_terminal_keeps_line_breaks_of_plain_text(url: str) -> None:
     assert on_a_terminal("call", url, "types", "text=x").count('"text"') == 1
     shown = on_a_terminal("call", url, "greet", "--args", '{"name": "a\\nb"}')
     assert shown.splitlines() == ["Hello, a", "b!"]
 
 
-def test_a_terminal_is_safe_from_what_a_server_sends(url: str) -> None:
+def test_removes_control_characters_on_a_terminal(url: str) -> None:
     shown = on_a_terminal("call", url, "greet", "--args", '{"name": "\\u001b]0;gotcha\\u0007"}')
     assert shown == "Hello, ]0;gotcha!\n"
     assert "\x1b" not in on_a_terminal("call", url, "fail", "--args", '{"why": "\\u001b[31mred"}')
 
 
 def on_a_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """What a command shows on a terminal."""
+    """Run a command on a terminal. Return its output."""
     ours, theirs = pty.openpty()
     environment = {**plain_environment({"TERM": "xterm-256color", "COLUMNS": "80"}), **(env or {})}
     process = subprocess.Popen(

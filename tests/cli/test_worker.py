@@ -1,4 +1,4 @@
-"""`antiphon run --store` and `antiphon worker`: real processes on one file."""
+"""`antiphon run --store` and `antiphon worker`: real processes that share a store."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def plain() -> str:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A server in a file."""
+    """A Python file with a server."""
     file = tmp_path / "shop.py"
     file.write_text(SOURCE)
     return file
@@ -61,7 +61,7 @@ def shop(tmp_path: Path) -> Path:
 def working(
     shop: Path, *options: str, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """`antiphon worker FILE`, until the block ends."""
+    """Run `antiphon worker FILE` until the block ends."""
     log = shop.parent / f"worker{len(list(shop.parent.iterdir()))}.log"
     with log.open("w") as sink:
         process = subprocess.Popen(
@@ -74,7 +74,7 @@ def working(
             text=True,
         )
     try:
-        wait_until(lambda: "has a worker" in log.read_text() or process.poll() is not None, PATIENCE)
+        wait_until(lambda: "is running tasks" in log.read_text() or process.poll() is not None, PATIENCE)
         assert process.poll() is None, log.read_text()
         yield process
     finally:
@@ -99,7 +99,7 @@ STORE = ("--store", "sqlite:///tasks.db")
 
 
 @pytest.mark.parametrize("by", ["option", "variable", "several workers"])
-async def test_run_keeps_its_tasks_where_it_is_told(shop: Path, by: str) -> None:
+async def test_run_keeps_tasks_in_the_configured_store(shop: Path, by: str) -> None:
     options = () if by == "variable" else STORE if by == "option" else (*STORE, "--workers", "2")
     env = {"ANTIPHON_STORE": STORE[1]} if by == "variable" else {}
     with served(shop, *options, env=env) as (client, _):
@@ -112,7 +112,7 @@ async def test_run_keeps_its_tasks_where_it_is_told(shop: Path, by: str) -> None
         assert (await reach(client, id, "completed"))["result"]["content"][0]["text"] == "Ada"
 
 
-async def test_the_option_goes_before_what_the_file_says(shop: Path) -> None:
+async def test_the_store_option_overrides_the_file(shop: Path) -> None:
     shop.write_text(SOURCE.replace('Server("shop",', 'Server("shop", store="sqlite:///own.db",'))
     with served(shop, *STORE) as (client, _):
         await begin(client, "ask")
@@ -120,7 +120,7 @@ async def test_the_option_goes_before_what_the_file_says(shop: Path) -> None:
     assert not (shop.parent / "own.db").exists()
 
 
-async def test_a_worker_runs_what_a_server_has_no_room_for(shop: Path) -> None:
+async def test_a_worker_runs_tasks_beyond_the_limit_of_the_server(shop: Path) -> None:
     with served(shop, *STORE, env={"ROOM": "1"}) as (client, _), working(shop, *STORE) as worker:
         first = (await begin(client, "slow", seconds=30))["taskId"]
         second = (await begin(client, "slow", seconds=0.1))["taskId"]
@@ -129,7 +129,7 @@ async def test_a_worker_runs_what_a_server_has_no_room_for(shop: Path) -> None:
         assert (await look(client, first))["status"] == "working"
 
 
-async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: Path) -> None:
+async def test_a_stopping_worker_releases_its_tasks_immediately(shop: Path) -> None:
     with ExitStack() as stack:
         client, _ = stack.enter_context(served(shop, *STORE, env={"ROOM": "1"}))
         worker = stack.enter_context(working(shop, *STORE))
@@ -139,7 +139,7 @@ async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: P
         await asyncio.to_thread(wait_until, lambda: f"began in {worker.pid}" in effects.read_text(), PATIENCE)
         stack.enter_context(working(shop, *STORE, env={"SHORT": "1"}))
         worker.terminate()
-        # The lease is a minute long: whoever waits for its end is not done in time.
+        # The lease lasts a minute: a worker that waited for its end would be too late.
         task = await reach(client, id, "completed", within=20)
         assert str(worker.pid) not in task["result"]["content"][0]["text"]
         assert effects.read_text().count("began") == 2
@@ -150,18 +150,18 @@ async def test_a_worker_that_is_told_to_end_hands_its_tasks_over_at_once(shop: P
     [
         (SOURCE, (), 2, "A worker needs a store that it shares with a server"),
         (SOURCE, ("--store", "memory:"), 2, "A worker needs a store that it shares with a server"),
-        (SOURCE, ("--store", "redis://there"), 2, "There is no store for 'redis://there'."),
+        (SOURCE, ("--store", "redis://there"), 2, "Unknown store URL 'redis://there'."),
         (
             'from antiphon import Server\nserver = Server("idle")\n',
             STORE,
             2,
-            "No tool of 'idle' gives promises",
+            "No tool of 'idle' can run as a task",
         ),
-        (SOURCE, ("--store", "sqlite:////no/such/folder/tasks.db"), 3, "The store cannot be opened:"),
+        (SOURCE, ("--store", "sqlite:////no/such/folder/tasks.db"), 3, "Cannot open the store:"),
         ("x = 1\n", STORE, 2, "There is no Server in"),
     ],
 )
-def test_a_worker_that_cannot_work_says_why(
+def test_a_worker_reports_why_it_cannot_start(
     tmp_path: Path, source: str, options: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "shop.py").write_text(source)
@@ -171,7 +171,7 @@ def test_a_worker_that_cannot_work_says_why(
     assert "Traceback" not in done.stderr
 
 
-def test_run_refuses_a_store_that_there_is_not(shop: Path) -> None:
+def test_run_refuses_an_unknown_kind_of_store(shop: Path) -> None:
     done = antiphon("run", shop, "--store", "redis://there", cwd=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "There is no store for 'redis://there'." in done.stderr
+    assert "Unknown store URL 'redis://there'." in done.stderr

@@ -10,12 +10,12 @@ import pytest
 
 from antiphon import Client, Failure, Server
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.options import ending, required
-from antiphon.cli.run.load import load
-from antiphon.cli.targets import Target, run, split_words
+from antiphon.cli.options import handle_errors, require_target
+from antiphon.cli.run.load import load_server
+from antiphon.cli.targets import Target, run_async, split_call_words
 from antiphon.errors import ClientError
 from antiphon.store import open_store
-from tests.cli.strangers import page, stranger
+from tests.cli.raw_http_server import http_response, raw_http_server
 
 HEAD = "import asyncio\nfrom antiphon import *\nserver = Server('mine')\n"
 
@@ -31,7 +31,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         count += 1
         file = tmp_path / f"mine_{tmp_path.name}_{count}.py"
         file.write_text(head + lines + "\n")
-        return load(f"{file}:{name}" if name else str(file))
+        return load_server(f"{file}:{name}" if name else str(file))
 
     return write
 
@@ -105,7 +105,7 @@ def test_the_line_is_that_of_the_definition(loaded: Any) -> None:
 def test_other_mistakes_come_with_the_part_of_the_traceback_that_is_theirs(
     loaded: Any, lines: str, said: str, where: str
 ) -> None:
-    with pytest.raises(CommandError, match="could not be loaded") as raised:
+    with pytest.raises(CommandError, match="Cannot import") as raised:
         loaded(lines)
     assert said in raised.value.details
     assert where in raised.value.details
@@ -113,21 +113,21 @@ def test_other_mistakes_come_with_the_part_of_the_traceback_that_is_theirs(
 
 
 def test_a_file_that_ends_itself_is_told(loaded: Any) -> None:
-    with pytest.raises(CommandError, match="ended itself while it was loaded, with code 4"):
+    with pytest.raises(CommandError, match="exited with code 4 while it was imported"):
         loaded("raise SystemExit(4)")
 
 
 @pytest.mark.parametrize(
     ("head", "name", "said"),
     [
-        ("x = 1", "", 'Write one: from antiphon import Server; server = Server("name").'),
-        ("x = 1", "x", "There is no Server 'x' in"),
-        ("x = 1", "y", "it has no such name"),
-        ("from antiphon import Server\na, b = Server('a'), Server('b')", "", "Say which one: "),
+        ("x = 1", "", 'Create one: from antiphon import Server; server = Server("name").'),
+        ("x = 1", "x", "is not a Server: its type is int"),
+        ("x = 1", "y", "the file does not define this name"),
+        ("from antiphon import Server\na, b = Server('a'), Server('b')", "", "Name one: "),
         (
             "from fastmcp import FastMCP\nmcp = FastMCP('x')",
             "",
-            "mcp is a FastMCP of fastmcp. Most of such a file",
+            "mcp is a FastMCP of fastmcp. To move it to Antiphon",
         ),
         ("from mcp.server import MCPServer\nmcp = MCPServer('x')", "", "mcp is a MCPServer of mcp."),
     ],
@@ -144,8 +144,8 @@ def test_a_file_without_a_server_says_how_to_write_one(loaded: Any, head: str, n
     ("target", "said"),
     [
         ("nosuch.py", "There is no file nosuch.py."),
-        ("no_such_module", "There is no module no_such_module, and no file of that name."),
-        (".", "is a directory: name the Python file in it"),
+        ("no_such_module", "There is no module no_such_module. To name a file, write its extension"),
+        (".", "is a directory. Name a Python file in it"),
         ("./README.md", "is not a Python file"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_target_that_is_not_there_is_told(target: str, said: str, monkeypatch:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(Path(__file__).parent.parent.parent)
     with pytest.raises(CommandError) as raised:
-        load(target)
+        load_server(target)
     assert said in raised.value.message
 
 
@@ -167,32 +167,32 @@ def test_a_module_is_loaded_like_a_file(tmp_path: Path, monkeypatch: pytest.Monk
         ("mine_broken", "ZeroDivisionError"),
         ("mine_lacking", "No module named 'nosuchthing'"),
     ):
-        with pytest.raises(CommandError, match=f"{name} could not be loaded") as raised:
-            load(name)
+        with pytest.raises(CommandError, match=f"Cannot import {name}") as raised:
+            load_server(name)
         assert said in raised.value.details
-    assert load("mine_two").name == "b"
-    assert load("mine_two:a").name == "a"
+    assert load_server("mine_two").name == "b"
+    assert load_server("mine_two:a").name == "a"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["greet"], "Say which server: antiphon call URL greet. Or set ANTIPHON_URL."),
-        (["http://x/mcp"], "Say which tool: antiphon call http://x/mcp TOOL."),
+        (["greet"], "Missing target: antiphon call URL greet. Or set ANTIPHON_URL."),
+        (["http://x/mcp"], "Missing tool: antiphon call http://x/mcp TOOL."),
     ],
 )
 def test_a_command_line_that_lacks_a_word_says_which(words: list[str], said: str) -> None:
     with pytest.raises(CommandError) as raised:
-        split_words(words, None)
+        split_call_words(words, None)
     assert raised.value.message.startswith(said)
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://x", "There is no store for 'redis://x'. `memory:` keeps tasks"),
+        ("redis://x", "Unknown store URL 'redis://x'. Use `memory:`"),
         ("sqlite://", "'sqlite://' names no file."),
-        ("memory:x", "'memory:x' says too much."),
+        ("memory:x", "'memory:x' has text after `memory:`."),
         ("postgresql:x", "'postgresql:x' names no database."),
     ],
 )
@@ -213,26 +213,26 @@ def test_a_store_whose_library_is_not_installed_says_what_to_install(monkeypatch
 def test_what_ends_a_command_is_printed_with_its_details_and_its_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as ended, ending():
+    with pytest.raises(SystemExit) as ended, handle_errors():
         raise CommandError("It cannot go on.", UNREACHABLE, details="Line one.\n")
     assert ended.value.code == UNREACHABLE
     assert capsys.readouterr().err == "Line one.\nError: It cannot go on.\n"
-    with pytest.raises(SystemExit) as ended, ending():
+    with pytest.raises(SystemExit) as ended, handle_errors():
         raise KeyboardInterrupt
     assert ended.value.code == 130
-    assert required("x") == "x"
-    with pytest.raises(CommandError, match="Say which server"):
-        required(None)
+    assert require_target("x") == "x"
+    with pytest.raises(CommandError, match="Missing target"):
+        require_target(None)
 
 
 def test_words_on_the_command_line_that_are_nothing_are_told() -> None:
     for words, said in (
-        ({"place": "foo"}, "'foo' is neither a URL"),
-        ({"place": "http://x", "headers": ["nonsense"]}, "'nonsense' is not a header"),
+        ({"text": "foo"}, "'foo' is neither a URL"),
+        ({"text": "http://x", "headers": ["nonsense"]}, "'nonsense' is not a header"),
     ):
         with pytest.raises(CommandError, match=said):
-            Target.of(**{"headers": (), "token": "t", "timeout": 1, **words})  # type: ignore[arg-type]
-    assert split_words(["greet", "a=1"], "http://x/mcp") == ("http://x/mcp", "greet", ["a=1"])
+            Target.parse(**{"headers": (), "token": "t", "timeout": 1, **words})  # type: ignore[arg-type]
+    assert split_call_words(["greet", "a=1"], "http://x/mcp") == ("http://x/mcp", "greet", ["a=1"])
 
 
 # What a function does wrong while it runs is in the server's log, for its author
@@ -287,23 +287,23 @@ async def refused(place: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (page(), "text/html, not JSON."),
-        (page("404 Not Found"), "no MCP server at this address. Most are at a path such as /mcp."),
+        (http_response(), "text/html, not JSON."),
+        (http_response("404 Not Found"), "no MCP server at this address. Most are at a path such as /mcp."),
         (
-            page("302 Found", more="location: http://new/mcp\r\n"),
+            http_response("302 Found", more="location: http://new/mcp\r\n"),
             "redirects to http://new/mcp: use that address.",
         ),
-        (page("502 Bad Gateway"), "the server, or a proxy in front of it, has failed."),
-        (page(kind="application/json", body="[]"), "sent a message that is not JSON-RPC."),
+        (http_response("502 Bad Gateway"), "the server, or a proxy in front of it, has failed."),
+        (http_response(kind="application/json", body="[]"), "sent a message that is not JSON-RPC."),
     ],
 )
 async def test_an_address_that_is_no_server_says_what_it_is(answer: bytes, said: str) -> None:
-    with stranger(lambda method, body: answer) as place:
+    with raw_http_server(lambda method, body: answer) as place:
         assert said in await refused(place)
 
 
 async def test_a_secure_address_of_a_server_without_a_certificate_is_told() -> None:
-    with stranger(lambda method, body: page()) as place:
+    with raw_http_server(lambda method, body: http_response()) as place:
         told = await refused(place.replace("http:", "https:"))
     assert "If the server has no certificate, its address begins with http://" in told
 
@@ -312,15 +312,15 @@ def test_a_file_that_does_not_start_ends_the_command_with_its_own_code(tmp_path:
     (tmp_path / "broken.py").write_text("1 / 0\n")
 
     async def call() -> None:
-        target = Target.of(str(tmp_path / "broken.py"), headers=(), token=None, timeout=20)
+        target = Target.parse(str(tmp_path / "broken.py"), headers=(), token=None, timeout=20)
         async with target.client():
             pass
 
-    with pytest.raises(CommandError, match="has ended: what it said stands above") as raised:
-        run(call())
+    with pytest.raises(CommandError, match="process exited. Its output is above") as raised:
+        run_async(call())
     assert raised.value.code == FAILED
     with pytest.raises(CommandError, match="There is no file nope.py"):
-        Target.of("nope.py", headers=(), token=None, timeout=1)
+        Target.parse("nope.py", headers=(), token=None, timeout=1)
 
 
 def test_a_program_that_cannot_be_started_is_told() -> None:
@@ -329,5 +329,5 @@ def test_a_program_that_cannot_be_started_is_told() -> None:
             pass
 
     with pytest.raises(CommandError, match="Cannot start /nowhere/at-all") as raised:
-        run(call())
+        run_async(call())
     assert raised.value.code == UNREACHABLE

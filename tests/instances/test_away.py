@@ -132,7 +132,7 @@ async def test_a_store_that_was_away_is_used_again_without_being_opened_anew(mor
     store = open_store(mortal.url())
     await store.open()
     await store.create(task("a"), [("x", 1)])
-    async with store.watch("a") as watch, store.hear("news") as messages:
+    async with store.watch("a") as watch, store.subscribe("news") as messages:
         await asyncio.to_thread(mortal.kill)
         for use in (
             lambda: store.get("a"),

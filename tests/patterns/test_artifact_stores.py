@@ -11,10 +11,10 @@ import pytest
 from antiphon.errors import StoreUnavailable, TooLarge
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
-from antiphon.store.artifacts.contract import CHUNK, Held, evicted
+from antiphon.store.artifacts.contract import CHUNK_BYTES, StoredArtifact, artifacts_to_evict
 from tests.patterns.test_artifacts import STORES, place
 
-MOST = 10 * CHUNK
+MAX_BYTES = 10 * CHUNK_BYTES
 
 
 @pytest.fixture(params=[*STORES, "postgres"])
@@ -50,7 +50,7 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
 
 async def put(store: ArtifactStore, *ids: str, data: bytes = b"x", principal: str = "me") -> None:
     for number, id in enumerate(ids, 1):
-        await store.put(record(id, principal, created=number), pieces(data), most=MOST)
+        await store.put(record(id, principal, created=number), pieces(data), max_bytes=MAX_BYTES)
 
 
 async def ids(store: ArtifactStore, principal: str = "me", now: int = 0) -> list[str]:
@@ -59,7 +59,7 @@ async def ids(store: ArtifactStore, principal: str = "me", now: int = 0) -> list
 
 
 async def test_what_is_kept_is_found(store: ArtifactStore) -> None:
-    kept = await store.put(record("a"), pieces(b"ab", b"", b"c"), most=MOST)
+    kept = await store.put(record("a"), pieces(b"ab", b"", b"c"), max_bytes=MAX_BYTES)
     assert kept.size == 3
     assert await store.get("me", "a", now=0) == kept
     assert await store.read(kept, 0, 100) == b"abc"
@@ -69,11 +69,16 @@ async def test_what_is_kept_is_found(store: ArtifactStore) -> None:
 
 
 async def test_ranges_over_the_edges_of_pieces(store: ArtifactStore) -> None:
-    data = os.urandom(3 * CHUNK + 17)
+    data = os.urandom(3 * CHUNK_BYTES + 17)
     parts: Iterable[bytes] = (data[at : at + 100_001] for at in range(0, len(data), 100_001))
-    kept = await store.put(record("a"), pieces(*parts), most=MOST)
+    kept = await store.put(record("a"), pieces(*parts), max_bytes=MAX_BYTES)
     assert kept.size == len(data)
-    for offset, length in ((0, len(data)), (CHUNK - 3, 6), (CHUNK, CHUNK), (2 * CHUNK - 1, CHUNK + 9)):
+    for offset, length in (
+        (0, len(data)),
+        (CHUNK_BYTES - 3, 6),
+        (CHUNK_BYTES, CHUNK_BYTES),
+        (2 * CHUNK_BYTES - 1, CHUNK_BYTES + 9),
+    ):
         assert await store.read(kept, offset, length) == data[offset : offset + length]
 
 
@@ -86,10 +91,10 @@ async def test_nobody_finds_what_is_another_s(store: ArtifactStore) -> None:
 
 
 async def test_one_that_is_kept_again_takes_the_place_of_the_first(store: ArtifactStore) -> None:
-    await put(store, "a", data=b"x" * (CHUNK + 5))
+    await put(store, "a", data=b"x" * (CHUNK_BYTES + 5))
     await put(store, "a", data=b"theirs", principal="them")
-    kept = await store.put(record("a", created=7), pieces(b"again"), most=MOST)
-    assert await store.read(kept, 0, 2 * CHUNK) == b"again"
+    kept = await store.put(record("a", created=7), pieces(b"again"), max_bytes=MAX_BYTES)
+    assert await store.read(kept, 0, 2 * CHUNK_BYTES) == b"again"
     theirs = await store.get("them", "a", now=0)
     assert theirs is not None
     assert await store.read(theirs, 0, 100) == b"theirs"
@@ -102,7 +107,7 @@ async def test_what_has_expired_is_gone(store: ArtifactStore) -> None:
     assert await ids(store, now=1000) == []
     found = await store.get("me", "a", now=0)
     assert found is not None
-    await store.sweep(now=1000, most=MOST)
+    await store.sweep(now=1000, max_total_bytes=MAX_BYTES)
     assert await store.get("me", "a", now=0) is None
     assert await store.read(found, 0, 1) == b""
 
@@ -121,7 +126,9 @@ async def test_lists_are_in_pages_newest_first(store: ArtifactStore) -> None:
 
 async def test_nothing_is_kept_of_what_is_too_large(store: ArtifactStore) -> None:
     with pytest.raises(TooLarge):
-        await store.put(record("a"), pieces(b"x" * CHUNK, b"x" * CHUNK), most=CHUNK + 1)
+        await store.put(
+            record("a"), pieces(b"x" * CHUNK_BYTES, b"x" * CHUNK_BYTES), max_bytes=CHUNK_BYTES + 1
+        )
     assert await store.get("me", "a", now=0) is None
     assert await store.read(record("a"), 0, 10) == b""
     await put(store, "a")
@@ -130,18 +137,18 @@ async def test_nothing_is_kept_of_what_is_too_large(store: ArtifactStore) -> Non
 async def test_whoever_has_most_loses_its_oldest(store: ArtifactStore) -> None:
     await put(store, "a", "b", "c", data=b"x" * 100)
     await put(store, "theirs", data=b"x" * 50, principal="them")
-    await store.sweep(now=0, most=260)
+    await store.sweep(now=0, max_total_bytes=260)
     assert await ids(store) == ["c", "b"]
     assert await ids(store, "them") == ["theirs"]
 
 
 async def test_a_writer_that_breaks_off_leaves_nothing(store: ArtifactStore) -> None:
     async def broken() -> AsyncIterator[bytes]:
-        yield b"x" * CHUNK
+        yield b"x" * CHUNK_BYTES
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError):
-        await store.put(record("a"), broken(), most=MOST)
+        await store.put(record("a"), broken(), max_bytes=MAX_BYTES)
     assert await ids(store) == []
     assert await store.read(record("a"), 0, 1) == b""
 
@@ -161,7 +168,13 @@ async def test_a_store_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 
 
 def test_eviction_is_fair() -> None:
-    held = [Held("a", str(number), number, 10) for number in range(5)] + [Held("b", "x", 0, 10)]
-    assert [(gone.principal, gone.id) for gone in evicted(held, 30)] == [("a", "0"), ("a", "1"), ("a", "2")]
-    assert len(evicted(held, 0)) == 6
-    assert evicted(held, 60) == []
+    held = [StoredArtifact("a", str(number), number, 10) for number in range(5)] + [
+        StoredArtifact("b", "x", 0, 10)
+    ]
+    assert [(gone.principal, gone.id) for gone in artifacts_to_evict(held, 30)] == [
+        ("a", "0"),
+        ("a", "1"),
+        ("a", "2"),
+    ]
+    assert len(artifacts_to_evict(held, 0)) == 6
+    assert artifacts_to_evict(held, 60) == []

@@ -226,10 +226,10 @@ async def test_a_server_offers_artifacts_once_it_has_some() -> None:
 
     async with in_memory(server) as client:
         await client.initialize()
-        assert "resources" not in server.capabilities
+        assert not server.engine.capabilities.resources
         result = await client.call("keep")
         assert result["structuredContent"]["artifact"] == {"a": 1}
-        assert "resources" in server.capabilities
+        assert server.engine.capabilities.resources
         await until(lambda: client.notifications)
         assert client.notifications[-1]["method"] == "notifications/resources/list_changed"
         assert (await client.result("resources/list"))["resources"]

@@ -14,7 +14,7 @@ import pytest
 from antiphon import Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.store.contract import Record
-from antiphon.store.sqlite.connection import Database
+from antiphon.store.sqlite.database import Database
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import STORES, Workshop, at_work, store_of

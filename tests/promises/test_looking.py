@@ -45,7 +45,7 @@ class Slow(MemoryStore):
 
     def lookers(self, id: str) -> int:
         """How many wait for the end of a task to be written."""
-        found, _ = self.server._tasks._worker._running[id]  # type: ignore[union-attr]
+        found, _ = self.server.engine.tasks._worker._running[id]  # type: ignore[union-attr]
         return len(found._waiting or ())
 
 

@@ -40,7 +40,7 @@ async def test_a_task_is_gone_when_its_time_is_over(port: int, workshop: Worksho
         await reach(client, id, "completed", "input_required")
     assert 1.19 <= await gone_after(client, id) - began < 2.2
     assert (await client.ask("tasks/list")).result["tasks"] == []
-    await until(lambda: not workshop.server._tasks._worker._running)  # type: ignore[union-attr]
+    await until(lambda: not workshop.server.engine.tasks._worker._running)  # type: ignore[union-attr]
 
 
 async def test_a_running_task_is_stopped_when_it_expires(kind: str, tmp_path: Path) -> None:

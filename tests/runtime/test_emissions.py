@@ -10,7 +10,7 @@ import pytest
 from antiphon import Text
 from antiphon.errors import StoreUnavailable
 from antiphon.model.content import Block
-from antiphon.runtime.execution.output_stream import LoggedOutput
+from antiphon.runtime.execution.output_stream import LoggedOutput, StreamedOutput
 
 
 class Log:
@@ -74,3 +74,16 @@ async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log()
     await emissions.emit(texts("a", "b", "c"))
     await emissions.flush()
     assert log.taken == [(1, ["a", "b"]), (3, ["c"])]
+
+
+async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken() -> None:
+    log = Log()
+    output = StreamedOutput(10_000, log.take, sent=0)
+    await output.emit(texts("one"))
+    output._kept.extend(texts("two"))  # emitted within the pace, so that a timer is to send it
+    output._due()  # the timer fires: the flush is scheduled, and has not begun
+    assert [block.text for block in await output.rest() if isinstance(block, Text)] == ["one", "two"]
+    assert output.sent == 1
+    assert output._sending is not None
+    await output._sending
+    assert log.taken == [(1, ["one"])]

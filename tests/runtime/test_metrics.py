@@ -24,7 +24,7 @@ async def test_a_server_without_tasks_counts_its_calls_and_nothing_else() -> Non
     async with in_memory(server) as client:
         await client.call("tool")
         page = await server.metrics()
-        assert await server.store_answers() is None
+        assert await server.engine.store_responds() is None
     assert names(page) == {"antiphon_calls_total"}
     assert 'antiphon_calls_total{tool="tool",response="answer",outcome="complete"} 1' in page.splitlines()
 
@@ -49,6 +49,6 @@ async def test_a_server_knows_whether_its_store_answers() -> None:
     store = await opened()
     server = Server("tests", store=store)
     async with server.running():
-        assert await server.store_answers() is True
-        store.instead("oldest", StoreUnavailable("It is away."))
-        assert await server.store_answers() is False
+        assert await server.engine.store_responds() is True
+        store.instead("oldest_ready", StoreUnavailable("It is away."))
+        assert await server.engine.store_responds() is False

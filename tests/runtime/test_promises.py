@@ -12,7 +12,9 @@ from antiphon.errors import Busy, NoTask, NotFound, RequestError, Stale, StoreUn
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import RedeemTask
 from antiphon.model.task import Task, TaskChanged
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.carriers.connection import ConnectionCarrier
+from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks import handlers as desk
 from antiphon.runtime.tasks.handlers import TaskHandlers
@@ -32,15 +34,18 @@ def promises(store: Any) -> TaskService:
     return TaskService(store, worker, Limits(), Relay("tests"))
 
 
-class Told(Call[Any]):
-    """A caller that can be told things, and asked nothing."""
+class Listening(Caller):
+    """A caller that can be sent messages, and cannot be asked."""
 
-    def __init__(self, request: Any = None) -> None:
-        self.request = request
-        self.told: list[Any] = []
+    def __init__(self) -> None:
+        self.received: list[Any] = []
 
-    async def notify(self, notification: Any) -> None:
-        self.told.append(notification)
+    async def notify(self, message: Any) -> None:
+        self.received.append(message)
+
+
+def call_of(caller: Caller, request: Any = None) -> Call[Any]:
+    return Call(request, carrier=ConnectionCarrier(), caller=caller, work=Supervised.here())
 
 
 async def test_a_task_that_others_write_all_the_time_is_busy() -> None:
@@ -85,7 +90,7 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
     task = await waiting(store)
     tasks = promises(store)
     redeeming = asyncio.create_task(
-        TaskHandlers(tasks).handlers[RedeemTask](Told(RedeemTask(task.id)))  # type: ignore[arg-type]
+        TaskHandlers(tasks).handlers[RedeemTask](call_of(Listening(), RedeemTask(task.id)))  # type: ignore[arg-type]
     )
     await until(lambda: store.calls["get"])
     assert not redeeming.done()
@@ -99,10 +104,10 @@ async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.Mon
     store = await opened()
     task = await waiting(store)
     store.instead("get", StoreUnavailable("It is away."))
-    call = Told()
-    async with TaskHandlers(promises(store)).telling((task.id,), call):
-        await until(lambda: call.told)
-    assert call.told == [TaskChanged(task)]
+    caller = Listening()
+    async with TaskHandlers(promises(store)).telling((task.id,), call_of(caller)):
+        await until(lambda: caller.received)
+    assert caller.received == [TaskChanged(task)]
 
 
 async def test_a_server_whose_tools_give_no_promises_has_no_tasks() -> None:

@@ -98,7 +98,7 @@ def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
 
 async def test_others_are_heard_once_the_store_is_there() -> None:
     store = await opened()
-    store.instead("hear", StoreUnavailable("It is away."))
+    store.instead("subscribe", StoreUnavailable("It is away."))
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
@@ -106,7 +106,7 @@ async def test_others_are_heard_once_the_store_is_there() -> None:
     await until(lambda: heard == [1])
     await mine.close()
     await other.close()
-    assert store.calls["hear"] == 2
+    assert store.calls["subscribe"] == 2
 
 
 async def test_others_are_heard_after_something_that_was_not_understood(
@@ -119,7 +119,7 @@ async def test_others_are_heard_after_something_that_was_not_understood(
     await other.open(store)
     await mine.open(store)
     await mine.say("topic", "not like that")
-    await until(lambda: store.calls["hear"] == 2)
+    await until(lambda: store.calls["subscribe"] == 2)
     await mine.say("topic", {"number": 1})
     await until(lambda: heard == [1])
     await mine.close()
@@ -133,4 +133,4 @@ async def test_a_store_that_is_closed_is_not_heard_again() -> None:
     await store.close()
     await asyncio.wait(other._hearing, timeout=10)
     await other.close()
-    assert (heard, store.calls["hear"]) == ([], 1)
+    assert (heard, store.calls["subscribe"]) == ([], 1)

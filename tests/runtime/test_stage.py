@@ -102,7 +102,7 @@ async def test_a_function_that_stops_has_something_to_ask_or_to_keep(
 ) -> None:
     result = await call(client, "asks_nothing")
     assert result["isError"] is True
-    assert "InputRequired has questions, or state, or both." in caplog.text
+    assert "An InputRequired needs questions, state, or both." in caplog.text
 
 
 async def test_a_model_is_asked_with_what_was_said_before(client: InMemory) -> None:

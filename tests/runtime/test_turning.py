@@ -58,4 +58,4 @@ async def test_a_step_that_was_done_while_a_promise_came_to_nothing_is_done_once
     assert result["resultType"] == "complete"
     assert [block["text"] for block in result["content"]] == ["before", "worked"]
     assert done == ["work"]
-    assert any("goes on as an answer: It is full." in message for message in caplog.messages)
+    assert any("It is full. The call goes on as an answer." in message for message in caplog.messages)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.runtime.execution.supervisor import Stopped, Supervised, Supervisor
+from antiphon.runtime.execution.supervisor import StopReason, Supervised, Supervisor
 from tests.support.polling import until
 
 
@@ -20,9 +20,9 @@ async def sleeping(warden: Supervisor, box: list[Supervised], deadline: float | 
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
-        assert watched.stopped is not None
-        watched.absolve()
-        return watched.stopped
+        assert watched.stop_reason is not None
+        watched.uncancel()
+        return watched.stop_reason
     finally:
         warden.leave(watched)
     return "slept"
@@ -46,7 +46,7 @@ async def test_a_deadline_may_be_set_later_or_moved() -> None:
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "disconnected", "shutdown"])
-async def test_stopping_tells_why_and_the_first_reason_counts(reason: Stopped) -> None:
+async def test_stopping_tells_why_and_the_first_reason_counts(reason: StopReason) -> None:
     warden = Supervisor()
     box: list[Supervised] = []
     task = asyncio.create_task(sleeping(warden, box))
@@ -107,5 +107,5 @@ def test_one_that_has_no_task_yet_is_stopped_all_the_same() -> None:
     watched = Supervised()
     watched.stop("cancelled")
     watched.stop("deadline")
-    watched.absolve()
-    assert (watched.stopped, watched.task) == ("cancelled", None)
+    watched.uncancel()
+    assert (watched.stop_reason, watched.task) == ("cancelled", None)

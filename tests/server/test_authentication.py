@@ -143,5 +143,5 @@ async def test_without_authentication_everybody_is_nobody() -> None:
 
 async def test_a_server_that_does_not_ask_knows_nobody() -> None:
     server = build(None)
-    assert not server.authenticates
-    assert await server.identify({"x-user": "ada"}) == Principal("")
+    assert not server.engine.authenticates
+    assert await server.engine.identify({"x-user": "ada"}) == Principal("")

@@ -1,1 +1,1 @@
-"""One contract, and every store that keeps it."""
+"""The contract suite that every store must pass, and the tests of each store beyond the contract."""

@@ -1,6 +1,6 @@
-"""A process of its own, for the tests that need several: `python child.py COMMAND PLACE`, a path or a URL.
+"""A child process for the tests of several processes: `python child.py COMMAND STORE`, a path or a URL.
 
-It says what it did in lines of JSON. What it has said was acknowledged by the store before.
+It prints lines of JSON. The store has acknowledged every write before the child prints it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from antiphon.store.sqlite import SQLiteStore
 T = TypeVar("T")
 
 
-def say(*words: Any) -> None:
-    print(json.dumps(words), flush=True)
+def report(*values: Any) -> None:
+    print(json.dumps(values), flush=True)
 
 
 def record(id: str) -> Record:
@@ -34,9 +34,9 @@ def record(id: str) -> Record:
 
 
 async def work(store: Store) -> None:
-    """Claim and end tasks until there is none left."""
+    """Claim and end tasks until none is left."""
     while await store.count("ready"):
-        for claim in await stubbornly(lambda: store.claim(str(os.getpid()), lease=60, limit=5)):
+        for claim in await retry_until_available(lambda: store.claim(str(os.getpid()), lease=60, limit=5)):
             task = claim.record
             end = partial(
                 store.append,
@@ -47,21 +47,21 @@ async def work(store: Store) -> None:
                 head=None,
                 token=claim.token,
             )
-            await stubbornly(end)
-            say(task.id, claim.token)
+            await retry_until_available(end)
+            report(task.id, claim.token)
 
 
-async def stubbornly(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer: a disk may stand still for longer than a store waits for others."""
+async def retry_until_available(action: Callable[[], Awaitable[T]]) -> T:
+    """Retry until the store is available: a disk may stall for longer than the store's timeout."""
     while True:
         try:
-            return await ask()
+            return await action()
         except StoreUnavailable:
             await asyncio.sleep(0.1)
 
 
 async def write(store: Store) -> None:
-    """Append to eight logs, until killed."""
+    """Append to eight logs until the process is killed."""
 
     async def one(id: str) -> None:
         current = await store.get(id)
@@ -70,23 +70,23 @@ async def write(store: Store) -> None:
         while True:
             data = f"{os.getpid()}/{version + 1}"
             version = await store.append(id, [("x", data)], expect=version, phase="ready", head=version)
-            say(id, version, data)
+            report(id, version, data)
 
     await asyncio.gather(*(one(f"t{n}") for n in range(8)))
 
 
 async def echo(store: Store) -> None:
-    """Append when told to, and say when that was acknowledged."""
+    """Append once for each line of input, and print when the store acknowledged it."""
     loop = asyncio.get_running_loop()
-    say("ready")
+    report("ready")
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         version = int(line)
         await store.append("a", [("x", version)], expect=version, phase="ready", head=None)
-        say(time.monotonic())
+        report(time.monotonic())
 
 
 async def fill(store: SQLiteStore) -> None:
-    """Create tasks while files may not grow, then let them grow, and go on."""
+    """Create tasks until the file size limit is reached, raise the limit, and create another."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
     acknowledged = 0
@@ -95,28 +95,28 @@ async def fill(store: SQLiteStore) -> None:
             await store.create(record(f"t{acknowledged}"), [("x", "y" * 2000)])
             acknowledged += 1
     except StoreUnavailable as error:
-        say("full", acknowledged, str(error))
-    say("read", (await store.read(f"t{acknowledged - 1}"))[0].data == "y" * 2000)
+        report("full", acknowledged, str(error))
+    report("read", (await store.read(f"t{acknowledged - 1}"))[0].data == "y" * 2000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     await store.create(record("later"), [("x", 1)])
-    say("again", await store.count("ready"))
+    report("again", await store.count("ready"))
 
 
-async def powerless(path: str) -> None:
-    """Open a file as somebody who may not write to it."""
+async def unprivileged(path: str) -> None:
+    """Open a file as a user who may not write to it."""
     if os.geteuid() == 0:
         os.setuid(65534)
     try:
         await SQLiteStore(path, busy_timeout=1.0).open()
     except StoreUnavailable as error:
-        say(str(error))
+        report(str(error))
     else:
-        say("opened")
+        report("opened")
 
 
 async def main(command: str, path: str) -> None:
-    if command == "powerless":
-        return await powerless(path)
+    if command == "unprivileged":
+        return await unprivileged(path)
     store: Any = open_store(path) if "://" in path else SQLiteStore(path)
     await store.open()
     await {"work": work, "write": write, "echo": echo, "fill": fill}[command](store)

@@ -1,4 +1,4 @@
-"""The stores that the contract is tested on."""
+"""The stores on which the contract is tested."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, clock: Clock, path: Path) -> AsyncIterator[Store]:
-    """Each store in turn, open."""
-    kept: Store
+    """Each kind of store, open."""
+    opened: Store
     if request.param == "memory":
-        kept = MemoryStore(clock=clock)
+        opened = MemoryStore(clock=clock)
     elif request.param == "sqlite":
-        kept = SQLiteStore(path, clock=clock)
+        opened = SQLiteStore(path, clock=clock)
     else:
-        kept = PostgresStore(request.getfixturevalue("database").url(), clock=clock)
-    await kept.open()
-    yield kept
-    await kept.close()
+        opened = PostgresStore(request.getfixturevalue("database").url(), clock=clock)
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
 async def sqlite(clock: Clock, path: Path) -> AsyncIterator[SQLiteStore]:
-    """A SQLite store, open."""
-    kept = SQLiteStore(path, clock=clock)
-    await kept.open()
-    yield kept
-    await kept.close()
+    """An open SQLite store."""
+    opened = SQLiteStore(path, clock=clock)
+    await opened.open()
+    yield opened
+    await opened.close()

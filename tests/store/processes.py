@@ -1,4 +1,4 @@
-"""Starts the processes that `child.py` describes, and ends them."""
+"""Starts and ends the processes of `child.py`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 CHILD = Path(__file__).with_name("child.py")
-LONGEST = 120.0
-"""Seconds that any process of these tests may take."""
+CHILD_TIMEOUT_SECONDS = 120.0
+"""How long a child process may take."""
 
 
 @asynccontextmanager
 async def child(command: str, path: Path | str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process, killed if it is still there in the end."""
+    """Start a child process; it is killed at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(CHILD),
@@ -35,22 +35,22 @@ async def child(command: str, path: Path | str) -> AsyncIterator[asyncio.subproc
         process._transport.close()  # type: ignore[attr-defined]
 
 
-async def heard(process: asyncio.subprocess.Process) -> list[Any]:
-    """The next line that a process says."""
+async def next_report(process: asyncio.subprocess.Process) -> list[Any]:
+    """Return the next line that a child prints."""
     assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), LONGEST)
-    said: list[Any] = json.loads(line)
-    return said
+    line = await asyncio.wait_for(process.stdout.readline(), CHILD_TIMEOUT_SECONDS)
+    values: list[Any] = json.loads(line)
+    return values
 
 
-async def all_heard(process: asyncio.subprocess.Process) -> list[Any]:
-    """All that a process says until it ends; a last line that is cut off was not said."""
+async def all_reports(process: asyncio.subprocess.Process) -> list[Any]:
+    """Return all lines that a child prints until it ends, without an incomplete last line."""
     assert process.stdout is not None
-    text = await asyncio.wait_for(process.stdout.read(), LONGEST)
+    text = await asyncio.wait_for(process.stdout.read(), CHILD_TIMEOUT_SECONDS)
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def tell(process: asyncio.subprocess.Process, word: object) -> None:
-    """Say a line to a process."""
+def send(process: asyncio.subprocess.Process, value: object) -> None:
+    """Send a line to a child."""
     assert process.stdin is not None
-    process.stdin.write(f"{word}\n".encode())
+    process.stdin.write(f"{value}\n".encode())

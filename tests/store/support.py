@@ -1,4 +1,4 @@
-"""What the tests of stores share: a clock that moves when told to, and tasks to put into a store."""
+"""Helpers for the tests of stores: a clock that the test moves, and records of tasks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from antiphon.store.contract import Record
 
 START = 1_800_000_000_000
-"""When the tests' clock begins, in milliseconds."""
+"""The first time of the tests' clock, in milliseconds."""
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = START
@@ -28,7 +28,7 @@ class Clock:
 
 
 def task(id: str = "a", **fields: Any) -> Record:
-    """A record that is ready, unless told otherwise."""
+    """Return the record of a ready task, changed by the given fields."""
     values: dict[str, Any] = {
         "id": id,
         "principal": "ann",
@@ -44,10 +44,10 @@ def task(id: str = "a", **fields: Any) -> Record:
 
 
 def content(path: Path) -> bytes:
-    """What is in a file."""
+    """Return the content of a file."""
     return path.read_bytes()
 
 
 def write(path: Path, content: bytes) -> None:
-    """Make a file."""
+    """Write a file."""
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Stores of artifacts that are closed, full, damaged, or in which somebody broke off."""
+"""Artifact stores that are closed, full or damaged, and writers that died."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from antiphon.errors import StoreUnavailable
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
-from antiphon.store.artifacts.contract import CHUNK
+from antiphon.store.artifacts.contract import CHUNK_BYTES
 from antiphon.store.artifacts.files import FileArtifacts
 from antiphon.store.artifacts.postgres import PostgresArtifacts
 from antiphon.store.artifacts.sqlite import SQLiteArtifacts
@@ -42,11 +42,11 @@ async def pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def put(store: ArtifactStore, id: str = "a", data: bytes = b"x") -> None:
-    await store.put(record(id), pieces(data), most=100 * CHUNK)
+    await store.put(record(id), pieces(data), max_bytes=100 * CHUNK_BYTES)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_a_store_that_is_closed_says_so_and_can_be_opened_again(
+async def test_a_closed_store_refuses_reads_and_can_be_reopened(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/a.db" if kind == "sqlite" else request.getfixturevalue("database").url()
@@ -56,24 +56,24 @@ async def test_a_store_that_is_closed_says_so_and_can_be_opened_again(
     await put(store)
     await store.close()
     await store.close()
-    with pytest.raises(StoreUnavailable, match="are closed"):
+    with pytest.raises(StoreUnavailable, match="is not open"):
         await store.get("me", "a", now=0)
     await store.open()
     assert await store.get("me", "a", now=0) is not None
     await store.close()
 
 
-async def test_a_file_that_is_no_database_is_refused_and_leaves_no_thread_at_work(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_its_store_can_be_closed(tmp_path: Path) -> None:
     write(tmp_path / "a.db", b"Dear diary, today I was not a database. " * 200)
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
-    with pytest.raises(StoreUnavailable, match=r"cannot be opened.*no SQLite database"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be opened.*not an SQLite database"):
         await store.open()
     await store.close()
-    with pytest.raises(StoreUnavailable, match="are closed"):
+    with pytest.raises(StoreUnavailable, match="is not open"):
         await store.get("me", "a", now=0)
 
 
-async def test_a_full_disk_keeps_nothing_of_what_has_no_room_and_all_that_was_there(tmp_path: Path) -> None:
+async def test_a_full_disk_stores_nothing_of_a_new_artifact_and_keeps_the_others(tmp_path: Path) -> None:
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
     await put(store, "small")
@@ -81,13 +81,13 @@ async def test_a_full_disk_keeps_nothing_of_what_has_no_room_and_all_that_was_th
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages + 20}")
     with pytest.raises(StoreUnavailable, match="Free some space"):
-        await put(store, "large", b"x" * CHUNK)
-    assert [kept.id for kept in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["small"]
+        await put(store, "large", b"x" * CHUNK_BYTES)
+    assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["small"]
     await put(store, "next")
     await store.close()
 
 
-async def test_a_table_that_is_gone_is_an_error_and_comes_back(tmp_path: Path) -> None:
+async def test_a_missing_table_is_an_error_until_it_is_restored(tmp_path: Path) -> None:
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
     assert store._connection is not None
@@ -99,7 +99,7 @@ async def test_a_table_that_is_gone_is_an_error_and_comes_back(tmp_path: Path) -
     await store.close()
 
 
-async def test_a_table_that_is_gone_is_an_error_in_words(database: Postgres) -> None:
+async def test_a_missing_table_in_postgresql_is_explained(database: Postgres) -> None:
     store = PostgresArtifacts(database.url())
     await store.open()
     connection = await asyncpg.connect(
@@ -114,25 +114,25 @@ async def test_a_table_that_is_gone_is_an_error_in_words(database: Postgres) -> 
     await store.close()
 
 
-async def test_bytes_that_a_lost_writer_left_are_swept_after_an_hour(tmp_path: Path) -> None:
+async def test_bytes_of_a_dead_writer_are_deleted_after_an_hour(tmp_path: Path) -> None:
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "whole")
-    folder = store._home("me")
+    folder = store._principal_folder("me")
     for name, age in (("lost", HOUR + 1000), ("under way", HOUR - 1000)):
         write(folder / f"{name}.data", b"half")
         os.utime(folder / f"{name}.data", ((5 * HOUR - age) / 1000,) * 2)
     os.utime(folder / "whole.data", (0, 0))
-    await store.sweep(now=5 * HOUR, most=CHUNK)
+    await store.sweep(now=5 * HOUR, max_total_bytes=CHUNK_BYTES)
     names = await asyncio.to_thread(lambda: sorted(path.name for path in folder.iterdir()))
     assert names == ["under way.data", "whole.data", "whole.json"]
 
 
-async def test_a_record_that_cannot_be_read_is_none_and_the_others_are_there(tmp_path: Path) -> None:
+async def test_an_unreadable_record_does_not_hide_the_others(tmp_path: Path) -> None:
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "good")
-    write(store._home("me") / "bad.json", b'{"id":')
+    write(store._principal_folder("me") / "bad.json", b'{"id":')
     assert await store.get("me", "bad", now=0) is None
-    await store.sweep(now=0, most=CHUNK)
-    assert [kept.id for kept in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["good"]
+    await store.sweep(now=0, max_total_bytes=CHUNK_BYTES)
+    assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["good"]

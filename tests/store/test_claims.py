@@ -1,4 +1,4 @@
-"""The contract: one worker at a time holds a task, and nobody else's late writes count."""
+"""The contract of claims: one worker at a time holds a task, and late writes of others are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .support import START, Clock, task
 
 
 async def claimed(store: Store, worker: str = "w", **options: object) -> list[str]:
-    """The ids that a worker gets."""
+    """Claim tasks, and return their ids."""
     values = {"lease": 10.0, "limit": 100} | options
     return [claim.record.id for claim in await store.claim(worker, **values)]  # type: ignore[arg-type]
 
@@ -27,13 +27,13 @@ async def test_a_claim_gives_the_oldest_ready_tasks_first(store: Store) -> None:
     assert await claimed(store, limit=2) == ["new"]
 
 
-async def test_tasks_of_the_same_moment_are_claimed_in_the_order_they_came(store: Store) -> None:
+async def test_tasks_created_at_the_same_time_are_claimed_in_the_order_of_creation(store: Store) -> None:
     for id in "zyxabc":
         await store.create(task(id), [])
     assert await claimed(store) == list("zyxabc")
 
 
-async def test_a_claim_brings_the_record_as_it_stands(store: Store) -> None:
+async def test_a_claim_has_the_current_record(store: Store) -> None:
     await store.create(task(), [("begun", 1)])
     (claim,) = await store.claim("w", lease=10, limit=1)
     assert claim.record == task(version=1)
@@ -58,7 +58,7 @@ async def test_a_task_whose_lease_ended_keeps_its_place_in_the_order(store: Stor
     assert await claimed(store) == ["old", "new"]
 
 
-async def test_of_many_workers_at_once_each_task_goes_to_one(store: Store) -> None:
+async def test_concurrent_workers_never_get_the_same_task(store: Store) -> None:
     for n in range(50):
         await store.create(task(str(n)), [])
     given = await asyncio.gather(*(claimed(store, f"w{n}", limit=7) for n in range(20)))
@@ -74,7 +74,7 @@ async def test_a_worker_gets_only_tasks_of_the_tools_it_names(store: Store) -> N
     assert await claimed(store) == ["b1", "c4"]
 
 
-async def test_a_claim_for_nothing_takes_nothing(store: Store) -> None:
+async def test_a_claim_with_limit_zero_claims_nothing(store: Store) -> None:
     await store.create(task(), [])
     assert await claimed(store, limit=0) == []
     assert await claimed(store) == ["a"]
@@ -93,7 +93,7 @@ async def test_each_token_is_larger_than_all_before_even_if_the_clock_goes_back(
     assert tokens == sorted(set(tokens))
 
 
-async def test_a_creator_may_hold_its_task_from_the_start(store: Store, clock: Clock) -> None:
+async def test_create_can_claim_the_task(store: Store, clock: Clock) -> None:
     claim = await store.create(task(), [("begun", 1)], worker="one", lease=5)
     assert claim is not None
     assert claim.record == task(version=1)
@@ -104,13 +104,13 @@ async def test_a_creator_may_hold_its_task_from_the_start(store: Store, clock: C
     assert later.token > claim.token
 
 
-async def test_only_a_ready_task_can_be_held_from_the_start(store: Store) -> None:
+async def test_create_can_claim_only_a_ready_task(store: Store) -> None:
     with pytest.raises(ValueError, match="ready"):
         await store.create(task(phase="waiting"), [], worker="one", lease=5)
     assert await store.get("a") is None
 
 
-async def test_late_writes_of_a_worker_whose_task_is_anothers_are_refused(store: Store, clock: Clock) -> None:
+async def test_writes_of_a_worker_that_lost_its_task_are_refused(store: Store, clock: Clock) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=1, limit=1)
     clock.forward(1)
@@ -121,7 +121,7 @@ async def test_late_writes_of_a_worker_whose_task_is_anothers_are_refused(store:
     assert await store.append("a", [("x", 1)], expect=0, phase="ended", head=None, token=theirs.token) == 1
 
 
-async def test_losing_the_lease_counts_more_than_being_late(store: Store, clock: Clock) -> None:
+async def test_a_lost_lease_is_reported_before_a_stale_version(store: Store, clock: Clock) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=1, limit=1)
     clock.forward(1)
@@ -131,7 +131,9 @@ async def test_losing_the_lease_counts_more_than_being_late(store: Store, clock:
         await store.append("a", [("late", 1)], expect=0, phase="ended", head=None, token=mine.token)
 
 
-async def test_a_worker_that_is_late_but_not_replaced_may_go_on(store: Store, clock: Clock) -> None:
+async def test_a_worker_may_continue_after_its_lease_if_no_other_worker_claimed_the_task(
+    store: Store, clock: Clock
+) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=1, limit=1)
     clock.forward(60)
@@ -154,7 +156,7 @@ async def test_a_phase_other_than_ready_ends_the_lease(store: Store, phase: str)
     assert theirs.record.version == 2
 
 
-async def test_someone_without_a_token_may_append_and_the_holder_keeps_the_task(store: Store) -> None:
+async def test_an_append_without_a_token_leaves_the_claim_in_place(store: Store) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=100, limit=1)
     await store.append("a", [("message", 1)], expect=0, phase="ready", head=None)
@@ -162,7 +164,7 @@ async def test_someone_without_a_token_may_append_and_the_holder_keeps_the_task(
     assert await store.append("a", [("x", 1)], expect=1, phase="ready", head=None, token=mine.token) == 2
 
 
-async def test_renewing_holds_a_task_for_longer(store: Store, clock: Clock) -> None:
+async def test_renewing_extends_the_lease(store: Store, clock: Clock) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=10, limit=1)
     clock.forward(8)
@@ -173,7 +175,7 @@ async def test_renewing_holds_a_task_for_longer(store: Store, clock: Clock) -> N
     assert await claimed(store, "two") == ["a"]
 
 
-async def test_renewing_tells_which_tasks_are_still_held(store: Store, clock: Clock) -> None:
+async def test_renewing_returns_the_tasks_that_are_still_held(store: Store, clock: Clock) -> None:
     for id in "abcd":
         await store.create(task(id, expires=START + 2000 if id == "d" else None), [])
     tokens = {claim.record.id: claim.token for claim in await store.claim("one", lease=1, limit=4)}
@@ -187,7 +189,7 @@ async def test_renewing_tells_which_tasks_are_still_held(store: Store, clock: Cl
     assert await store.renew([], lease=10) == set()
 
 
-async def test_a_released_task_can_be_claimed_at_once_and_the_token_is_void(store: Store) -> None:
+async def test_a_released_task_can_be_claimed_at_once_and_its_token_is_invalid(store: Store) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=100, limit=1)
     await store.release("a", mine.token)
@@ -196,7 +198,7 @@ async def test_a_released_task_can_be_claimed_at_once_and_the_token_is_void(stor
     assert await claimed(store, "two") == ["a"]
 
 
-async def test_releasing_what_is_anothers_does_nothing(store: Store) -> None:
+async def test_releasing_with_a_wrong_token_does_nothing(store: Store) -> None:
     await store.create(task(), [])
     (mine,) = await store.claim("one", lease=100, limit=1)
     await store.release("a", mine.token + 1)

@@ -1,4 +1,4 @@
-"""The contract: lists newest first, tasks forgotten on time, and keys that work once."""
+"""The contract of lists, expiry and keys that can be used once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .support import START, Clock, task
 
 
 async def listed(store: Store, principal: str | None, limit: int) -> list[list[str]]:
-    """The ids of all pages."""
+    """Return the ids of all pages."""
     pages: list[list[str]] = []
     cursor: str | None = None
     while not pages or cursor:
@@ -62,12 +62,12 @@ async def test_a_bad_cursor_is_refused(store: Store, cursor: str) -> None:
         await store.list("ann", cursor=cursor)
 
 
-async def test_a_page_for_nothing_is_refused(store: Store) -> None:
+async def test_a_page_limit_of_zero_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="at least one"):
         await store.list("ann", limit=0)
 
 
-async def test_a_task_is_gone_for_all_the_moment_its_time_is_over(store: Store, clock: Clock) -> None:
+async def test_an_expired_task_is_gone_at_once(store: Store, clock: Clock) -> None:
     await store.create(task(expires=START + 1000), [("x", 1)])
     clock.forward(0.999)
     assert await store.get("a") is not None
@@ -80,7 +80,7 @@ async def test_a_task_is_gone_for_all_the_moment_its_time_is_over(store: Store, 
         await store.append("a", [("y", 1)], expect=1, phase="ended", head=None)
 
 
-async def test_an_id_stays_taken_until_its_task_is_forgotten(store: Store, clock: Clock) -> None:
+async def test_an_id_stays_in_use_until_its_expired_task_is_deleted(store: Store, clock: Clock) -> None:
     await store.create(task(expires=START + 1000), [("x", 1)])
     clock.forward(1)
     with pytest.raises(Stale):
@@ -90,7 +90,7 @@ async def test_an_id_stays_taken_until_its_task_is_forgotten(store: Store, clock
     assert await store.read("a") == []
 
 
-async def test_expiring_forgets_tasks_with_their_logs_and_returns_them(store: Store, clock: Clock) -> None:
+async def test_expire_deletes_tasks_with_their_logs_and_returns_them(store: Store, clock: Clock) -> None:
     await store.create(task("a", expires=START + 2000), [("x", 1)])
     await store.create(task("b", expires=START + 1000, phase="waiting"), [("x", 1), ("y", 2)])
     await store.create(task("c", expires=None), [("x", 1)])
@@ -107,7 +107,7 @@ async def test_expiring_forgets_tasks_with_their_logs_and_returns_them(store: St
     assert [await store.count("ready"), await store.count("waiting")] == [2, 0]
 
 
-async def test_expiring_forgets_no_more_than_the_limit(store: Store, clock: Clock) -> None:
+async def test_expire_deletes_no_more_than_the_limit(store: Store, clock: Clock) -> None:
     for n in range(250):
         await store.create(task(f"t{n:03}", expires=START + n), [("x", n)])
     clock.forward(1)
@@ -118,7 +118,7 @@ async def test_expiring_forgets_no_more_than_the_limit(store: Store, clock: Cloc
     assert await store.count("ready") == 0
 
 
-async def test_two_that_expire_at_once_do_not_both_get_a_task(store: Store, clock: Clock) -> None:
+async def test_concurrent_expires_never_return_the_same_task(store: Store, clock: Clock) -> None:
     for n in range(50):
         await store.create(task(f"t{n}", expires=START + 1), [])
     clock.forward(1)
@@ -126,7 +126,7 @@ async def test_two_that_expire_at_once_do_not_both_get_a_task(store: Store, cloc
     assert len({record.id for record in (*first, *second)}) == len(first) + len(second) == 50
 
 
-async def test_a_key_can_be_used_once_until_its_time_is_over(store: Store, clock: Clock) -> None:
+async def test_a_key_can_be_used_once_until_it_expires(store: Store, clock: Clock) -> None:
     assert await store.use_once("k", until=START + 1000)
     assert not await store.use_once("k", until=START + 9000)
     assert await store.use_once("other", until=START + 1000)
@@ -137,12 +137,12 @@ async def test_a_key_can_be_used_once_until_its_time_is_over(store: Store, clock
     assert not await store.use_once("k", until=START + 2000)
 
 
-async def test_of_many_at_once_one_may_use_a_key(store: Store) -> None:
+async def test_one_of_many_concurrent_callers_may_use_a_key(store: Store) -> None:
     used = await asyncio.gather(*(store.use_once("k", until=START + 1000) for _ in range(50)))
     assert used.count(True) == 1
 
 
-async def test_keys_whose_time_is_over_work_again(store: Store, clock: Clock) -> None:
+async def test_expired_keys_can_be_used_again(store: Store, clock: Clock) -> None:
     for n in range(20):
         assert await store.use_once(f"k{n}", until=START + 1000)
     clock.forward(1)
@@ -151,16 +151,16 @@ async def test_keys_whose_time_is_over_work_again(store: Store, clock: Clock) ->
         assert not await store.use_once(f"k{n}", until=START + 2000)
 
 
-async def test_it_is_known_since_when_the_next_task_waits(store: Store, clock: Clock) -> None:
-    assert await store.oldest() is None
+async def test_oldest_ready_is_the_time_of_the_next_task_to_be_claimed(store: Store, clock: Clock) -> None:
+    assert await store.oldest_ready() is None
     await store.create(task("new", created=START + 5, tool="b"), [])
     await store.create(task("old", updated=START + 1, tool="c"), [])
     await store.create(task("waits", created=START - 9, phase="waiting", tool="a"), [])
-    assert await store.oldest() == START + 1
+    assert await store.oldest_ready() == START + 1
     clock.forward(2)
     assert len(await store.claim("w", lease=10, limit=1)) == 1
-    assert await store.oldest() == START
+    assert await store.oldest_ready() == START
     assert len(await store.claim("w", lease=10, limit=1)) == 1
-    assert await store.oldest() is None
+    assert await store.oldest_ready() is None
     await store.append("waits", [], expect=0, phase="ready", head=None)
-    assert await store.oldest() == START + 2000
+    assert await store.oldest_ready() == START + 2000

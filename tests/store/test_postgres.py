@@ -1,4 +1,4 @@
-"""What PostgreSQL does beneath the contract: commits are shared, clocks do not matter, schemas change."""
+"""The PostgreSQL store beyond the contract: shared commits, the database's clock, migrations, URLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from antiphon.store.postgres import PostgresStore, migrations, statements, writer
-from antiphon.store.postgres.link import Database
+from antiphon.store.postgres.database import Database
 from tests.support.postgres import Postgres
 
 from .support import START, Clock, task
@@ -26,24 +26,24 @@ PREVIOUS = Path(__file__).with_name("postgres_1")
 
 @pytest.fixture
 def url(database: Postgres) -> str:
-    """A schema of the test's own."""
+    """The URL of a new schema."""
     return database.url()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store on the database's own clock."""
-    kept = PostgresStore(url)
-    await kept.open()
-    yield kept
-    await kept.close()
+    """A store that uses the clock of the database."""
+    opened = PostgresStore(url)
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
 @asynccontextmanager
-async def asking(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection of somebody else's."""
-    place = Database.of(url, 10.0)
-    connection = await asyncpg.connect(place.dsn, server_settings={"search_path": place.schema})
+async def direct_connection(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection that the store does not know of."""
+    database = Database.from_url(url, 10.0)
+    connection = await asyncpg.connect(database.dsn, server_settings={"search_path": database.schema})
     try:
         yield connection
     finally:
@@ -51,12 +51,12 @@ async def asking(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def number(url: str, query: str, *values: Any) -> int:
-    """One number, straight from the database."""
-    async with asking(url) as connection:
+    """Return one number, read directly from the database."""
+    async with direct_connection(url) as connection:
         return int(await connection.fetchval(query, *values))
 
 
-async def test_operations_that_come_together_share_a_statement_and_a_commit(store: PostgresStore) -> None:
+async def test_concurrent_operations_share_statements_and_commits(store: PostgresStore) -> None:
     await asyncio.gather(*(store.create(task(f"t{n}"), [("begun", n)]) for n in range(200)))
     commits, sent = store.commits, store.statements
     for version in range(1, 6):
@@ -77,7 +77,7 @@ async def test_many_tasks_are_claimed_by_one_statement(store: PostgresStore) -> 
     assert store.statements - before <= 2
 
 
-async def test_what_changes_nothing_writes_nothing(store: PostgresStore, url: str) -> None:
+async def test_operations_without_changes_write_nothing(store: PostgresStore, url: str) -> None:
     await store.create(task(phase="waiting"), [])
     query = "SELECT pg_current_xact_id()::text::bigint"
     before = await number(url, query)
@@ -89,7 +89,7 @@ async def test_what_changes_nothing_writes_nothing(store: PostgresStore, url: st
     assert await number(url, query) - before == 1
 
 
-async def test_leases_go_by_the_clock_of_the_database(
+async def test_leases_use_the_clock_of_the_database(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.create(task(), [])
@@ -106,13 +106,13 @@ async def test_leases_go_by_the_clock_of_the_database(
     await fast.close()
 
 
-async def test_a_notice_that_was_lost_costs_a_second_and_no_task(store: PostgresStore, url: str) -> None:
+async def test_a_lost_notification_delays_a_change_by_one_poll(store: PostgresStore, url: str) -> None:
     other = PostgresStore(url)
     await other.open()
     await other.create(task(), [])
-    async with store.watch("a") as watch, store.watch_ready() as ready, store.hear("news") as messages:
+    async with store.watch("a") as watch, store.watch_ready() as ready, store.subscribe("news") as messages:
         assert store._parts is not None
-        listening = store._parts.feed._listening
+        listening = store._parts.listener._listening
         assert listening is not None
         await listening.execute("UNLISTEN *")
         while await watch.wait(1.2) or await ready.wait(0):
@@ -128,18 +128,18 @@ async def test_a_notice_that_was_lost_costs_a_second_and_no_task(store: Postgres
     await other.close()
 
 
-async def test_messages_are_heard_once_even_by_those_who_look_for_lost_ones(url: str) -> None:
+async def test_messages_arrive_once_even_with_frequent_polls(url: str) -> None:
     store, other = PostgresStore(url, poll_interval=0.05), PostgresStore(url)
     await store.open()
     await other.open()
     got: list[Any] = []
 
-    async def hear() -> None:
-        async with store.hear("news") as messages:
+    async def receive() -> None:
+        async with store.subscribe("news") as messages:
             async for message in messages:
                 got.append(message)
 
-    hearing = asyncio.create_task(hear())
+    receiving = asyncio.create_task(receive())
     await asyncio.sleep(0)
     for n in range(30):
         await other.publish("news", n)
@@ -147,17 +147,17 @@ async def test_messages_are_heard_once_even_by_those_who_look_for_lost_ones(url:
     await store.publish("news", "own")
     await asyncio.sleep(0.2)
     await store.close()
-    await hearing
+    await receiving
     assert sorted(got, key=str) == sorted([*range(30), "own"], key=str)
     await other.close()
 
 
-async def test_a_connection_that_died_is_replaced_without_a_failed_request(
+async def test_a_lost_connection_is_replaced_without_a_failed_operation(
     store: PostgresStore, url: str
 ) -> None:
     await store.create(task(), [])
     await store.get("a")
-    async with asking(url) as connection, store.watch("a") as watch:
+    async with direct_connection(url) as connection, store.watch("a") as watch:
         for version in range(3):
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -172,31 +172,29 @@ async def test_a_connection_that_died_is_replaced_without_a_failed_request(
         await other.open()
         deadline = time.monotonic() + 10
         version = 3
-        while not await watch.wait(0.5):  # it listens again by itself
+        while not await watch.wait(0.5):  # the store listens again by itself
             version = await other.append("a", [("x", 1)], expect=version, phase="ready", head=1)
             assert time.monotonic() < deadline
         await other.close()
 
 
-async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
-    store = PostgresStore(url, patience=0.5)
+async def test_a_slow_statement_times_out(url: str) -> None:
+    store = PostgresStore(url, timeout=0.5)
     await store.open()
     await store.create(task(), [])
-    async with asking(url) as connection:
+    async with direct_connection(url) as connection:
         async with connection.transaction():
             await connection.execute("SELECT FROM tasks WHERE id = 'a' FOR UPDATE")
             began = time.monotonic()
             with pytest.raises(StoreUnavailable, match="try again"):
                 await store.append("a", [("x", 1)], expect=0, phase="ready", head=None)
             assert time.monotonic() - began < 5
-            assert await store.get("a") is not None  # reading goes on meanwhile
+            assert await store.get("a") is not None  # reads continue meanwhile
         assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None) == 1
     await store.close()
 
 
-async def test_a_batch_that_met_another_in_the_opposite_order_is_done_all_the_same(
-    store: PostgresStore, url: str
-) -> None:
+async def test_batches_that_deadlock_are_retried(store: PostgresStore, url: str) -> None:
     ids = [f"t{n}" for n in range(40)]
     await asyncio.gather(*(store.create(task(id), []) for id in ids))
     other = PostgresStore(url)
@@ -220,7 +218,7 @@ async def test_a_batch_that_met_another_in_the_opposite_order_is_done_all_the_sa
 # Schemas
 
 
-async def test_many_that_open_an_empty_database_at_once_make_one_schema(url: str) -> None:
+async def test_concurrent_opens_of_an_empty_database_create_one_schema(url: str) -> None:
     stores = [PostgresStore(url) for _ in range(8)]
     await asyncio.gather(*(store.open() for store in stores))
     assert await number(url, "SELECT count(*) FROM schema_versions") == len(migrations.scripts())
@@ -229,7 +227,7 @@ async def test_many_that_open_an_empty_database_at_once_make_one_schema(url: str
 
 
 async def flow(store: Store, id: str) -> None:
-    """What every version must be able to do, whatever schema there is."""
+    """Run the operations that every version must support on every schema."""
     await store.create(task(id, expires=START * 2), [("begun", 1)])
     (claim,) = [claim for claim in await store.claim("w", lease=60, limit=10) if claim.record.id == id]
     await store.append(id, [("x", 2)], expect=1, phase="waiting", head={"n": 2}, token=claim.token)
@@ -245,21 +243,21 @@ async def flow(store: Store, id: str) -> None:
 
 @pytest.fixture
 def previous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statements of the version before, as they were released with the first schema."""
+    """Use the statements of the version before, which was released with the first schema."""
 
     def old(name: str) -> str:
         path = PREVIOUS / f"{name}.sql"
         return path.read_text(encoding="utf-8") if path.exists() else statements.sql(name)
 
-    for module in ("writer", "reader", "feed"):
+    for module in ("writer", "reader", "change_listener"):
         monkeypatch.setattr(f"antiphon.store.postgres.{module}.sql", old)
 
 
 @pytest.mark.usefixtures("previous")
 async def test_the_version_before_works_on_the_schema_of_this_one(url: str) -> None:
-    await migrations.prepare(Database.of(url, 10.0), migrations.scripts()[:1])
+    await migrations.prepare(Database.from_url(url, 10.0), migrations.scripts()[:1])
     assert await number(url, "SELECT max(version) FROM schema_versions") == 1
-    await migrations.prepare(Database.of(url, 10.0))  # while it is at work
+    await migrations.prepare(Database.from_url(url, 10.0))  # during an upgrade
     old = PostgresStore(url)
     await old.open()
     assert writer.sql("write") == (PREVIOUS / "write.sql").read_text(encoding="utf-8")
@@ -274,7 +272,7 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
         "ALTER TABLE tasks ADD COLUMN note text; ALTER TABLE entries ADD COLUMN size bigint DEFAULT 0;"
         "CREATE INDEX tasks_noted ON tasks (note); CREATE TABLE extra (x integer);",
     ]
-    await migrations.prepare(Database.of(url, 10.0), steps)
+    await migrations.prepare(Database.from_url(url, 10.0), steps)
     await flow(store, "beside")
     late = PostgresStore(url)
     await late.open()
@@ -286,7 +284,7 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
 async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_alone(url: str) -> None:
     newer = len(migrations.scripts()) + 1
     steps = [*migrations.scripts(), "ALTER TABLE tasks RENAME TO works"]
-    await migrations.prepare(Database.of(url, 10.0), steps, oldest=newer)
+    await migrations.prepare(Database.from_url(url, 10.0), steps, oldest=newer)
     with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer"):
         await PostgresStore(url).open()
 
@@ -294,23 +292,23 @@ async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_a
 async def test_a_migration_that_fails_changes_nothing(store: PostgresStore, url: str) -> None:
     steps = [*migrations.scripts(), "CREATE TABLE extra (x integer); SELECT nonsense"]
     with pytest.raises(StoreUnavailable, match="nonsense"):
-        await migrations.prepare(Database.of(url, 10.0), steps)
+        await migrations.prepare(Database.from_url(url, 10.0), steps)
     assert await number(url, "SELECT max(version) FROM schema_versions") == len(migrations.scripts())
     assert await number(url, "SELECT count(*) FROM pg_class WHERE oid = to_regclass('extra')") == 0
 
 
 async def test_the_schema_of_another_program_is_refused_and_left_alone(url: str) -> None:
-    schema = Database.of(url, 10.0).schema
-    async with asking(url) as connection:
+    schema = Database.from_url(url, 10.0).schema
+    async with direct_connection(url) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.tasks (theirs integer)")
     with pytest.raises(StoreUnavailable, match="another program"):
         await PostgresStore(url).open()
 
 
-async def test_what_a_newer_version_wrote_is_not_misread(store: PostgresStore, url: str) -> None:
+async def test_entries_of_a_newer_format_are_refused(store: PostgresStore, url: str) -> None:
     await store.create(task("a"), [("x", 1)])
     await store.create(task("b"), [("x", 1)])
-    async with asking(url) as connection:
+    async with direct_connection(url) as connection:
         await connection.execute(
             "UPDATE entries SET format = 2 WHERE task = (SELECT key FROM tasks WHERE id = 'a')"
         )
@@ -320,7 +318,7 @@ async def test_what_a_newer_version_wrote_is_not_misread(store: PostgresStore, u
     assert [entry.data for entry in results[1]] == [1]  # type: ignore[union-attr]
 
 
-# Places
+# URLs and databases
 
 
 @pytest.mark.parametrize(
@@ -330,7 +328,7 @@ async def test_what_a_newer_version_wrote_is_not_misread(store: PostgresStore, u
         ("postgresql://{place}/there_is_none", "createdb"),
     ],
 )
-async def test_a_database_that_is_not_there_is_an_error_in_words(
+async def test_an_unreachable_database_is_explained_without_the_password(
     database: Postgres, url: str, words: str
 ) -> None:
     place = f"postgres:secret@127.0.0.1:{database.port}"
@@ -348,7 +346,7 @@ def test_a_url_that_names_no_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "dsn", "schema", "place"),
+    ("url", "dsn", "schema", "display_url"),
     [
         ("postgresql://a:b@h:5/d", "postgresql://a:b@h:5/d", "antiphon", "postgresql://a@h:5/d"),
         ("postgresql:///d?host=/run/pg", "postgresql:///d?host=/run/pg", "antiphon", "postgresql:///d"),
@@ -360,12 +358,12 @@ def test_a_url_that_names_no_database_is_refused(url: str) -> None:
         ),
     ],
 )
-def test_a_url_is_what_libpq_takes_and_a_schema(url: str, dsn: str, schema: str, place: str) -> None:
-    found = Database.of(url, 1.0)
-    assert (found.dsn, found.schema, found.place) == (dsn, schema, place)
+def test_a_url_is_split_into_dsn_and_schema(url: str, dsn: str, schema: str, display_url: str) -> None:
+    found = Database.from_url(url, 1.0)
+    assert (found.dsn, found.schema, found.display_url) == (dsn, schema, display_url)
 
 
-async def test_keys_whose_time_is_over_do_not_pile_up(url: str, clock: Clock) -> None:
+async def test_expired_keys_are_deleted(url: str, clock: Clock) -> None:
     store = PostgresStore(url, clock=clock)
     await store.open()
     for n in range(60):
@@ -375,7 +373,7 @@ async def test_keys_whose_time_is_over_do_not_pile_up(url: str, clock: Clock) ->
     assert await number(url, "SELECT count(*) FROM used") <= 2
 
 
-async def test_a_long_log_is_forgotten_whole(url: str, clock: Clock) -> None:
+async def test_a_long_log_is_deleted_whole(url: str, clock: Clock) -> None:
     store = PostgresStore(url, clock=clock)
     await store.open()
     for id in "ab":

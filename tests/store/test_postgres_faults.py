@@ -1,4 +1,4 @@
-"""When PostgreSQL finds fault with something, or is not what it should be: an error in words, and no more."""
+"""Errors of PostgreSQL: each is explained, affects only the operation that caused it, and is survived."""
 
 from __future__ import annotations
 
@@ -10,108 +10,105 @@ import asyncpg
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
-from antiphon.store.postgres import PostgresStore, link, migrations, writer
-from antiphon.store.postgres.lane import Job
-from antiphon.store.postgres.link import Database, Link
+from antiphon.store.postgres import PostgresStore, database, migrations, writer
+from antiphon.store.postgres.batcher import Job
+from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.database import Database
 from tests.support.polling import until
 from tests.support.postgres import Postgres
 
 from .support import Clock, task
-from .test_postgres import asking
+from .test_postgres import direct_connection
 
 
 @pytest.fixture
 def url(database: Postgres) -> str:
-    """A schema of the test's own."""
+    """The URL of a new schema."""
     return database.url()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store on the database's own clock, which listens and does not look."""
-    kept = PostgresStore(url, poll_interval=3600)
-    await kept.open()
-    yield kept
-    await kept.close()
+    """A store that uses the clock of the database, and listens but does not poll."""
+    opened = PostgresStore(url, poll_interval=3600)
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
-def of(store: PostgresStore) -> writer.Writer:
-    """The one that writes."""
+def writer_of(store: PostgresStore) -> writer.Writer:
+    """Return the writer of an open store."""
     assert store._parts is not None
     return store._parts.writer
 
 
-def breaking(
+def fail_statements(
     monkeypatch: pytest.MonkeyPatch, store: PostgresStore, error: Exception, times: int
 ) -> list[str]:
-    """Let the next statements that write fail so; what comes after them is noted."""
-    fetch, said = of(store).link.fetch, [error] * times
+    """Let the next writing statements fail with an error; return the list of statements sent afterwards."""
+    fetch, errors = writer_of(store).connection.fetch, [error] * times
     sent: list[str] = []
 
-    async def failing(statement: str, *values: Any, again: bool = False) -> list[Any]:
-        if said:
-            raise said.pop()
+    async def failing(statement: str, *values: Any, retry: bool = False) -> list[Any]:
+        if errors:
+            raise errors.pop()
         sent.append(statement)
-        return await fetch(statement, *values, again=again)
+        return await fetch(statement, *values, retry=retry)
 
-    monkeypatch.setattr(of(store).link, "fetch", failing)
+    monkeypatch.setattr(writer_of(store).connection, "fetch", failing)
     return sent
 
 
 @pytest.mark.parametrize("kind", [asyncpg.DeadlockDetectedError, asyncpg.SerializationError])
-async def test_those_who_were_in_each_others_way_try_again(
+async def test_a_deadlock_is_retried(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    sent = breaking(monkeypatch, store, kind("in the way"), times=4)
+    sent = fail_statements(monkeypatch, store, kind("aborted"), times=4)
     await store.create(task(), [("x", 1)])
     assert len(sent) == 1
     assert await store.get("a") == task(version=1)
 
 
-async def test_trying_again_has_an_end(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = breaking(monkeypatch, store, asyncpg.DeadlockDetectedError("in the way"), times=5)
-    with pytest.raises(StoreUnavailable, match="cannot be written: in the way"):
+async def test_retries_are_limited(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = fail_statements(monkeypatch, store, asyncpg.DeadlockDetectedError("aborted"), times=5)
+    with pytest.raises(StoreUnavailable, match="cannot be written: aborted"):
         await store.create(task(), [("x", 1)])
     assert sent == []
     await store.create(task(), [("x", 1)])
 
 
-async def test_of_those_that_are_written_together_only_the_one_to_blame_fails(store: PostgresStore) -> None:
-    notes = [writer.Note("a", 2**62), writer.Note("b", 2**70), writer.Note("c", 2**62)]
+async def test_only_the_invalid_operation_of_a_batch_fails(store: PostgresStore) -> None:
+    notes = [writer.UseOnce("a", 2**62), writer.UseOnce("b", 2**70), writer.UseOnce("c", 2**62)]
     results = await asyncio.gather(*map(store._write, notes), return_exceptions=True)
     assert [type(result) for result in results] == [bool, ValueError, bool]
-    assert "cannot keep this" in str(results[1])
+    assert "cannot store a value" in str(results[1])
     assert not await store.use_once("a", until=2**62)
 
 
-async def test_a_disk_that_is_full_says_what_to_do(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    breaking(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
+async def test_a_full_disk_is_explained(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_statements(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
     results = await asyncio.gather(*(store.create(task(id), []) for id in "ab"), return_exceptions=True)
     assert {type(result) for result in results} == {StoreUnavailable}
     assert "Free some space" in str(results[0])
     await store.create(task(), [])
 
 
-async def test_an_append_that_would_no_longer_be_refused_came_too_late(store: PostgresStore) -> None:
+async def test_a_refused_append_that_is_allowed_by_now_is_stale(store: PostgresStore) -> None:
     await store.create(task(), [])
     refused: Job[Any] = Job(
         writer.Append("a", [], 0, "ready", "null", None), asyncio.get_running_loop().create_future()
     )
-    await of(store)._explain([refused])
-    with pytest.raises(Stale, match="was being written"):
+    await writer_of(store)._explain_refusals([refused])
+    with pytest.raises(Stale, match="was writing"):
         await refused.future
 
 
-# Claims of callers who leave
+# Claims of cancelled callers
 
 
-async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
-    store: PostgresStore, url: str
-) -> None:
+async def test_claims_of_a_cancelled_caller_are_released(store: PostgresStore, url: str) -> None:
     await store.create(task(), [])
-    async with asking(url) as connection, connection.transaction():
+    async with direct_connection(url) as connection, connection.transaction():
         await connection.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
         claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
         await asyncio.sleep(0)
@@ -124,11 +121,11 @@ async def test_what_is_claimed_for_a_caller_who_has_left_is_given_back(
     assert [claim.record.id for claim in claims] == ["a"]
 
 
-async def test_a_claim_that_fails_after_its_caller_has_left_is_nobodys_business(
+async def test_a_failed_claim_of_a_cancelled_caller_is_ignored(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.create(task(), [])
-    breaking(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
+    fail_statements(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
     claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
     await asyncio.sleep(0)
     claiming.cancel()
@@ -138,9 +135,7 @@ async def test_a_claim_that_fails_after_its_caller_has_left_is_nobodys_business(
     assert claim.record.id == "a"
 
 
-async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_lease(
-    url: str, clock: Clock
-) -> None:
+async def test_a_claim_cancelled_while_closing_lasts_until_its_lease_ends(url: str, clock: Clock) -> None:
     store = PostgresStore(url, clock=clock)
     await store.open()
     await store.create(task(), [])
@@ -160,9 +155,7 @@ async def test_a_claim_of_a_store_that_is_being_closed_lasts_as_long_as_its_leas
 # Watching
 
 
-async def test_tasks_that_nobody_watches_any_more_are_not_kept_in_mind(
-    store: PostgresStore, url: str
-) -> None:
+async def test_tasks_that_are_no_longer_watched_are_dropped(store: PostgresStore, url: str) -> None:
     assert store._parts is not None
     other = PostgresStore(url)
     await other.open()
@@ -170,7 +163,7 @@ async def test_tasks_that_nobody_watches_any_more_are_not_kept_in_mind(
     async with store.watch("a") as watch:
         for number in range(1500):
             store.watch(f"t{number}")
-        assert len(store._parts.feed._ids) <= 1100
+        assert len(store._parts.listener._id_by_digest) <= 1100
         await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
         assert await watch.wait(10)
     await other.close()
@@ -179,7 +172,7 @@ async def test_tasks_that_nobody_watches_any_more_are_not_kept_in_mind(
 # Opening and closing
 
 
-async def test_opening_twice_is_opening_once(store: PostgresStore) -> None:
+async def test_opening_an_open_store_does_nothing(store: PostgresStore) -> None:
     await store.create(task(), [])
     parts = store._parts
     await store.open()
@@ -187,7 +180,7 @@ async def test_opening_twice_is_opening_once(store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("gone"), asyncpg.InternalServerError("gone")])
-async def test_a_store_that_cannot_listen_lets_go_of_its_connections(
+async def test_a_store_that_cannot_listen_closes_its_connections(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     made: list[asyncpg.Connection] = []
@@ -209,35 +202,35 @@ async def test_a_store_that_cannot_listen_lets_go_of_its_connections(
     assert all(connection.is_closed() for connection in made)
 
 
-async def test_a_table_of_versions_with_nothing_in_it_stands_for_no_schema(url: str) -> None:
-    schema = Database.of(url, 10.0).schema
-    async with asking(url) as connection:
+async def test_an_empty_table_of_versions_means_no_schema(url: str) -> None:
+    schema = Database.from_url(url, 10.0).schema
+    async with direct_connection(url) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}")
-        await connection.execute(migrations._VERSIONS)
+        await connection.execute(migrations._CREATE_VERSIONS_TABLE)
     store = PostgresStore(url)
     await store.open()
     await store.create(task(), [])
     await store.close()
-    async with asking(url) as connection:
+    async with direct_connection(url) as connection:
         assert await connection.fetchval("SELECT max(version) FROM schema_versions") == len(
             migrations.scripts()
         )
 
 
 async def test_a_database_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_OLDEST", 1000)
-    with pytest.raises(StoreUnavailable, match="PostgreSQL is too old: 1000 or later"):
+    monkeypatch.setattr(database, "_MIN_POSTGRES_VERSION", 1000)
+    with pytest.raises(StoreUnavailable, match=r"is too old: install PostgreSQL 1000 or later"):
         await PostgresStore(url).open()
 
 
-async def test_a_url_that_the_driver_does_not_understand_is_an_error_in_words() -> None:
+async def test_a_url_that_asyncpg_cannot_parse_is_explained() -> None:
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         await PostgresStore("postgresql://a@h:port/d").open()
 
 
-async def test_a_statement_that_is_given_up_costs_its_connection_and_the_next_has_another(url: str) -> None:
-    found = Link(Database.of(url, 10.0))
-    first = await found.connection()
+async def test_a_cancelled_statement_drops_its_connection(url: str) -> None:
+    found = ReconnectingConnection(Database.from_url(url, 10.0))
+    first = await found.connect()
     sleeping = asyncio.create_task(found.fetch("SELECT pg_sleep(60)"))
     await until(lambda: found.statements)
     sleeping.cancel()
@@ -248,13 +241,13 @@ async def test_a_statement_that_is_given_up_costs_its_connection_and_the_next_ha
     await found.close()
 
 
-@pytest.mark.parametrize(("again", "tries"), [(False, 1), (True, 2)])
-async def test_what_may_be_done_twice_is_tried_once_more_on_a_new_connection(
-    url: str, again: bool, tries: int
+@pytest.mark.parametrize(("retry", "tries"), [(False, 1), (True, 2)])
+async def test_a_statement_with_retry_runs_once_more_on_a_new_connection(
+    url: str, retry: bool, tries: int
 ) -> None:
-    found = Link(Database.of(url, 10.0))
+    found = ReconnectingConnection(Database.from_url(url, 10.0))
     with pytest.raises(StoreUnavailable, match="try again"):
-        await found.fetch("SELECT pg_terminate_backend(pg_backend_pid())", again=again)
+        await found.fetch("SELECT pg_terminate_backend(pg_backend_pid())", retry=retry)
     assert found.statements == tries
     assert [tuple(row) for row in await found.fetch("SELECT 1")] == [(1,)]
     await found.close()

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, all stores say the same."""
+"""Random sequences of operations have the same results in every store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKENS = st.integers(0, 4)
 
 
 class Stores(RuleBasedStateMachine):
-    """Some stores, and everything done to all of them."""
+    """Two stores, to which every operation is applied."""
 
     url = ""
 
@@ -43,7 +43,7 @@ class Stores(RuleBasedStateMachine):
             SQLiteStore(Path(self.folder.name) / "store.db", clock=self.clock),
         ]
         if self.url:
-            # Less often: it is slower, and lives in another process.
+            # Runs with fewer examples, because PostgreSQL is slower.
             self.stores[1] = PostgresStore(f"{self.url}{secrets.token_hex(6)}", clock=self.clock)
         self.cursors: list[str | None] = [None, None]
         for store in self.stores:
@@ -56,7 +56,7 @@ class Stores(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Do the same in both, and see that the same comes of it."""
+        """Run an operation in both stores, and check that the results are the same."""
         one, two = (self.runner.run(_result(store, method, arguments, options)) for store in self.stores)
         assert one == two, method
         return one
@@ -163,7 +163,7 @@ class Stores(RuleBasedStateMachine):
 
 
 async def _result(store: Store, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What comes of it; a refusal by its kind and its words."""
+    """Return the result of an operation, or the type and message of its error."""
     try:
         value = await getattr(store, method)(*arguments, **options)
     except (StoreError, ValueError) as error:
@@ -179,7 +179,7 @@ TestStores = Stores.TestCase
 TestStores.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_postgresql_says_what_memory_says(database: Postgres) -> None:
+def test_postgresql_agrees_with_memory(database: Postgres) -> None:
     class Both(Stores):
         url = f"{database.dsn}?schema=s"
 

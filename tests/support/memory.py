@@ -18,7 +18,7 @@ class InMemory:
     """One client of a server, on a connection of its own."""
 
     def __init__(self, server: Server) -> None:
-        self.connection = StreamConnection(server, self._write)
+        self.connection = StreamConnection(server.engine, self._write)
         self.notifications: list[dict[str, Any]] = []
         self._ids = itertools.count(1)
         self._pending: dict[Any, asyncio.Future[dict[str, Any]]] = {}

@@ -40,7 +40,7 @@ class Address:
     def under_way(self) -> int:
         """How many requests the app looks after now."""
         assert isinstance(self.app, App)
-        return len(self.app._warden)
+        return len(self.app._endpoint.supervisor)
 
 
 @asynccontextmanager

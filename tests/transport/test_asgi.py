@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from antiphon import Limits, Server
-from antiphon.transport.server.http.probes import Probes
+from antiphon.transport.server.http.probes import ProbeApp
 from tests.support.polling import until
 
 Message = MutableMapping[str, Any]
@@ -135,7 +135,7 @@ async def test_a_lifespan_that_fails_at_its_end_is_the_runners_to_know() -> None
 # Probes
 
 
-async def looked(probes: Probes, method: str, path: str) -> Runner:
+async def looked(probes: ProbeApp, method: str, path: str) -> Runner:
     runner = Runner()
     await probes(scope(method, path), runner.receive, runner.send)
     return runner
@@ -145,16 +145,22 @@ async def looked(probes: Probes, method: str, path: str) -> Runner:
     ("is_ready", "status"), [(lambda: True, 200), (lambda: False, 503)], ids=["ready", "leaving"]
 )
 async def test_one_without_a_store_says_nothing_of_any(is_ready: Callable[[], bool], status: int) -> None:
-    runner = await looked(Probes(Server("tests"), is_ready=is_ready), "GET", "/readyz")
+    runner = await looked(ProbeApp(Server("tests").engine, is_ready), "GET", "/readyz")
     assert runner.status == status
     assert runner.body == {"ready": status == 200}
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/mcp"), ("POST", "/healthz"), ("GET", "/")])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/mcp"), ("POST", "/mcp"), ("GET", "/")])
 async def test_beside_the_probes_of_a_worker_there_is_nothing(method: str, path: str) -> None:
-    runner = await looked(Probes(Server("tests")), method, path)
+    runner = await looked(ProbeApp(Server("tests").engine, lambda: True), method, path)
     assert runner.status == 404
     assert runner.sent[1]["body"] == b"not found\n"
+
+
+async def test_a_probe_is_read_and_not_written() -> None:
+    runner = await looked(ProbeApp(Server("tests").engine, lambda: True), "POST", "/healthz")
+    assert runner.status == 405
+    assert (b"allow", b"GET") in runner.sent[0]["headers"]
 
 
 async def test_the_runner_stops_waiting_when_the_call_is_cancelled_by_it() -> None:
@@ -173,6 +179,6 @@ async def test_the_runner_stops_waiting_when_the_call_is_cancelled_by_it() -> No
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    await until(lambda: not len(app._warden))
+    await until(lambda: not len(app._endpoint.supervisor))
     assert runner.sent == []
     await app.shutdown()

@@ -88,7 +88,7 @@ def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
     "channel",
     [
         HttpChannel(PLACE),
-        MemoryChannel(Server("tests")),
+        MemoryChannel(Server("tests").engine),
         StdioChannel(["no-such-program"]),
     ],
     ids=["http", "memory", "process"],
@@ -172,7 +172,7 @@ async def test_what_a_server_says_after_its_client_has_left_goes_nowhere() -> No
         ends.append("done")
         return "done"
 
-    channel = MemoryChannel(server)
+    channel = MemoryChannel(server.engine)
     await channel.open(Heard())
     asking = asyncio.create_task(channel.request(message("tools/call", name="wait")))
     await begun.wait()

@@ -45,7 +45,7 @@ async def test_what_is_no_frame_is_answered_without_an_id(sent: str | bytes, cod
     async def write(data: bytes) -> None:
         written.append(json.loads(data))
 
-    connection = StreamConnection(Server("tests"), write)
+    connection = StreamConnection(Server("tests").engine, write)
     connection.receive(sent)
     await connection.close(within=1)
     (answer,) = written
@@ -81,7 +81,7 @@ async def waiting() -> AsyncIterator[StreamConnection]:
         written.append(data)
 
     async with server.running():
-        connection = StreamConnection(server, write)
+        connection = StreamConnection(server.engine, write)
         connection.receive(frame(1, "tools/call", name="wait"))
         await until(lambda: ends)
         yield connection

@@ -53,25 +53,25 @@ async def test_what_a_session_wants_to_hear_is_known_wherever_the_session_is() -
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
         mine = here.sessions.open(token, ANONYMOUS)
         theirs = there.sessions.open(token, ANONYMOUS)
-        await here.elsewhere.wants(mine, Subscribe("note://one"))
-        await here.elsewhere.wants(mine, Subscribe("note://two"))
-        await here.elsewhere.wants(mine, Unsubscribe("note://one"))
-        await here.elsewhere.wants(mine, SetLogLevel("warning"))
-        await until(lambda: theirs.peer.log_level)
-        assert theirs.peer.log_level == "warning"
-        assert theirs.peer.subscriptions == {"note://two"}
+        await here.elsewhere.changed(mine, Subscribe("note://one"))
+        await here.elsewhere.changed(mine, Subscribe("note://two"))
+        await here.elsewhere.changed(mine, Unsubscribe("note://one"))
+        await here.elsewhere.changed(mine, SetLogLevel("warning"))
+        await until(lambda: theirs.state.log_level)
+        assert theirs.state.log_level == "warning"
+        assert theirs.state.subscriptions == {"note://two"}
 
 
 async def test_one_that_begins_to_listen_is_told_by_those_who_know() -> None:
     async with two() as (here, there):
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
         knows = here.sessions.open(token, ANONYMOUS)
-        knows.peer.log_level = "error"
-        knows.peer.subscriptions.add("note://one")
+        knows.state.log_level = "error"
+        knows.state.subscriptions.add("note://one")
         asks = there.sessions.open(token, ANONYMOUS)
         await there.elsewhere.ask(asks)
-        await until(lambda: asks.peer.log_level)
-        assert (asks.peer.log_level, asks.peer.subscriptions) == ("error", {"note://one"})
+        await until(lambda: asks.state.log_level)
+        assert (asks.state.log_level, asks.state.subscriptions) == ("error", {"note://one"})
 
 
 async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_here() -> None:
@@ -82,7 +82,7 @@ async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_
         unknown = here.sessions.create(NEGOTIATED, ANONYMOUS)
         for token in (unknown, known):
             await here.elsewhere.ended(here.sessions.end(token, ANONYMOUS))
-        await until(lambda: call.stopped)
+        await until(lambda: call.stop_reason)
         for token in (unknown, known):
             with pytest.raises(SessionLost, match="initialize again"):
                 there.sessions.open(token, ANONYMOUS)

@@ -107,7 +107,7 @@ async def test_a_listener_that_vanishes_is_forgotten() -> None:
             assert where.under_way == 1
             connection.vanish()
         await until(lambda: where.under_way == 0)
-        assert len(server.changes._listeners) == 0
+        assert len(server.engine.changes._listeners) == 0
 
 
 async def test_silence_is_filled_with_comments() -> None:
@@ -168,7 +168,7 @@ async def test_a_subscriber_that_vanishes_is_forgotten() -> None:
             await listen(asker, connection)
             connection.vanish()
         await until(lambda: where.under_way == 0)
-        assert len(server.changes._listeners) == 0
+        assert len(server.engine.changes._listeners) == 0
 
 
 async def test_listening_takes_no_json_alone() -> None:

@@ -59,7 +59,7 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
 ) -> None:
     with (tmp_path / "output").open("wb", buffering=0) as sink:
         output = stdio._Output(sink)
-        connection = StreamConnection(Server("tests"), output.write)
+        connection = StreamConnection(Server("tests").engine, output.write)
         with given(b"x" * 200 + b"\n  \n\n" + PING + b"\n") as source:
             await stdio._read(source, 100, connection, output)
         await connection.close(within=5)

@@ -1,4 +1,9 @@
-"""The `antiphon` command. What a command needs is imported when it is run, so that each starts quickly."""
+"""The `antiphon` command line.
+
+`commands` and `options` declare the commands; `run/`, `call/`, `doctor/` and `tasks/` hold the larger ones.
+The command line uses the public API of `Server` and `Client` and adds no behaviour of the protocol. A
+command imports the modules that it needs when it runs, so that every command starts quickly.
+"""
 
 from __future__ import annotations
 

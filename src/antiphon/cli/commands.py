@@ -1,4 +1,4 @@
-"""The commands and their options. What each of them does is in the module that it imports."""
+"""The commands and their options. Each command imports the module that does the work when it runs."""
 
 from __future__ import annotations
 
@@ -9,43 +9,55 @@ import typer
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.options import (
-    AnswerFile,
-    Answers,
-    Headers,
-    Json,
-    NoInput,
-    Otherwises,
-    Timeout,
-    Token,
-    ending,
-    required,
+    AnswerFileOption,
+    AnswersOption,
+    Command,
+    DefaultAnswerOption,
+    HeadersOption,
+    JsonOption,
+    LogLevel,
+    NoInputOption,
+    TimeoutOption,
+    TokenOption,
+    handle_errors,
+    require_target,
+    split_commas,
 )
-from antiphon.cli.run.settings import Level
 from antiphon.cli.tasks import commands as tasks
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Antiphon: serve and call tools over the Model Context Protocol.",
+    help="Serve, call and inspect Model Context Protocol (MCP) servers.",
     epilog=epilog("antiphon"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 app.add_typer(tasks.app, name="tasks")
 
-Where = Annotated[
-    str | None,
-    typer.Argument(metavar="[TARGET]", envvar="ANTIPHON_URL", help="A URL, or a Python FILE[:name]."),
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE[:NAME]",
+        help="A Python file or dotted module. NAME is the variable that holds the Server.",
+    ),
 ]
-Kept = Annotated[
+TargetArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[TARGET]", envvar="ANTIPHON_URL", help="A URL, or a Python FILE[:NAME]."),
+]
+StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where tasks are kept, sqlite:///tasks.db for example; else ANTIPHON_STORE says, or the file.",
+        help="Keep tasks in this store, for example sqlite:///tasks.db. Default: the Server's own store, "
+        "else ANTIPHON_STORE, else memory.",
     ),
 ]
-LogLevel = Annotated[Level, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="What to log.")]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="Log messages of this level and above.")
+]
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=True)
@@ -59,161 +71,193 @@ def root(
         raise typer.Exit
 
 
-@app.command(epilog=epilog("run"))
+@app.command(cls=Command, epilog=epilog("run"))
 def run(
-    target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
-    host: Annotated[
-        str, typer.Option(envvar="ANTIPHON_HOST", help="The address to listen at.")
-    ] = "127.0.0.1",
+    target: FileArgument,
+    host: Annotated[str, typer.Option(envvar="ANTIPHON_HOST", help="Listen on this address.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(envvar="ANTIPHON_PORT", min=0, max=65535, help="The port; 0 for any that is free.")
+        int,
+        typer.Option(
+            envvar="ANTIPHON_PORT", min=0, max=65535, help="Listen on this port. 0 picks a free port."
+        ),
     ] = 8000,
-    path: Annotated[str, typer.Option(help="Where the MCP endpoint is.")] = "/mcp",
+    path: Annotated[str, typer.Option(help="Serve the MCP endpoint at this path.")] = "/mcp",
     stdio: Annotated[
-        bool, typer.Option("--stdio", help="Serve one client on the standard streams instead of HTTP.")
+        bool, typer.Option("--stdio", help="Serve one client over stdio instead of HTTP.")
     ] = False,
     workers: Annotated[
-        int, typer.Option(envvar="ANTIPHON_WORKERS", min=1, help="Processes to serve with.")
+        int, typer.Option(envvar="ANTIPHON_WORKERS", min=1, help="Serve with this many processes.")
     ] = 1,
     hosts: Annotated[
         str | None,
-        typer.Option(envvar="ANTIPHON_HOSTS", metavar="A,B", help="Host headers to trust; * for all."),
+        typer.Option(
+            envvar="ANTIPHON_HOSTS",
+            metavar="A,B",
+            help="Accept these Host headers; * accepts all. Default: local names, if the address is local.",
+        ),
     ] = None,
     origins: Annotated[
         str | None,
-        typer.Option(envvar="ANTIPHON_ORIGINS", metavar="A,B", help="Origin headers to trust; * for all."),
+        typer.Option(
+            envvar="ANTIPHON_ORIGINS",
+            metavar="A,B",
+            help="Accept these Origin headers; * accepts all. Default: local ones, if the address is local.",
+        ),
     ] = None,
-    store: Kept = None,
+    store: StoreOption = None,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Only serve: leave tasks to those who run `antiphon worker`.")
+        bool,
+        typer.Option("--no-worker", help="Do not run tasks. `antiphon worker` runs them in other processes."),
     ] = False,
-    log_level: LogLevel = "info",
+    log_level: LogLevelOption = "info",
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log every request, and how every call ended.")
+        bool, typer.Option("--access-log", help="Log every HTTP request and the outcome of every call.")
     ] = False,
 ) -> None:
-    """Serve the Server in a Python file, until Ctrl-C or SIGTERM."""
+    """Serve a Python file over HTTP or stdio.
+
+    Runs until Ctrl-C or SIGTERM. Calls that are running then have time to finish.
+    """
     from antiphon.cli.run import serve
-    from antiphon.cli.run.settings import Settings, words
+    from antiphon.cli.run.settings import Settings
 
     if not path.startswith("/"):
-        raise typer.BadParameter("A path begins with a slash.", param_hint="--path")
+        raise typer.BadParameter("The path must start with a slash.", param_hint="--path")
     settings = Settings(
-        target, path, words(hosts), words(origins), log_level, access_log, store, not no_worker
+        target,
+        path=path,
+        hosts=split_commas(hosts),
+        origins=split_commas(origins),
+        log_level=log_level,
+        access_log=access_log,
+        store=store,
+        run_tasks=not no_worker,
     )
-    with ending():
+    with handle_errors():
         if stdio:
-            serve.over_stdio(settings)
+            serve.serve_stdio(settings)
         else:
-            serve.over_http(settings, host=host, port=port, workers=workers)
+            serve.serve_http(settings, host=host, port=port, workers=workers)
 
 
-@app.command(epilog=epilog("worker"))
+@app.command(cls=Command, epilog=epilog("worker"))
 def worker(
-    target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file or module.")],
-    store: Kept = None,
+    target: FileArgument,
+    store: StoreOption = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
             envvar="ANTIPHON_CONCURRENCY",
             min=1,
-            help="Tasks to run at once; else what the file says, or 100.",
+            help="Run at most this many tasks at once. Default: the Server's limit, max_running_tasks.",
         ),
     ] = None,
     tools: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The tools whose tasks to run; all, unless given.")
+        str | None, typer.Option(metavar="A,B", help="Run only the tasks of these tools.")
     ] = None,
     host: Annotated[
-        str, typer.Option(envvar="ANTIPHON_HOST", help="The address of the probes, with --port.")
+        str, typer.Option(envvar="ANTIPHON_HOST", help="Listen on this address, with --port.")
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Answer /healthz, /readyz and /metrics at this port."),
+        typer.Option(min=0, max=65535, help="Respond to /healthz, /readyz and /metrics on this port."),
     ] = None,
-    log_level: LogLevel = "info",
+    log_level: LogLevelOption = "info",
 ) -> None:
-    """Run the tasks of the Server in a Python file, without serving anybody, until Ctrl-C or SIGTERM."""
-    from antiphon.cli.run.settings import Settings, words
-    from antiphon.cli.run.worker import work
+    """Run the tasks of a Python file's server, without serving requests.
+
+    Runs until Ctrl-C or SIGTERM. Tasks that are not finished then continue on another worker.
+    """
+    from antiphon.cli.run.settings import Settings
+    from antiphon.cli.run.worker import run_worker
 
     settings = Settings(target, log_level=log_level, store=store)
-    with ending():
-        work(settings, concurrency=concurrency, tools=words(tools), host=host, port=port)
+    with handle_errors():
+        run_worker(settings, concurrency=concurrency, tools=split_commas(tools), host=host, port=port)
 
 
-@app.command(epilog=epilog("call"))
+@app.command(cls=Command, epilog=epilog("call"))
 def call(
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="[TARGET] TOOL [KEY=VALUE]...",
-            help="TARGET is a URL or a Python FILE[:name]; it can be left out where ANTIPHON_URL is set. "
-            "KEY=VALUE is read as the tool's schema says; KEY:=JSON as JSON; KEY=@FILE from a file.",
+            help="TARGET is a URL or a Python FILE[:NAME]. Omit it if ANTIPHON_URL is set. KEY=VALUE passes "
+            "a value of the type in the tool's schema, KEY:=JSON passes JSON, and KEY=@FILE passes the "
+            "content of a file.",
             show_default=False,
         ),
     ],
     url: Annotated[str | None, typer.Option("--url", envvar="ANTIPHON_URL", hidden=True)] = None,
-    args: Annotated[str | None, typer.Option(metavar="JSON", help="All arguments, as a JSON object.")] = None,
-    answer: Answers = None,
-    answers: AnswerFile = None,
-    otherwise: Otherwises = None,
-    no_input: NoInput = False,
+    args: Annotated[str | None, typer.Option(metavar="JSON", help="Pass arguments as a JSON object.")] = None,
+    answer: AnswersOption = None,
+    answers: AnswerFileOption = None,
+    default_answer: DefaultAnswerOption = None,
+    no_input: NoInputOption = False,
     task: Annotated[
-        bool, typer.Option("--task", help="Ask for a promise: print the task's id at once, and follow it.")
+        bool, typer.Option("--task", help="Run the call as a task: print its ID, then wait for the result.")
     ] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Print what the tool gives piece by piece, as it comes.")
+        bool, typer.Option("--stream", help="Print each part of the result as it arrives.")
     ] = False,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Call a tool and print what it gives. What it asks is asked at the terminal."""
+    """Call a tool and print its result.
+
+    If the tool asks a question, you are prompted for the answer.
+    """
     from antiphon.cli.call.command import call_tool, stream_tool
-    from antiphon.cli.call.questions import Asker, Given
-    from antiphon.cli.targets import Target, split_words
+    from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+    from antiphon.cli.targets import Target, split_call_words
 
-    with ending():
+    with handle_errors():
         if stream and task:
-            raise CommandError("--stream and --task do not go together: one prints, the other waits.")
-        place, tool, pairs = split_words(words, url)
-        target = Target.of(place, headers=header or (), token=token, timeout=timeout)
-        asker = Asker(Given(answer or (), answers), otherwise=otherwise, no_input=no_input)
+            raise CommandError("--stream and --task exclude each other. Use one of them.")
+        place, tool, pairs = split_call_words(words, url)
+        target = Target.parse(place, headers=header or (), token=token, timeout=timeout)
+        handler = ElicitationHandler(
+            PreparedAnswers(answer or (), answers), default_answer=default_answer, no_input=no_input
+        )
         if stream:
-            raise typer.Exit(stream_tool(target, tool, pairs, args, asker, as_json=json))
-        raise typer.Exit(call_tool(target, tool, pairs, args, asker, as_json=json, as_task=task))
+            raise typer.Exit(stream_tool(target, tool, pairs, args, handler, as_json=json))
+        raise typer.Exit(call_tool(target, tool, pairs, args, handler, as_json=json, as_task=task))
 
 
-@app.command(epilog=epilog("tools"))
+@app.command(cls=Command, epilog=epilog("tools"))
 def tools(
-    target: Where = None,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
+    target: TargetArgument = None,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
 ) -> None:
-    """List the tools of a server: their names, what they take and what they are for."""
+    """List the tools of a server, with their arguments."""
     from antiphon.cli.targets import Target
     from antiphon.cli.tools import list_tools
 
-    with ending():
-        place = Target.of(required(target), headers=header or (), token=token, timeout=timeout)
-        list_tools(place, as_json=json)
+    with handle_errors():
+        parsed = Target.parse(require_target(target), headers=header or (), token=token, timeout=timeout)
+        list_tools(parsed, as_json=json)
 
 
-@app.command(epilog=epilog("doctor"))
+@app.command(cls=Command, epilog=epilog("doctor"))
 def doctor(
-    target: Where = None,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 10.0,
+    target: TargetArgument = None,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 10.0,
 ) -> None:
-    """Look at a server, anybody's: what it speaks, offers and lacks, and how quickly it answers."""
-    from antiphon.cli.doctor.examine import examine_server
+    """Check any MCP server: its protocol versions, features and response times.
+
+    Calls no tool and changes nothing.
+    """
+    from antiphon.cli.doctor.checks import run_doctor
     from antiphon.cli.targets import Target
 
-    with ending():
-        place = Target.of(required(target), headers=header or (), token=token, timeout=timeout)
-        raise typer.Exit(examine_server(place, as_json=json))
+    with handle_errors():
+        parsed = Target.parse(require_target(target), headers=header or (), token=token, timeout=timeout)
+        raise typer.Exit(run_doctor(parsed, as_json=json))

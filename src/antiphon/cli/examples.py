@@ -1,6 +1,6 @@
-"""What `--help` of each command ends with: how people use it, and what its exit code says.
+"""The examples and exit codes at the end of each command's `--help`.
 
-The help leaves out single line breaks, so every line here is a paragraph.
+typer joins single line breaks, so every line is a paragraph of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXAMPLES = {
     "tasks watch": ("antiphon tasks watch $URL ID && echo done",),
     "tasks answer": (
         "antiphon tasks answer $URL ID how=Fixed",
-        "antiphon tasks answer $URL ID --otherwise decline",
+        "antiphon tasks answer $URL ID --default-answer decline",
     ),
     "tasks cancel": ("antiphon tasks cancel $URL ID",),
     "tasks rm": ("antiphon tasks rm --expired sqlite:///tasks.db",),
@@ -58,6 +58,6 @@ _EXAMPLES = {
 
 
 def epilog(command: str) -> str:
-    """The end of a command's help."""
+    """Return the end of a command's help."""
     lines = [f"$ {line}" for line in _EXAMPLES[command]]
     return "\n\n".join(["Examples:", *lines, EXIT_CODES])

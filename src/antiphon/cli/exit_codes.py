@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and an error as the person at the terminal sees it."""
+"""Exit codes, and errors as the user sees them. Imports no other part of the library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import os
 import sys
 from typing import NoReturn
 
-__all__ = ["EXIT_CODES", "FAILED", "INTERRUPTED", "UNREACHABLE", "USAGE", "CommandError", "leave", "report"]
+__all__ = [
+    "EXIT_CODES",
+    "FAILED",
+    "INTERRUPTED",
+    "UNREACHABLE",
+    "USAGE",
+    "CommandError",
+    "exit_with",
+    "print_error",
+]
 
 FAILED = 1
 USAGE = 2
@@ -14,14 +23,13 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 EXIT_CODES = (
-    "Exit codes: 0 it went well, 1 the tool or the server's own code failed, 2 the command line is wrong "
-    "or lacks an answer, 3 the server cannot be reached (or, for `run`, cannot listen) or does not answer "
-    "as it should."
+    "Exit codes: 0 success; 1 the tool failed, or the server's Python code did; 2 wrong usage, or a question "
+    "without an answer; 3 the server cannot be reached or does not respond correctly, or `run` cannot listen."
 )
 
 
 class CommandError(Exception):
-    """A command cannot go on. `details` are printed first, for those who need more than a line."""
+    """An error that ends a command. `details` are printed above the message."""
 
     def __init__(self, message: str, code: int = USAGE, *, details: str = "") -> None:
         super().__init__(message)
@@ -30,15 +38,15 @@ class CommandError(Exception):
         self.details = details
 
 
-def report(message: str) -> None:
-    """Print an error."""
+def print_error(message: str) -> None:
+    """Print an error to standard error."""
     red = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     print("\x1b[31mError:\x1b[0m" if red else "Error:", message, file=sys.stderr)
 
 
-def leave(error: CommandError) -> NoReturn:
-    """Print an error and end the process with its code."""
+def exit_with(error: CommandError) -> NoReturn:
+    """Print an error and exit with its code."""
     if error.details:
         print(error.details.rstrip(), file=sys.stderr)
-    report(error.message)
+    print_error(error.message)
     raise SystemExit(error.code)

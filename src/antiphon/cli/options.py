@@ -1,75 +1,107 @@
-"""The options that several commands have, and how each command ends. Costs next to nothing to import."""
+"""Options that several commands share, and the error handling around every command.
+
+Every command imports this module, so it imports no other part of the library.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
-from antiphon.cli.exit_codes import INTERRUPTED, CommandError, leave
-from antiphon.cli.run.settings import Otherwise
+from antiphon.cli.exit_codes import INTERRUPTED, CommandError, exit_with
 
 __all__ = [
-    "AnswerFile",
-    "Answers",
-    "Headers",
-    "Json",
-    "NoInput",
-    "Otherwises",
-    "Timeout",
-    "Token",
-    "ending",
-    "required",
+    "AnswerFileOption",
+    "AnswersOption",
+    "Command",
+    "DefaultAnswer",
+    "DefaultAnswerOption",
+    "HeadersOption",
+    "JsonOption",
+    "LogLevel",
+    "NoInputOption",
+    "TimeoutOption",
+    "TokenOption",
+    "handle_errors",
+    "require_target",
+    "split_commas",
 ]
 
-Headers = Annotated[
-    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="Send this header; repeatable.")
+LogLevel = Literal["debug", "info", "warning", "error"]
+"""The levels of `--log-level`."""
+
+DefaultAnswer = Literal["accept", "decline", "cancel"]
+"""The responses of `--default-answer`."""
+
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="'NAME: VALUE'", help="Send an HTTP header. Repeatable."),
 ]
-Token = Annotated[
+TokenOption = Annotated[
     str | None,
-    typer.Option(envvar="ANTIPHON_TOKEN", help="Send this as the bearer token.", show_default=False),
+    typer.Option("--token", envvar="ANTIPHON_TOKEN", help="Send a bearer token.", show_default=False),
 ]
-Timeout = Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for an answer.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Answers = Annotated[
+TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Wait this long for each response."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AnswersOption = Annotated[
     list[str] | None,
     typer.Option(
         "--answer",
         metavar="FIELD=VALUE",
-        help="What to answer where the tool asks for this field; repeatable, one after the other.",
+        help="Answer this field of a question. Repeat a field to answer later questions differently.",
     ),
 ]
-AnswerFile = Annotated[
+AnswerFileOption = Annotated[
     str | None,
-    typer.Option("--answers", metavar="FILE", help="Answers by field, as a JSON object in a file."),
+    typer.Option("--answers", metavar="FILE", help="Read answers from a JSON object: {field: value}."),
 ]
-Otherwises = Annotated[
-    Otherwise | None,
+DefaultAnswerOption = Annotated[
+    DefaultAnswer | None,
     typer.Option(
-        "--otherwise",
-        help="What to do with other questions. accept takes defaults, and agrees to go to addresses.",
+        "--default-answer",
+        help="Answer all other questions: accept the defaults (and agree to open URLs), decline, or cancel.",
     ),
 ]
-NoInput = Annotated[
-    bool, typer.Option("--no-input", help="Do not ask at the terminal: fail where an answer is missing.")
+NoInputOption = Annotated[
+    bool, typer.Option("--no-input", help="Never prompt. A question without an answer is an error.")
 ]
+
+
+class Command(TyperCommand):
+    """A command whose usage line shows its arguments as their metavars are written."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line after the name of the command."""
+        arguments = [param for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *(str(getattr(argument, "metavar", argument.name)) for argument in arguments)]
 
 
 @contextmanager
-def ending() -> Iterator[None]:
-    """Turn what ends a command early into a message and an exit code."""
+def handle_errors() -> Iterator[None]:
+    """Turn a `CommandError` or Ctrl-C into a message and an exit code."""
     try:
         yield
     except CommandError as error:
-        leave(error)
+        exit_with(error)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 
 
-def required(target: str | None) -> str:
-    """The target that was named; raises `CommandError`."""
+def require_target(target: str | None) -> str:
+    """Return the target, or raise `CommandError` if there is none."""
     if target is None:
-        raise CommandError("Say which server: a URL, or a Python file. Or set ANTIPHON_URL.")
+        raise CommandError("Missing target: name a URL or a Python file, or set ANTIPHON_URL.")
     return target
+
+
+def split_commas(text: str | None) -> tuple[str, ...] | None:
+    """Split a list at its commas. Return `None` for an empty list."""
+    items = tuple(item.strip() for item in (text or "").split(",") if item.strip())
+    return items or None

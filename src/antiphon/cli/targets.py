@@ -1,7 +1,8 @@
-"""Which server a command is about, and how to reach it."""
+"""The server that a command talks to: a URL, or a Python file that the command starts over stdio."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,100 +10,117 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.run.load import is_file, split
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
 
 if TYPE_CHECKING:
     from antiphon.client import Client
 
-__all__ = ["Target", "is_url", "run", "split_words"]
+__all__ = ["Target", "is_python_file", "is_url", "run_async", "split_call_words", "split_target"]
 
 T = TypeVar("T")
 
-_HINT = " Give it more time with timeout=."
-"""What a client says to a program, for which a person at a terminal has an option."""
+# The path has at least two characters, so that the drive letter of C:\ is not taken for one.
+_TARGET = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")
+# The client's hint for programs. The command line replaces it with the name of its option.
+_TIMEOUT_HINT = re.compile(r" [^.]*\btimeout=[^ ]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server at a URL, or one that is started from a file for the one command."""
+    """A server and how to connect to it."""
 
-    place: str | list[str]
+    name: str
+    """The URL or the file, as the user wrote it."""
+    endpoint: str | list[str]
+    """The URL, or the command that starts the file."""
     headers: Mapping[str, str]
     timeout: float
 
     @classmethod
-    def of(cls, place: str, *, headers: Sequence[str], token: str | None, timeout: float) -> Target:
-        """From what was written; raises `CommandError`."""
-        found = dict(_header(text) for text in headers)
+    def parse(cls, text: str, *, headers: Sequence[str], token: str | None, timeout: float) -> Target:
+        """Parse a target and its options. Raises `CommandError`."""
+        parsed = dict(_parse_header(header) for header in headers)
         if token:
-            found["Authorization"] = f"Bearer {token}"
-        if is_file(place):
-            if not Path(split(place)[0]).is_file():
-                raise CommandError(f"There is no file {split(place)[0]}.")
-            command = [sys.executable, "-m", "antiphon", "run", place, "--stdio", "--log-level", "error"]
-            return cls(command, found, timeout)
-        if not is_url(place):
-            raise CommandError(f"{place!r} is neither a URL (http://…) nor a Python file (….py).")
-        return cls(place, found, timeout)
+            parsed["Authorization"] = f"Bearer {token}"
+        if is_python_file(text):
+            file = split_target(text)[0]
+            if not Path(file).is_file():
+                raise CommandError(f"There is no file {file}.")
+            command = [sys.executable, "-m", "antiphon", "run", text, "--stdio", "--log-level", "error"]
+            return cls(text, command, parsed, timeout)
+        if not is_url(text):
+            raise CommandError(f"{text!r} is neither a URL (http://…) nor a Python file (….py).")
+        return cls(text, text, parsed, timeout)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the target is a URL: its server keeps running when the command ends."""
+        return isinstance(self.endpoint, str)
 
     def client(self, **options: Any) -> Client:
-        """A client for it, not yet connected."""
+        """Create a client for the target. The client is not connected yet."""
         from antiphon.client import Client
 
-        return Client(self.place, headers=self.headers, timeout=self.timeout, **options)
+        return Client(self.endpoint, headers=self.headers, timeout=self.timeout, **options)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do it, and turn what goes wrong between us and the server into a `CommandError`."""
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, and raise errors of the connection or the server as `CommandError`."""
     import asyncio
 
     try:
         return asyncio.run(work)
     except TimedOut as error:
-        raise CommandError(
-            f"{str(error).removesuffix(_HINT)} To wait longer: --timeout.", UNREACHABLE
-        ) from error
+        message = _TIMEOUT_HINT.sub("", str(error))
+        raise CommandError(f"{message} To wait longer, use --timeout.", UNREACHABLE) from error
     except RequestError as error:
-        raise CommandError(f"The server refused: {error.message} ({error.code})", UNREACHABLE) from error
-    except ProcessEnded as error:
-        # A file that was started for the command: it has said itself what is wrong with it.
         raise CommandError(
-            "The server that was started from the file has ended: what it said stands above.",
-            _code(error.code),
+            f"The server returned an error: {error.message} (code {error.code})", UNREACHABLE
         ) from error
+    except ProcessEnded as error:
+        # The process of a file has already printed the reason.
+        code = error.code if error.code in (FAILED, USAGE) else UNREACHABLE
+        raise CommandError("The server's process exited. Its output is above.", code) from error
     except AntiphonError as error:
         raise CommandError(str(error), UNREACHABLE) from error
 
 
-def _code(code: int | None) -> int:
-    return code if code in (FAILED, USAGE) else UNREACHABLE
-
-
 def is_url(text: str) -> bool:
-    """Whether a word is a URL that we can call."""
+    """Return whether a word is an HTTP URL."""
     return text.startswith(("http://", "https://"))
 
 
-def split_words(words: Sequence[str], url: str | None) -> tuple[str, str, Sequence[str]]:
-    """The target, the tool and its arguments; `url` is the target where none is written.
+def split_target(target: str) -> tuple[str, str | None]:
+    """Split a target into its file or module, and the name of the server if it has one."""
+    match = _TARGET.match(target)
+    return (match["place"], match["name"]) if match else (target, None)
 
-    Raises `CommandError`.
+
+def is_python_file(target: str) -> bool:
+    """Return whether a target names a Python file. The file need not exist."""
+    return "://" not in target and split_target(target)[0].endswith(".py")
+
+
+def split_call_words(words: Sequence[str], url: str | None) -> tuple[str, str, Sequence[str]]:
+    """Split the words of `antiphon call` into the target, the tool and the arguments.
+
+    `url` is the target if the words name none. Raises `CommandError`.
     """
     first, *rest = words
-    if is_url(first) or is_file(first) or not url:
-        if not rest:
-            raise CommandError(
-                f"Say which tool: antiphon call {first} TOOL. To see them: antiphon tools {first}"
-                if is_url(first) or is_file(first)
-                else f"Say which server: antiphon call URL {first}. Or set ANTIPHON_URL."
-            )
+    names_target = is_url(first) or is_python_file(first)
+    if not names_target and url:
+        return url, first, rest
+    if rest:
         return first, rest[0], rest[1:]
-    return url, first, rest
+    raise CommandError(
+        f"Missing tool: antiphon call {first} TOOL. To list the tools: antiphon tools {first}"
+        if names_target
+        else f"Missing target: antiphon call URL {first}. Or set ANTIPHON_URL."
+    )
 
 
-def _header(text: str) -> tuple[str, str]:
+def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise CommandError(f"{text!r} is not a header: write --header 'Name: value'.")
+        raise CommandError(f"{text!r} is not a header. Write --header 'Name: value'.")
     return name.strip(), value.strip()

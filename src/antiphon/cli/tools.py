@@ -1,46 +1,49 @@
-"""`antiphon tools`: what a server offers, each tool as if it were a function."""
+"""`antiphon tools`: lists the tools of a server as function signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from antiphon.cli.call import render
-from antiphon.cli.call.arguments import types_of
-from antiphon.cli.targets import Target, run
+from antiphon.cli import render
+from antiphon.cli.call.arguments import allowed_types
+from antiphon.cli.targets import Target, run_async
 from antiphon.model.catalog import ToolDefinition
 
 __all__ = ["list_tools", "signature"]
 
 
 def list_tools(target: Target, *, as_json: bool) -> None:
-    """Print the tools; raises `CommandError`."""
-    tools = run(_tools(target))
+    """Print the tools of a server. Raises `CommandError`."""
+    tools = run_async(_fetch_tools(target))
     if as_json:
         print(render.pretty(tools))
     elif not tools:
         print("This server has no tools.")
     else:
-        render.listing([(signature(tool), _first_line(tool)) for tool in tools])
+        render.print_signatures([(signature(tool), _first_line(tool)) for tool in tools])
 
 
 def signature(tool: ToolDefinition) -> str:
-    """A tool as a function, what must be given first: `greet(name: string, times: integer = 1)`."""
+    """Return a tool as a function signature, required arguments first.
+
+    For example: `greet(name: string, times: integer = 1)`.
+    """
     schema = tool.input_schema
     properties: Mapping[str, Any] = schema.get("properties") or {}
     required = set(schema.get("required", ()))
     ordered = sorted(properties, key=lambda name: name not in required)
-    return (
-        f"{tool.name}({', '.join(_argument(name, properties[name], schema, required) for name in ordered)})"
-    )
+    arguments = ", ".join(_argument(name, properties[name], schema, required) for name in ordered)
+    return f"{tool.name}({arguments})"
 
 
 def _argument(name: str, prop: Any, schema: Mapping[str, Any], required: set[str]) -> str:
-    allowed = " | ".join(sorted(types_of(prop, schema), key=lambda kind: (kind == "null", kind))) or "any"
+    types = sorted(allowed_types(prop, schema), key=lambda kind: (kind == "null", kind))
+    declared = f"{name}: {' | '.join(types) or 'any'}"
     if name in required:
-        return f"{name}: {allowed}"
+        return declared
     default = prop.get("default") if isinstance(prop, Mapping) else None
-    return f"{name}: {allowed} = {render.compact(default)}"
+    return f"{declared} = {render.compact(default)}"
 
 
 def _first_line(tool: ToolDefinition) -> str:
@@ -48,7 +51,7 @@ def _first_line(tool: ToolDefinition) -> str:
     return lines[0] if lines else ""
 
 
-async def _tools(target: Target) -> Sequence[ToolDefinition]:
+async def _fetch_tools(target: Target) -> Sequence[ToolDefinition]:
     async with target.client() as client:
-        # A server without tools need not know the method.
+        # A server without tools need not implement tools/list.
         return await client.tools() if "tools" in client.capabilities else []

@@ -1,7 +1,7 @@
-"""The client: calls a server, whichever protocol version the server speaks.
+"""Calls a server of any protocol version: tools, resources, prompts, tasks and streams.
 
-Knows no key of the wire and no transport by name; the dialects in `wire/client` and the channels in
-`transport/client` do.
+This package negotiates the version, answers the server's questions through callbacks, and reconnects. It
+must not know the keys of the wire, which the dialects do, nor how bytes travel, which the channels do.
 """
 
 from antiphon.client.callbacks import Elicitation, ElicitCallback, RequestHandler, Roots, SampleCallback

@@ -28,6 +28,7 @@ from antiphon.client.tasks.handle import TaskHandle
 from antiphon.client.tasks.redeeming import checked
 from antiphon.client.tasks.requests import TaskRequests
 from antiphon.client.tool_calls import ToolCalls
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -190,6 +191,11 @@ class Client:
     def capabilities(self) -> Mapping[str, Any]:
         """The capabilities that the server declares, in the words of MCP."""
         return self._connection.welcome.capabilities
+
+    @property
+    def offers(self) -> ServerCapabilities:
+        """What the server offers, in the same form for every protocol version."""
+        return self._connection.offers
 
     @property
     def instructions(self) -> str | None:

@@ -59,8 +59,8 @@ def channel_to(
         )
     if hasattr(target, "open") and hasattr(target, "request"):
         return cast(Channel, target)
-    if hasattr(target, "handle") and hasattr(target, "running"):
+    if hasattr(target, "engine"):
         from antiphon.transport.client.memory import connect
 
-        return connect(target)
+        return connect(target.engine)
     raise TypeError(f"Cannot connect to a {type(target).__name__}: pass a URL, a command or a Server.")

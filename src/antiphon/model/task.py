@@ -15,6 +15,8 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
+    "ANSWER_KIND",
+    "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
     "Fault",
@@ -26,6 +28,7 @@ __all__ = [
     "TaskPage",
     "TaskResult",
     "TaskView",
+    "answer_entry",
     "dump_questions",
     "dump_result",
     "load_questions",
@@ -34,6 +37,9 @@ __all__ = [
 
 STORED_QUESTIONS = "asks"
 """What stores call the open questions of a task. Stores that exist have it: it never changes."""
+
+ANSWER_KIND = "ask"
+"""What journals call the answer to a question, in logs and in sealed states. It never changes either."""
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
@@ -128,6 +134,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, **changes)
 
 
+def answer_entry(key: str) -> str:
+    """Return the journal's name for the answer to the question with a key."""
+    return f"{ANSWER_KIND}:{key}"
+
+
 class TaskHistory:
     """A log as it is read, from its beginning on. Segments are counted, and not kept."""
 
@@ -156,7 +167,7 @@ class TaskHistory:
         if kind == "asked":
             self.responses = {}
         elif kind == "answered":
-            self.journal.update({f"ask:{key}": response for key, response in data["responses"].items()})
+            self.journal.update({answer_entry(key): value for key, value in data["responses"].items()})
         if kind in ("created", "answered"):
             self.responses |= data.get("responses", {})
 

@@ -1,4 +1,4 @@
-"""Which part of a server serves which request. Knows no protocol version, no bytes and no connection."""
+"""Finds the handler of a request, and runs it. Knows no protocol version, no bytes and no connection."""
 
 from __future__ import annotations
 
@@ -67,32 +67,32 @@ logger = logging.getLogger("antiphon")
 
 
 class Dispatcher:
-    """Serves requests with what a server has registered."""
+    """Serves requests from the registry of one server."""
 
     def __init__(
         self,
         info: Implementation,
-        catalog: Registry,
-        completers: CompletionRegistry,
+        registry: Registry,
+        completions: CompletionRegistry,
         changes: ChangeFeed,
         limits: Limits,
-        stage: Environment,
+        environment: Environment,
         artifacts: ArtifactService,
         *,
         instructions: str | None,
         ttl_ms: int,
     ) -> None:
         self._info = info
-        self._catalog = catalog
-        self._completers = completers
+        self._registry = registry
+        self._completions = completions
         self._changes = changes
         self._limits = limits
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._artifacts = artifacts
-        self.stage = stage
-        self.desk: TaskHandlers | None = None
-        """Where callers come with their tasks; `None` while the server does not run."""
+        self.environment = environment
+        self.task_handlers: TaskHandlers | None = None
+        """The handlers of requests about tasks; `None` while the server does not run."""
         self._handlers: Mapping[type[Any], Callable[[Call[Any]], Any]] = {
             CallTool: self._call_tool,
             ListTools: self._list_tools,
@@ -113,107 +113,104 @@ class Dispatcher:
 
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
         """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
-        call.deadline = call.started + self._limits.call_timeout
+        work = call.work
+        work.deadline = work.started + self._limits.call_timeout
         if type(call.request) is CallTool:
             return self._call_tool(call)
         handler = self._handlers.get(type(call.request)) or self._task_handler(call)
         outcome: Awaitable[Any] = handler(call)
         return outcome
 
-    def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
-        """What to tell a caller of something that was raised; what it was stays in the log."""
+    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+        """Return the error to answer with for an exception; the details of an unexpected one go to the
+        log."""
         if isinstance(raised, RequestError):
             return raised
         if isinstance(raised, StoreUnavailable):
-            logger.warning("Request %r needs the store: %s", call.id, raised)
-            return Busy("The tasks of this server cannot be reached now: try again.", retry_after=2)
-        logger.error("Request %r failed.", call.id, exc_info=raised)
+            logger.warning("Request %r needs the store, and the store is unavailable: %s", request_id, raised)
+            return Busy("The store of this server is unavailable: try again.", retry_after=2)
+        logger.error("Request %r failed.", request_id, exc_info=raised)
         return InternalError(
-            f"The server failed to serve this. Its log has the details, under request {call.id!r}."
+            f"The server failed to serve this request. Its log has the details, under request {request_id!r}."
         )
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
         """How a call ends that took too long; raises `InternalError` where that is an error."""
-        allowed = call.deadline - call.started
+        allowed = call.work.deadline - call.work.started
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
         message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."
         return _last_word(call, await merged(call, Result(message, is_error=True)))
 
     @property
-    def gives_promises(self) -> bool:
-        """Whether some tools give promises."""
-        return any(tool.task != "forbidden" for tool in self._catalog.tools.values())
-
-    @property
     def capabilities(self) -> ServerCapabilities:
         """What the server offers its callers."""
-        catalog = self._catalog
+        registry = self._registry
         lists = {
-            "tools": bool(catalog.tools),
-            "resources": bool(catalog.resources or catalog.templates),
-            "prompts": bool(catalog.prompts),
+            "tools": bool(registry.tools),
+            "resources": bool(registry.resources or registry.templates),
+            "prompts": bool(registry.prompts),
         }
         return ServerCapabilities(
             **lists,
-            completions=bool(self._completers),
+            completions=bool(self._completions),
             logging=True,
             list_changes=frozenset(kind for kind, offered in lists.items() if offered),
             resource_subscriptions=lists["resources"],
-            tasks=self.gives_promises,
-            streams=bool(catalog.tools),
+            tasks=bool(registry.task_tools),
+            streams=bool(registry.tools),
         )
 
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
-        tool = self._catalog.tools.get(call.request.name)
+        tool = self._registry.tools.get(call.request.name)
         if tool is None:
-            self.stage.telemetry.unknown(call)
+            self.environment.telemetry.unknown(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
-            call.deadline = call.started + tool.timeout
-        if tool.task == "forbidden" and call.request.task is not None and self.gives_promises:
+            call.work.deadline = call.work.started + tool.timeout
+        if tool.task == "forbidden" and call.request.task is not None and self._registry.task_tools:
             raise TaskHandlers.forbid(tool)
-        if tool.task == "forbidden" or self.desk is None:
-            answer: Awaitable[Any] = tool.run(call, self.stage)
+        if tool.task == "forbidden" or self.task_handlers is None:
+            answer: Awaitable[Any] = tool.run(call, self.environment)
         else:
-            answer = self.desk.call(call, tool, self.stage)
-        return _streaming(call, answer) if call.streams else answer
+            answer = self.task_handlers.call(call, tool, self.environment)
+        return _streaming(call, answer) if call.wants_stream else answer
 
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
-        if self.desk is None or not self.gives_promises:
+        if self.task_handlers is None or not self._registry.task_tools:
             raise MethodNotFound("This server has no tasks.")
-        return self.desk.handlers[type(call.request)]
+        return self.task_handlers.handlers[type(call.request)]
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
-        _offered("tools", self._catalog.tools)
-        return self._catalog.page("tools", call.request.cursor, self._ttl_ms)
+        _offered("tools", self._registry.tools)
+        return self._registry.page("tools", call.request.cursor, self._ttl_ms)
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
-        _offered("resources", self._catalog.resources or self._catalog.templates)
-        catalog = self._catalog
+        _offered("resources", self._registry.resources or self._registry.templates)
+        registry = self._registry
         if not self._artifacts.enabled:
-            return catalog.page("resources", call.request.cursor, self._ttl_ms)
+            return registry.page("resources", call.request.cursor, self._ttl_ms)
         return await self._artifacts.page(
-            lambda cursor: catalog.page("resources", cursor, self._ttl_ms), call, catalog.page_size
+            lambda cursor: registry.page("resources", cursor, self._ttl_ms), call, registry.page_size
         )
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
-        _offered("resources", self._catalog.resources or self._catalog.templates)
-        return self._catalog.page("templates", call.request.cursor, self._ttl_ms)
+        _offered("resources", self._registry.resources or self._registry.templates)
+        return self._registry.page("templates", call.request.cursor, self._ttl_ms)
 
     async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
-        _offered("prompts", self._catalog.prompts)
-        return self._catalog.page("prompts", call.request.cursor, self._ttl_ms)
+        _offered("prompts", self._registry.prompts)
+        return self._registry.page("prompts", call.request.cursor, self._ttl_ms)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
-        resource, variables = self._catalog.resource(call.request.uri)
-        return await resource.read(call, variables, call.request.uri, self.stage)
+        resource, variables = self._registry.resource(call.request.uri)
+        return await resource.read(call, variables, call.request.uri, self.environment)
 
     async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
-        return await self._catalog.prompt(call.request.name).fill(call, self.stage)
+        return await self._registry.prompt(call.request.name).fill(call, self.environment)
 
     async def _complete(self, call: Call[Complete]) -> Completion:
-        return await self._completers.suggest(call)
+        return await self._completions.suggest(call)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)
@@ -222,40 +219,46 @@ class Dispatcher:
         return DONE
 
     async def _set_log_level(self, call: Call[SetLogLevel]) -> Done:
-        _peer(call).log_level = call.request.level
+        _session_state(call).log_level = call.request.level
         return DONE
 
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
-        self._catalog.resource(call.request.uri)
-        subscriptions = _peer(call).subscriptions
-        if len(subscriptions) >= SessionState.SUBSCRIPTIONS:
-            raise InvalidParams(
-                f"A session can subscribe to {SessionState.SUBSCRIPTIONS} resources: give some back first."
-            )
+        self._registry.resource(call.request.uri)
+        subscriptions = _session_state(call).subscriptions
+        if len(subscriptions) >= SessionState.MAX_SUBSCRIPTIONS:
+            most = SessionState.MAX_SUBSCRIPTIONS
+            raise InvalidParams(f"A session can subscribe to at most {most} resources: unsubscribe first.")
         subscriptions.add(call.request.uri)
         return DONE
 
     async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
-        _peer(call).subscriptions.discard(call.request.uri)
+        _session_state(call).subscriptions.discard(call.request.uri)
         return DONE
 
     async def _listen(self, call: Call[Listen]) -> Listened:
-        call.deadline = float("inf")
+        call.work.deadline = float("inf")
         interests = call.request.notifications
-        if max(len(interests.resource_subscriptions), len(interests.task_ids)) > SessionState.SUBSCRIPTIONS:
+        if (
+            max(len(interests.resource_subscriptions), len(interests.task_ids))
+            > SessionState.MAX_SUBSCRIPTIONS
+        ):
             raise InvalidParams(
-                f"A listener can name {SessionState.SUBSCRIPTIONS} resources, and as many tasks."
+                f"A listener can name {SessionState.MAX_SUBSCRIPTIONS} resources, and as many tasks."
             )
         async with AsyncExitStack() as stack:
             if interests.task_ids:
-                ids = () if self.desk is None else await self.desk.known(interests.task_ids, call)
+                ids = (
+                    ()
+                    if self.task_handlers is None
+                    else await self.task_handlers.known(interests.task_ids, call)
+                )
                 interests = msgspec.structs.replace(interests, task_ids=ids)
             listener = stack.enter_context(self._changes.listen(wants(interests)))
-            await call.notify(Acknowledged(interests))
-            if interests.task_ids and self.desk is not None:
-                await stack.enter_async_context(self.desk.telling(interests.task_ids, call))
+            await call.caller.notify(Acknowledged(interests))
+            if interests.task_ids and self.task_handlers is not None:
+                await stack.enter_async_context(self.task_handlers.telling(interests.task_ids, call))
             async for change in listener:
-                await call.notify(change)
+                await call.caller.notify(change)
         return Listened(call.id)
 
 
@@ -266,9 +269,9 @@ async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
 
 
 def _last_word(call: Call[CallTool], result: Result) -> Result | StreamEnd:
-    if not call.streams:
+    if not call.wants_stream:
         return result
-    return StreamEnd(result, 0 if call.emissions is None else call.emissions.sent)
+    return StreamEnd(result, 0 if call.output is None else call.output.sent)
 
 
 def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
@@ -276,7 +279,7 @@ def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
         raise MethodNotFound(f"This server has no {kind}.")
 
 
-def _peer(call: Call[Any]) -> SessionState:
-    if call.peer is None:
+def _session_state(call: Call[Any]) -> SessionState:
+    if call.session_state is None:
         raise InvalidParams("This needs a session: initialize first, and send its id.")
-    return call.peer
+    return call.session_state

@@ -1,71 +1,259 @@
-"""What a transport may ask of a server, and nothing more."""
+"""The engine behind a `Server`: everything that it takes to serve requests, started and stopped together.
+
+Transports, the worker and the command line use the engine; authors use `Server`. It knows no protocol
+version, no bytes and no connection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from antiphon.errors import RequestError
-from antiphon.model.identity import Implementation, Principal
+from antiphon.authentication import Authenticate
+from antiphon.errors import DefinitionError, RequestError, Unauthorized
+from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.identity import ANONYMOUS, Implementation, Principal
+from antiphon.model.outcome import Result
+from antiphon.model.segment import StreamEnd
+from antiphon.runtime.artifacts.service import ArtifactService
+from antiphon.runtime.authoring.completion import CompletionRegistry
+from antiphon.runtime.authoring.registry import Registry
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.carriers.client import ClientCarrier
+from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.change_feed import ChangeFeed
+from antiphon.runtime.dispatch import Dispatcher
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import Relay
+from antiphon.runtime.middleware import Handle, Middleware, wrap
+from antiphon.runtime.observability.telemetry import Telemetry
+from antiphon.runtime.relay import Relay, share
+from antiphon.runtime.tasks.lifecycle import TaskLifecycle
+from antiphon.store.artifacts import ArtifactStore
+from antiphon.store.contract import Store
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Lifespan", "Settings"]
+
+Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Engine(Protocol):
-    """A server, as its transports see it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The arguments of a `Server`, as its engine gets them."""
 
-    @property
-    def info(self) -> Implementation:
-        """What the server says of itself."""
+    info: Implementation
+    limits: Limits
+    secrets: Sequence[str | bytes] = ()
+    instructions: str | None = None
+    authenticate: Authenticate | None = None
+    lifespan: Lifespan | None = None
+    middleware: Sequence[Middleware] = ()
+    shed: Shed | None = None
+    store: str | Store | None = None
+    single_use_state: bool = False
+    artifacts: str | ArtifactStore | None = None
+    log_arguments: bool = False
+    page_size: int = 100
+    list_ttl: float = 0
 
-    @property
-    def limits(self) -> Limits:
-        """Its bounds."""
 
-    @property
-    def seal(self) -> Seal:
-        """Its keys."""
+class Engine:
+    """Serves the requests of one server."""
 
-    @property
-    def changes(self) -> ChangeFeed:
-        """What changes about what it offers."""
+    def __init__(self, settings: Settings) -> None:
+        name, limits = settings.info.name, settings.limits
+        self.info = settings.info
+        self.limits = limits
+        self.seal = Seal(settings.secrets)
+        self.changes = ChangeFeed()
+        self.relay = Relay(name)
+        share(self.changes, self.relay)
+        self.threads = ThreadExecutor(limits.max_threads)
+        self.registry = Registry(self.changes, settings.page_size)
+        self.completions = CompletionRegistry(self.registry, self.threads)
+        self.telemetry = Telemetry(log_arguments=settings.log_arguments)
+        self.artifacts = ArtifactService(
+            name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads
+        )
+        self.environment = Environment(
+            threads=self.threads,
+            limits=limits,
+            shed=settings.shed,
+            artifacts=self.artifacts,
+            telemetry=self.telemetry,
+        )
+        self.tasks = TaskLifecycle(
+            settings.store,
+            limits,
+            self.registry.tool,
+            self.environment,
+            relay=self.relay,
+            needed=settings.single_use_state,
+        )
+        use_once = self.tasks.use_once if settings.single_use_state else None
+        self.client_carrier = ClientCarrier(self.seal, name, limits, use_once=use_once)
+        """Carries the journals of calls whose callers come back with the answers."""
+        self.connection_carrier = ConnectionCarrier()
+        """Carries the journals of calls whose callers are asked on the connection."""
+        self._dispatcher = Dispatcher(
+            self.info,
+            self.registry,
+            self.completions,
+            self.changes,
+            limits,
+            self.environment,
+            self.artifacts,
+            instructions=settings.instructions,
+            ttl_ms=int(settings.list_ttl * 1000),
+        )
+        self.handle: Handle = self._dispatcher.handle
+        """Serves a call: returns what to await for its outcome. Both may raise, see `error_of`."""
+        if settings.middleware:
+            self.handle = wrap(self._dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
+        self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
+        self.registry.unlisted = self.artifacts.at
+        self.artifacts.on_first = self._offer_artifacts
+        if self.artifacts.enabled:
+            self._offer_artifacts()
+        self._authenticate = settings.authenticate
+        self._lifespan = settings.lifespan
+        self._users = 0
+        self._starting = asyncio.Lock()
+        self._open: AbstractAsyncContextManager[Any] | None = None
 
-    @property
-    def relay(self) -> Relay:
-        """What its processes say to each other."""
+    # Registering
 
-    @property
-    def handle(self) -> Callable[[Call[Any]], Awaitable[Any]]:
-        """Serves a call: gives what to await for its outcome; both may raise, see `error_of`."""
+    def add_tool(self, tool: Tool, mirrored: Mapping[str, tuple[str, ...]]) -> None:
+        """Offer a tool; raises `DefinitionError` if its name is taken."""
+        tool.tally = self.telemetry.tally(tool.name)
+        self.registry.add_tool(tool)
+        if mirrored:
+            self.mirrored[tool.name] = mirrored
+        if tool.has_artifacts:
+            self._offer_artifacts()
 
-    def error_of(self, call: Call[Any], raised: Exception) -> RequestError:
-        """What to tell a caller of something that was raised."""
+    def remove_tool(self, name: str) -> None:
+        """Withdraw a tool; raises `NotFound`."""
+        self.registry.remove_tool(name)
+        self.mirrored.pop(name, None)
 
-    async def overdue(self, call: Call[Any]) -> Any:
-        """How a call ends that took too long; raises `RequestError` where that is an error."""
+    def configure(
+        self,
+        *,
+        store: str | Store | None = None,
+        run_tasks: bool | None = None,
+        task_tools: Collection[str] | None = None,
+        max_running_tasks: int | None = None,
+    ) -> None:
+        """Change how this process keeps and runs tasks; raises `RuntimeError` while the server runs."""
+        if self._users:
+            raise RuntimeError("The server is running: configure it before it starts.")
+        unknown = sorted(set(task_tools or ()) - set(self.registry.task_tools))
+        if unknown:
+            offered = ", ".join(self.registry.task_tools) or "none"
+            raise DefinitionError(f"No tool {unknown[0]!r} runs as a task here. These do: {offered}.")
+        if store is not None:
+            self.tasks.store_setting = store
+        if run_tasks is not None:
+            self.tasks.run_tasks = run_tasks
+        if task_tools is not None:
+            self.tasks.tools = tuple(task_tools)
+        if max_running_tasks is not None:
+            self.tasks.limits = replace(self.tasks.limits, max_running_tasks=max_running_tasks)
 
-    async def store_answers(self) -> bool | None:
-        """Whether the store does; `None` if there is none."""
+    # Starting and stopping
 
-    async def metrics(self) -> str:
-        """What there is to say of calls, tasks and the store, for a monitor."""
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start the server, and stop it at the end; nested use starts it once."""
+        async with self._starting:
+            if self._users == 0:
+                try:
+                    await self._start()
+                except BaseException:
+                    await self._stop()
+                    raise
+            self._users += 1
+        try:
+            yield
+        finally:
+            async with self._starting:
+                self._users -= 1
+                if self._users == 0:
+                    await self._stop()
+
+    async def _start(self) -> None:
+        self.changes.reopen()
+        self.telemetry.start()
+        if self._lifespan is not None:
+            opening = self._lifespan()
+            self.environment.lifespan = await opening.__aenter__()
+            self._open = opening
+        if self.registry.task_tools or self.tasks.is_needed:
+            self._dispatcher.task_handlers = await self.tasks.start()
+
+    async def _stop(self) -> None:
+        """Stop what was started."""
+        self.changes.close()
+        self._dispatcher.task_handlers = None
+        await self.tasks.stop()
+        await self.artifacts.close()
+        self.threads.close()
+        if self._open is not None:
+            opened, self._open = self._open, None
+            await opened.__aexit__(None, None, None)
+
+    # Serving
 
     @property
     def authenticates(self) -> bool:
-        """Whether it asks who is calling."""
+        """Whether callers have to say who they are."""
+        return self._authenticate is not None
 
     async def identify(self, headers: Mapping[str, str]) -> Principal:
-        """Who sends these headers; raises `Unauthorized` or `Forbidden`."""
+        """Return who sends these headers; raises `Unauthorized` or `Forbidden`."""
+        if self._authenticate is None:
+            return ANONYMOUS
+        found = self._authenticate(headers)
+        principal = await found if inspect.isawaitable(found) else found
+        if principal is None:
+            raise Unauthorized()
+        return principal
+
+    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+        """Return the error to answer with for an exception; the details of an unexpected one go to the
+        log."""
+        return self._dispatcher.error_of(request_id, raised)
+
+    async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
+        """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
+        return await self._dispatcher.overdue(call)
 
     @property
-    def mirrored(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-        """For each tool that has some, the headers that mirror its arguments, and their paths."""
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declares."""
+        return self._dispatcher.capabilities
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Keep the server's lifespan open; nested use shares one."""
+    async def store_responds(self) -> bool | None:
+        """Return whether the store responds; `None` without a store."""
+        return await self.tasks.store_responds()
+
+    async def metrics(self) -> str:
+        """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
+        return await self.tasks.metrics(self.telemetry)
+
+    def _offer_artifacts(self) -> None:
+        """List the resource template under which callers find artifacts."""
+        self.artifacts.enabled = True
+        offered = self.artifacts.resources[0]
+        if offered.uri not in self.registry.templates:
+            self.registry.add_resource(offered)

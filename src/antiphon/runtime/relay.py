@@ -103,7 +103,7 @@ class Relay:
     ) -> None:
         while True:
             try:
-                async with store.hear(self._name(topic)) as messages:
+                async with store.subscribe(self._name(topic)) as messages:
                     if not ready.done():
                         ready.set_result(None)
                     async for origin, data in messages:

@@ -1,42 +1,30 @@
-"""Where tasks are kept: one append-only log each, behind one contract."""
+"""Stores: each keeps one append-only log per task, and all fulfil the same contract.
+
+`contract.py` says what a store must do, `rules.py` decides what may be done with a task, and `memory.py`,
+`sqlite/` and `postgres/` store the tasks. `artifacts/` stores large results in the same places. Nothing here
+knows the meaning of an entry, a version of the protocol, or who calls.
+"""
 
 from __future__ import annotations
 
 from antiphon.store.contract import Store
+from antiphon.store.urls import is_database_url, is_store_url, parse_store_url, require_asyncpg
 
-__all__ = ["DATABASES", "open_store"]
-
-DATABASES = ("sqlite:", "postgresql:", "postgres:")
-"""How the URLs of stores begin that outlive the process."""
-
-_KNOWN = (
-    "`memory:` keeps tasks in this process, `sqlite:///file.db` and `sqlite:////absolute/file.db` in a file, "
-    "`postgresql://user@host/database` in a PostgreSQL database"
-)
+__all__ = ["is_database_url", "is_store_url", "open_store"]
 
 
 def open_store(url: str) -> Store:
-    """The store that a URL names, not yet opened; raises `ValueError` for a URL that names none."""
-    scheme, _, rest = url.partition(":")
-    if scheme == "memory":
-        if rest:
-            raise ValueError(f"{url!r} says too much. {_KNOWN}.")
+    """Return the store that a URL names, not yet opened; raises `ValueError` for an invalid URL."""
+    found = parse_store_url(url)
+    if found.scheme == "memory":
         from antiphon.store.memory import MemoryStore
 
         return MemoryStore()
-    if scheme == "sqlite":
-        path = rest.removeprefix("///")
-        if path == rest or not path or path.endswith("/"):
-            raise ValueError(f"{url!r} names no file. {_KNOWN}.")
+    if found.scheme == "sqlite":
         from antiphon.store.sqlite import SQLiteStore
 
-        return SQLiteStore(path)
-    if scheme in ("postgresql", "postgres"):
-        if not rest.startswith("//"):
-            raise ValueError(f"{url!r} names no database. {_KNOWN}.")
-        try:
-            from antiphon.store.postgres import PostgresStore
-        except ImportError:
-            raise ValueError("A PostgreSQL store needs asyncpg: pip install 'antiphon[postgres]'.") from None
-        return PostgresStore(url)
-    raise ValueError(f"There is no store for {url!r}. {_KNOWN}.")
+        return SQLiteStore(found.location)
+    require_asyncpg()
+    from antiphon.store.postgres import PostgresStore
+
+    return PostgresStore(found.location)

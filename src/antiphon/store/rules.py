@@ -1,8 +1,8 @@
-"""What may be done with a task, and what it does to the task's row. Pure, and the same for every backend.
+"""Decides what may be done with a task and how that changes its row. Pure, and the same for every store.
 
-A row is the record and who holds it. The backends keep rows and entries; this module alone decides
-whether a writer is too late, who holds a task, and when a task is over. It must not know where rows are
-kept, and it has no clock: `now` is always given, in milliseconds since 1970.
+A row is a task's record and its claim. The stores keep rows and entries; this module alone decides whether
+a writer is too late, who holds a task, and whether a task has expired. It does not know where rows are
+kept, and it has no clock: callers pass `now`, in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,39 +18,43 @@ from antiphon.errors import LeaseLost, NoTask, Stale
 from antiphon.store.contract import Phase, Record
 
 __all__ = [
-    "Pair",
+    "MAX_INT64",
+    "EncodedEntry",
     "Row",
-    "advance",
-    "alive",
-    "begin",
-    "check",
-    "encode",
-    "free",
-    "hold",
-    "known_phase",
-    "moment",
-    "open_cursor",
+    "apply_append",
+    "check_append",
+    "check_page_limit",
+    "check_phase",
+    "check_text",
+    "check_timestamp",
+    "claim",
+    "decode_cursor",
+    "encode_cursor",
+    "encode_entries",
+    "encode_json",
+    "id_in_use",
+    "is_claimable",
+    "is_live",
+    "lease_milliseconds",
+    "new_row",
     "record_of",
     "release",
     "renew",
-    "some",
-    "span",
-    "to_cursor",
-    "to_pairs",
 ]
 
-Pair: TypeAlias = tuple[str, str]
-"""A kind, and its data as JSON text."""
+EncodedEntry: TypeAlias = tuple[str, str]
+"""An entry's kind, and its data as JSON text."""
 
-_LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
+"""The largest integer that a database column holds."""
 _PHASES = ("ready", "waiting", "ended")
 
 
 class Row(msgspec.Struct, array_like=True):
-    """A task as a store keeps it. The store that loaded it is its one owner."""
+    """A task as a store keeps it. The store that loaded the row owns it."""
 
     key: int
-    """Its number in this store: a later task has a larger one."""
+    """The task's number in this store: a later task has a larger one."""
     id: str
     principal: str
     tool: str
@@ -60,102 +64,110 @@ class Row(msgspec.Struct, array_like=True):
     updated: int
     expires: int | None
     token: int
-    """The last token that was given out."""
+    """The last token that was issued."""
     worker: str | None
-    """Whose token is still good. It stays so after the lease has run out, until another has the task."""
+    """The worker whose token is valid. It stays valid after the lease, until another worker's claim."""
     lease: int
-    """Until when nobody else may have the task; 0 if anybody may."""
+    """When the lease ends; 0 for no lease."""
     head: str | None = None
-    """JSON text; `None` if it was not loaded."""
+    """JSON text; `None` if the head was not loaded."""
 
 
-def encode(data: Any) -> str:
-    """Data as JSON text; raises `TypeError` for what is not JSON."""
+def encode_json(data: Any) -> str:
+    """Encode data as JSON text; raises `TypeError` for data that is not JSON."""
     return msgspec.json.encode(data).decode()
 
 
-def to_pairs(entries: Sequence[tuple[str, Any]]) -> list[Pair]:
-    """Entries as they are kept; raises `TypeError` for what is not JSON."""
-    return [(_text(kind), encode(data)) for kind, data in entries]
+def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
+    """Encode entries for storage; raises `TypeError` for data that is not JSON."""
+    return [(check_text(kind), encode_json(data)) for kind, data in entries]
 
 
-def moment(time: int) -> int:
-    """The time; raises `ValueError` for one that cannot be kept."""
-    if not -_LARGEST < time < _LARGEST:
-        raise ValueError(f"{time} is no time in milliseconds since 1970.")
+def check_timestamp(time: int) -> int:
+    """Return the timestamp; raises `ValueError` if it does not fit into a column."""
+    if not -MAX_INT64 < time < MAX_INT64:
+        raise ValueError(f"Invalid timestamp {time}: use milliseconds since 1970.")
     return time
 
 
-def span(seconds: float) -> int:
-    """A lease in milliseconds; raises `ValueError` for one that is no time."""
+def lease_milliseconds(seconds: float) -> int:
+    """Convert a lease to milliseconds; raises `ValueError` if it is negative, infinite or too long."""
     try:
         length = int(seconds * 1000)
     except (OverflowError, ValueError):
         length = -1
-    if not 0 <= length < _LARGEST // 2:
-        raise ValueError(f"A lease of {seconds} seconds is no time.")
+    if not 0 <= length < MAX_INT64 // 2:
+        raise ValueError(f"Invalid lease of {seconds} seconds: use a finite number, 0 or more.")
     return length
 
 
-def known_phase(phase: Phase) -> Phase:
-    """The phase; raises `ValueError` for one that there is not."""
+def check_phase(phase: Phase) -> Phase:
+    """Return the phase; raises `ValueError` for an unknown phase."""
     if phase not in _PHASES:
-        raise ValueError(f"There is no phase {phase!r}: it is one of {', '.join(_PHASES)}.")
+        raise ValueError(f"Unknown phase {phase!r}: use one of {', '.join(_PHASES)}.")
     return phase
 
 
-def some(limit: int) -> int:
-    """The limit of a page; raises `ValueError` for one that lets nothing through."""
+def check_page_limit(limit: int) -> int:
+    """Return the limit of a page; raises `ValueError` if it is below 1."""
     if limit < 1:
-        raise ValueError("A page holds at least one record: ask for a limit of 1 or more.")
+        raise ValueError(f"Invalid page limit {limit}: a page holds at least one record.")
     return limit
 
 
-def begin(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
-    """The row of a new task with so many entries; raises `ValueError` for what cannot be kept."""
-    known_phase(record.phase)
+def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
+    """Return the row of a new task with `count` entries; raises `ValueError` for an invalid record."""
+    check_phase(record.phase)
     if held and record.phase != "ready":
-        raise ValueError("A worker can only hold a task that is ready.")
+        raise ValueError(f"A worker can only hold a task that is ready, and this one is {record.phase}.")
     return Row(
         key=key,
-        id=_text(record.id),
-        principal=_text(record.principal),
-        tool=_text(record.tool),
+        id=check_text(record.id),
+        principal=check_text(record.principal),
+        tool=check_text(record.tool),
         phase=record.phase,
         version=count,
-        created=moment(record.created),
-        updated=moment(record.updated),
-        expires=None if record.expires is None else moment(record.expires),
+        created=check_timestamp(record.created),
+        updated=check_timestamp(record.updated),
+        expires=None if record.expires is None else check_timestamp(record.expires),
         token=0,
         worker=None,
         lease=0,
-        head=encode(record.head),
+        head=encode_json(record.head),
     )
 
 
-def alive(row: Row, now: int) -> bool:
-    """Whether a task's time is not over."""
+def id_in_use(id: str) -> Stale:
+    """Return the error for creating a task whose id is in use."""
+    return Stale(f"The task id {id!r} is in use: choose another id.")
+
+
+def is_live(row: Row, now: int) -> bool:
+    """Return whether a task has not expired."""
     return row.expires is None or row.expires > now
 
 
-def free(row: Row) -> bool:
-    """Whether a worker may take the task, as far as the row says. A lease that ran out is ended first."""
+def is_claimable(row: Row) -> bool:
+    """Return whether a worker may claim the task. The caller ends expired leases first."""
     return row.phase == "ready" and not row.lease
 
 
-def check(row: Row | None, id: str, *, expect: int, token: int | None, now: int) -> Row:
-    """The row, if it may be appended to; raises `NoTask`, `LeaseLost` or `Stale`, in this order."""
-    if row is None or not alive(row, now):
-        raise NoTask(f"There is no task {id!r}, or no more.")
-    if token is not None and not _holds(row, token):
+def check_append(row: Row | None, id: str, *, expect: int, token: int | None, now: int) -> Row:
+    """Return the row if the append is allowed; raises `NoTask`, `LeaseLost` or `Stale`, in this order."""
+    if row is None or not is_live(row, now):
+        raise NoTask(f"There is no task {id!r}: it never existed or has expired.")
+    if token is not None and not _is_valid_token(row, token):
         raise LeaseLost(f"The task {id!r} is no longer held with the token {token}: stop working on it.")
     if row.version != expect:
-        raise Stale(f"The task {id!r} has {row.version} entries, not {expect}: read them, then decide again.")
+        raise Stale(
+            f"The task {id!r} has {row.version} entries, but the writer expected {expect}: "
+            "read the log and decide again."
+        )
     return row
 
 
-def advance(row: Row, count: int, *, phase: Phase, now: int) -> None:
-    """Note that so many entries were added. A phase other than `ready` ends the lease."""
+def apply_append(row: Row, count: int, *, phase: Phase, now: int) -> None:
+    """Update a row after `count` entries were appended. A phase other than `ready` ends the lease."""
     row.version += count
     row.phase = phase
     row.updated = now
@@ -163,31 +175,31 @@ def advance(row: Row, count: int, *, phase: Phase, now: int) -> None:
         row.worker, row.lease = None, 0
 
 
-def hold(row: Row, worker: str, until: int) -> int:
-    """Give a task to a worker; returns the token, larger than all before."""
+def claim(row: Row, worker: str, until: int) -> int:
+    """Give a task to a worker, and return a token that is larger than all earlier ones."""
     row.token += 1
     row.worker, row.lease = worker, until
     return row.token
 
 
 def renew(row: Row, token: int, *, until: int, now: int) -> bool:
-    """Hold on to a task, if the token is still good."""
-    if not alive(row, now) or not _holds(row, token):
+    """Extend the lease if the token is valid, and return whether it was."""
+    if not is_live(row, now) or not _is_valid_token(row, token):
         return False
     row.lease = until
     return True
 
 
 def release(row: Row, token: int) -> bool:
-    """Let go of a task, if the token is still good."""
-    if not _holds(row, token):
+    """End the lease if the token is valid, and return whether it was."""
+    if not _is_valid_token(row, token):
         return False
     row.worker, row.lease = None, 0
     return True
 
 
 def record_of(row: Row) -> Record:
-    """The record of a row whose head is loaded."""
+    """Return the record of a row whose head is loaded."""
     return Record(
         id=row.id,
         principal=row.principal,
@@ -201,30 +213,38 @@ def record_of(row: Row) -> Record:
     )
 
 
-def to_cursor(created: int, key: int) -> str:
-    """Where a page ended."""
+def encode_cursor(created: int, key: int) -> str:
+    """Return the cursor of the page after the task with this creation time and key."""
     return base64.urlsafe_b64encode(f"{created}.{key}".encode()).rstrip(b"=").decode()
 
 
-def open_cursor(cursor: str | None) -> tuple[int, int]:
-    """What a cursor says; before everything for none. Raises `ValueError` for one that is not ours."""
+def decode_cursor(cursor: str | None) -> tuple[int, int]:
+    """Return the creation time and key in a cursor; raises `ValueError` for an invalid cursor.
+
+    Without a cursor, the result is larger than every task, so that the first page follows.
+    """
     if cursor is None:
-        return _LARGEST, _LARGEST
+        return MAX_INT64, MAX_INT64
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
         created, key = (int(part) for part in text.split("."))
     except (binascii.Error, ValueError):
-        raise ValueError("The cursor is not one that this store gave out: begin again without one.") from None
-    if to_cursor(created, key) != cursor or not (-_LARGEST <= created <= _LARGEST and 0 <= key <= _LARGEST):
-        raise ValueError("The cursor is not one that this store gave out: begin again without one.")
+        raise _invalid_cursor() from None
+    in_range = -MAX_INT64 <= created <= MAX_INT64 and 0 <= key <= MAX_INT64
+    if encode_cursor(created, key) != cursor or not in_range:
+        raise _invalid_cursor()
     return created, key
 
 
-def _holds(row: Row, token: int) -> bool:
+def _invalid_cursor() -> ValueError:
+    return ValueError("Invalid cursor: this store did not issue it. Start again without a cursor.")
+
+
+def _is_valid_token(row: Row, token: int) -> bool:
     return row.worker is not None and row.token == token
 
 
-def _text(value: str) -> str:
-    """The text, if it can be kept as UTF-8; half a surrogate pair cannot."""
+def check_text(value: str) -> str:
+    """Return the text; raises `UnicodeEncodeError` for a lone surrogate, which UTF-8 cannot encode."""
     value.encode()
     return value

@@ -1,6 +1,6 @@
-"""Who waits for which task, and who hears which topic, in this process.
+"""The watches and subscriptions of one store in this process.
 
-Belongs to one event loop, and knows no store.
+Belongs to one event loop. Does not know how a store learns of changes, nor in which process they happen.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["Watchers"]
 
 _T = TypeVar("_T")
 
-_BEHIND = 1000
-"""How many messages a hearer may be behind."""
+_MAX_UNREAD_MESSAGES = 1000
+"""Messages that a subscriber may be behind. A bound, so that a slow subscriber cannot fill the memory."""
 
 
-class _Bell:
-    """One watcher's bell. Rung twice before anyone listens, it is still rung once."""
+class _ChangeSignal:
+    """The watch of one caller. Several changes before a `wait` fire it once."""
 
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         self._event.set()
 
     async def wait(self, timeout: float) -> bool:
@@ -42,131 +42,131 @@ class _Bell:
         return True
 
 
-class _Ear:
-    """What one hearer has not taken yet."""
+class _Subscription:
+    """The unread messages of one subscriber."""
 
-    __slots__ = ("_bell", "_heard", "_over")
+    __slots__ = ("_closed", "_unread", "_wakeup")
 
     def __init__(self) -> None:
-        self._heard: deque[Any] = deque(maxlen=_BEHIND)
-        self._bell = asyncio.Event()
-        self._over = False
+        self._unread: deque[Any] = deque(maxlen=_MAX_UNREAD_MESSAGES)
+        self._wakeup = asyncio.Event()
+        self._closed = False
 
-    def ring(self) -> None:
-        self._over = True
-        self._bell.set()
+    def close(self) -> None:
+        self._closed = True
+        self._wakeup.set()
 
-    def tell(self, data: Any) -> None:
-        self._heard.append(data)
-        self._bell.set()
+    def put(self, data: Any) -> None:
+        self._unread.append(data)
+        self._wakeup.set()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         while True:
-            while self._heard:
-                yield self._heard.popleft()
-            if self._over:
+            while self._unread:
+                yield self._unread.popleft()
+            if self._closed:
                 return
-            self._bell.clear()
-            await self._bell.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
 
 
 class Watchers:
-    """The watchers and hearers of one store in one process.
+    """The watches and subscriptions of one store in one process.
 
-    `idle` is called with false when the first of them comes, and with true when the last one is gone.
+    Calls `on_idle(False)` when the first one is added, and `on_idle(True)` when the last one is removed.
     """
 
-    def __init__(self, idle: Callable[[bool], None] = lambda idle: None) -> None:
-        self._idle = idle
-        self._of_task: dict[str, set[_Bell]] = {}
-        self._of_ready: set[_Bell] = set()
-        self._of_topic: dict[str, set[_Ear]] = {}
+    def __init__(self, on_idle: Callable[[bool], None] = lambda idle: None) -> None:
+        self._on_idle = on_idle
+        self._by_task: dict[str, set[_ChangeSignal]] = {}
+        self._for_ready: set[_ChangeSignal] = set()
+        self._by_topic: dict[str, set[_Subscription]] = {}
         self._count = 0
 
     @asynccontextmanager
     async def watch(self, id: str) -> AsyncIterator[Watch]:
-        """Be told of one task, from entering on."""
-        bell = self._come(self._of_task.setdefault(id, set()), _Bell())
+        """Watch one task, from entering the context."""
+        signal = self._add(self._by_task.setdefault(id, set()), _ChangeSignal())
         try:
-            yield bell
+            yield signal
         finally:
-            bells = self._of_task[id]
-            self._go(bells, bell)
-            if not bells:
-                del self._of_task[id]
+            signals = self._by_task[id]
+            self._remove(signals, signal)
+            if not signals:
+                del self._by_task[id]
 
     @asynccontextmanager
     async def watch_ready(self) -> AsyncIterator[Watch]:
-        """Be told of tasks that become ready, from entering on."""
-        bell = self._come(self._of_ready, _Bell())
+        """Watch for tasks that become ready, from entering the context."""
+        signal = self._add(self._for_ready, _ChangeSignal())
         try:
-            yield bell
+            yield signal
         finally:
-            self._go(self._of_ready, bell)
+            self._remove(self._for_ready, signal)
 
     @asynccontextmanager
-    async def hear(self, topic: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """Be told what is said on a topic, from entering on."""
-        ear = self._come(self._of_topic.setdefault(topic, set()), _Ear())
+    async def subscribe(self, topic: str) -> AsyncIterator[AsyncIterator[Any]]:
+        """Receive the messages of a topic, from entering the context."""
+        subscription = self._add(self._by_topic.setdefault(topic, set()), _Subscription())
         try:
-            yield aiter(ear)
+            yield aiter(subscription)
         finally:
-            ears = self._of_topic[topic]
-            self._go(ears, ear)
-            if not ears:
-                del self._of_topic[topic]
+            subscriptions = self._by_topic[topic]
+            self._remove(subscriptions, subscription)
+            if not subscriptions:
+                del self._by_topic[topic]
 
-    def tell(self, topic: str, data: Any) -> None:
-        """Tell those who hear a topic."""
-        for ear in self._of_topic.get(topic, ()):
-            ear.tell(data)
+    def deliver(self, topic: str, data: Any) -> None:
+        """Hand a message to the subscribers of its topic."""
+        for subscription in self._by_topic.get(topic, ()):
+            subscription.put(data)
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics that somebody hears."""
-        return tuple(self._of_topic)
+    def subscribed_topics(self) -> tuple[str, ...]:
+        """The topics that have a subscriber."""
+        return tuple(self._by_topic)
 
-    def wake(self, ids: Iterable[str], ready: bool) -> None:
-        """Tell those who watch these tasks and, if so, those who wait for a ready one."""
+    def notify(self, ids: Iterable[str], ready: bool) -> None:
+        """Fire the watches of these tasks and, with `ready`, the watches for ready tasks."""
         if not self._count:
             return
         for id in ids:
-            for bell in self._of_task.get(id, ()):
-                bell.ring()
+            for signal in self._by_task.get(id, ()):
+                signal.set()
         if ready:
-            for bell in self._of_ready:
-                bell.ring()
+            for signal in self._for_ready:
+                signal.set()
 
     @property
-    def watched(self) -> tuple[str, ...]:
-        """The tasks that somebody watches."""
-        return tuple(self._of_task)
+    def watched_tasks(self) -> tuple[str, ...]:
+        """The ids of the tasks that are watched."""
+        return tuple(self._by_task)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether anybody watches anything."""
+    def is_in_use(self) -> bool:
+        """Whether there is any watch or subscription."""
         return self._count > 0
 
-    def wake_all(self) -> None:
-        """Tell everyone, when it is not known what has changed."""
-        self.wake(tuple(self._of_task), True)
+    def notify_all(self) -> None:
+        """Fire every watch, for a store that does not know which tasks have changed."""
+        self.notify(tuple(self._by_task), True)
 
-    def end(self) -> None:
-        """Tell everyone, for the last time: what was said is still heard, and no more will come."""
-        self.wake_all()
-        for ears in self._of_topic.values():
-            for ear in ears:
-                ear.ring()
+    def close(self) -> None:
+        """Fire every watch and end every subscription after its unread messages."""
+        self.notify_all()
+        for subscriptions in self._by_topic.values():
+            for subscription in subscriptions:
+                subscription.close()
 
-    def _come(self, those: set[_T], one: _T) -> _T:
-        those.add(one)
+    def _add(self, group: set[_T], member: _T) -> _T:
+        group.add(member)
         self._count += 1
         if self._count == 1:
-            self._idle(False)
-        return one
+            self._on_idle(False)
+        return member
 
-    def _go(self, those: set[_T], one: _T) -> None:
-        those.discard(one)
+    def _remove(self, group: set[_T], member: _T) -> None:
+        group.discard(member)
         self._count -= 1
         if not self._count:
-            self._idle(True)
+            self._on_idle(True)

@@ -1,6 +1,6 @@
-"""From `key=value` on the command line to the arguments of a tool, as its schema types them.
+"""Converts `key=value` words of the command line into the arguments of a tool, typed by its schema.
 
-Pure but for reading the files that `key=@file` names.
+Pure, except that `key=@file` reads a file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import Any
 
 from antiphon.cli.exit_codes import CommandError
 
-__all__ = ["read_arguments", "types_of"]
+__all__ = ["allowed_types", "parse_arguments"]
 
 Schema = Mapping[str, Any]
 
-_NAMES: Mapping[type, str] = {
+MAX_SCHEMA_DEPTH = 20
+"""How many references and unions are followed: a schema can refer to itself."""
+MAX_QUOTED_CHARACTERS = 60
+"""How much of a value an error message quotes."""
+
+_JSON_TYPES: Mapping[type, str] = {
     bool: "boolean",
     int: "integer",
     float: "number",
@@ -27,34 +32,34 @@ _NAMES: Mapping[type, str] = {
 }
 
 
-def read_arguments(pairs: Sequence[str], whole: str | None, schema: Schema) -> dict[str, Any]:
-    """The arguments of a call: those in `whole`, a JSON object, and over them each pair.
+def parse_arguments(pairs: Sequence[str], args: str | None, schema: Schema) -> dict[str, Any]:
+    """Parse the arguments of a call. `args` is a JSON object; the pairs override its values.
 
-    Raises `CommandError` for what cannot be read.
+    Raises `CommandError`.
     """
-    found = _object(whole) if whole is not None else {}
+    arguments = _parse_object(args) if args is not None else {}
     seen: set[str] = set()
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        forced = key.endswith(":")
+        is_json = key.endswith(":")
         key = key.removesuffix(":")
         if not equals or not key:
-            raise CommandError(f"{pair!r} is not an argument: write key=value.")
+            raise CommandError(f"{pair!r} is not an argument. Write key=value.")
         if key in seen:
-            raise CommandError(f"{key} is given twice.")
+            raise CommandError(f"The argument {key} is given twice.")
         seen.add(key)
-        text = _file(key, value[1:]) if value.startswith("@") else value
-        found[key] = _json(key, text) if forced else _typed(key, text, schema)
-    return found
+        text = _read_file(key, value[1:]) if value.startswith("@") else value
+        arguments[key] = _parse_json(key, text) if is_json else _parse_value(key, text, schema)
+    return arguments
 
 
-def types_of(schema: Any, root: Schema) -> frozenset[str]:
-    """The JSON types that a schema allows; none where it does not say."""
+def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
+    """Return the JSON types that a schema allows. An empty set means that the schema does not say."""
     return frozenset(_types(schema, root, depth=0))
 
 
 def _types(schema: Any, root: Schema, depth: int) -> Iterator[str]:
-    if not isinstance(schema, Mapping) or depth > 20:
+    if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
         return
     kind = schema.get("type")
     if isinstance(kind, str):
@@ -64,25 +69,25 @@ def _types(schema: Any, root: Schema, depth: int) -> Iterator[str]:
     elif isinstance(reference := schema.get("$ref"), str):
         yield from _types(_resolve(reference, root), root, depth + 1)
     elif "const" in schema:
-        yield _NAMES[type(schema["const"])]
-    elif isinstance(allowed := schema.get("enum"), list):
-        yield from (_NAMES[type(value)] for value in allowed)
+        yield _JSON_TYPES[type(schema["const"])]
+    elif isinstance(values := schema.get("enum"), list):
+        yield from (_JSON_TYPES[type(value)] for value in values)
     else:
         for member in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
             yield from _types(member, root, depth + 1)
 
 
 def _resolve(reference: str, root: Schema) -> Any:
-    """What a reference into the same schema points at."""
+    """Return the part of the schema that a reference names, or `None` if there is none."""
     found: Any = root
     for part in reference.removeprefix("#").split("/")[1:]:
         found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
     return found
 
 
-def _typed(key: str, text: str, schema: Schema) -> Any:
+def _parse_value(key: str, text: str, schema: Schema) -> Any:
     properties = schema.get("properties")
-    allowed = types_of(properties.get(key) if isinstance(properties, Mapping) else None, schema)
+    allowed = allowed_types(properties.get(key) if isinstance(properties, Mapping) else None, schema)
     if "string" in allowed:
         return text
     try:
@@ -91,40 +96,43 @@ def _typed(key: str, text: str, schema: Schema) -> Any:
         if not allowed:
             return text
         value = {"true": True, "false": False}.get(text.lower(), text) if "boolean" in allowed else text
-    if allowed and not _fits(value, allowed):
-        raise CommandError(f"{key}: {_short(text)} is not of type {' or '.join(sorted(allowed))}.")
+    if allowed and not _is_allowed(value, allowed):
+        expected = " or ".join(sorted(allowed))
+        raise CommandError(f"Invalid value for {key}: {_quote(text)} is not of type {expected}.")
     return value
 
 
-def _fits(value: Any, allowed: frozenset[str]) -> bool:
-    name = _NAMES[type(value)]
+def _is_allowed(value: Any, allowed: frozenset[str]) -> bool:
+    name = _JSON_TYPES[type(value)]
     if name == "integer":
         return not allowed.isdisjoint({"integer", "number"})
     return name in allowed or (isinstance(value, float) and "integer" in allowed and value.is_integer())
 
 
-def _json(key: str, text: str) -> Any:
+def _parse_json(key: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{key} is not JSON: {error}.") from None
+        raise CommandError(f"{key} is not valid JSON: {error}.") from None
 
 
-def _object(text: str) -> dict[str, Any]:
-    value = _json("--args", text)
+def _parse_object(text: str) -> dict[str, Any]:
+    value = _parse_json("--args", text)
     if not isinstance(value, dict):
-        raise CommandError("--args is a JSON object: '{\"key\": …}'.")
+        raise CommandError("--args must be a JSON object: '{\"key\": …}'.")
     return value
 
 
-def _file(key: str, name: str) -> str:
+def _read_file(key: str, name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{key}: cannot read {name}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise CommandError(f"{key}: {name} is not text in UTF-8.") from None
+        raise CommandError(f"{key}: cannot read {name}: it is not UTF-8 text.") from None
 
 
-def _short(text: str) -> str:
-    return repr(text) if len(text) <= 60 else repr(text[:57]) + "…"
+def _quote(text: str) -> str:
+    if len(text) <= MAX_QUOTED_CHARACTERS:
+        return repr(text)
+    return repr(text[: MAX_QUOTED_CHARACTERS - 3]) + "…"

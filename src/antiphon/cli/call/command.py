@@ -1,4 +1,4 @@
-"""`antiphon call`: one call of one tool, and how it ended."""
+"""`antiphon call`: calls one tool, answers its questions, prints its result and returns the exit code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.call import render
-from antiphon.cli.call.arguments import read_arguments
-from antiphon.cli.call.progress import Meter
-from antiphon.cli.call.questions import Asker
+from antiphon.cli import render
+from antiphon.cli.call.arguments import parse_arguments
+from antiphon.cli.call.follow_task import TaskFollower
+from antiphon.cli.call.progress import ProgressDisplay
+from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, CommandError
-from antiphon.cli.targets import Target, run
-from antiphon.cli.tasks.following import Following
+from antiphon.cli.targets import Target, run_async
 from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.outcome import Result
@@ -23,40 +23,49 @@ if TYPE_CHECKING:
 
 __all__ = ["call_tool", "stream_tool"]
 
+MAX_SUGGESTED_TOOLS = 20
+"""How many tools the message about an unknown tool lists."""
+
 
 def call_tool(
     target: Target,
     name: str,
     pairs: Sequence[str],
-    whole: str | None,
-    asker: Asker,
+    args: str | None,
+    handler: ElicitationHandler,
     *,
     as_json: bool,
     as_task: bool = False,
 ) -> int:
-    """Call a tool, answer what it asks, and print its result; the exit code. Raises `CommandError`."""
-    following = Following(target) if as_task else None
-    result = run(_call(target, name, pairs, whole, asker, following))
+    """Call a tool and print its result. Return the exit code. Raises `CommandError`."""
+    follower = TaskFollower(target) if as_task else None
+    result = run_async(_call(target, name, pairs, args, handler, follower))
     if as_json:
-        print(render.as_json(result))
+        print(render.result_as_json(result))
     elif result.is_error:
-        render.failure(result)
+        render.print_failure(result)
     else:
-        render.result(result)
+        render.print_result(result)
     return FAILED if result.is_error else 0
 
 
 def stream_tool(
-    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
+    target: Target,
+    name: str,
+    pairs: Sequence[str],
+    args: str | None,
+    handler: ElicitationHandler,
+    *,
+    as_json: bool,
 ) -> int:
-    """Call a tool and print each segment as it comes; the exit code. Raises `CommandError`."""
-    shown, result = run(_stream(target, name, pairs, whole, asker, as_json=as_json))
+    """Call a tool and print each segment as it arrives. Return the exit code. Raises `CommandError`."""
+    printed, result = run_async(_stream(target, name, pairs, args, handler, as_json=as_json))
     if as_json:
-        print(render.as_json(result, on_one_line=True))
+        print(render.result_as_json(result, on_one_line=True))
     elif result.is_error:
-        render.failure(Result(result.content[shown:] or result.content[-1:]))
+        render.print_failure(Result(result.content[printed:] or result.content[-1:]))
     elif not result.content:
-        render.result(result)
+        render.print_result(result)
     return FAILED if result.is_error else 0
 
 
@@ -64,68 +73,76 @@ async def _call(
     target: Target,
     name: str,
     pairs: Sequence[str],
-    whole: str | None,
-    asker: Asker,
-    following: Following | None,
+    args: str | None,
+    handler: ElicitationHandler,
+    follower: TaskFollower | None,
 ) -> Result:
-    meter = Meter(live=following is None)
-    elicit = meter.aside(asker) if following is None else following.aside(asker)
-    async with _prepared(target, name, pairs, whole, asker, elicit, meter) as (client, arguments):
-        if following is None:
+    display = ProgressDisplay(live=follower is None)
+    elicit = display.hidden_during(handler) if follower is None else follower.hidden_during(handler)
+    async with _prepare_call(target, name, pairs, args, handler, elicit, display) as (client, arguments):
+        if follower is None:
             return await client.call(name, arguments, check=False)
-        return await following.result(await client.submit(name, arguments))
+        return await follower.wait_for_result(await client.submit(name, arguments))
 
 
 async def _stream(
-    target: Target, name: str, pairs: Sequence[str], whole: str | None, asker: Asker, *, as_json: bool
-) -> tuple[int, Result]:
-    """How many segments were shown, and the result."""
-    shown = 0
-    async with (
-        _prepared(target, name, pairs, whole, asker, asker, Meter(live=False)) as (client, arguments),
-        client.stream(name, arguments, check=False) as stream,
-    ):
-        async for segment in stream:
-            render.segment(segment, as_json=as_json)
-            shown += 1
-    return shown, stream.result
-
-
-@asynccontextmanager
-async def _prepared(
     target: Target,
     name: str,
     pairs: Sequence[str],
-    whole: str | None,
-    asker: Asker,
+    args: str | None,
+    handler: ElicitationHandler,
+    *,
+    as_json: bool,
+) -> tuple[int, Result]:
+    """Return how many segments were printed, and the result."""
+    printed = 0
+    display = ProgressDisplay(live=False)
+    async with (
+        _prepare_call(target, name, pairs, args, handler, handler, display) as (client, arguments),
+        client.stream(name, arguments, check=False) as stream,
+    ):
+        async for segment in stream:
+            render.print_segment(segment, as_json=as_json)
+            printed += 1
+    return printed, stream.result
+
+
+@asynccontextmanager
+async def _prepare_call(
+    target: Target,
+    name: str,
+    pairs: Sequence[str],
+    args: str | None,
+    handler: ElicitationHandler,
     elicit: Any,
-    meter: Meter,
+    display: ProgressDisplay,
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
-    """A client, and the arguments for the tool; raises what stopped the asker, where something did."""
-    async with target.client(on_progress=meter.progress, on_log=meter.log, elicit=elicit) as client:
+    """Connect and parse the arguments. On exit, raise the handler's error if a question had no answer."""
+    async with target.client(on_progress=display.progress, on_log=display.log, elicit=elicit) as client:
         if client.server is not None:
-            asker.server = client.server.title or client.server.name
+            handler.server_name = client.server.title or client.server.name
         if "tools" not in client.capabilities:
-            raise CommandError(f"{asker.server} has no tools at all.")
-        tool = _named(name, await client.tools())
-        arguments = read_arguments(pairs, whole, tool.input_schema)
+            raise CommandError(f"{handler.server_name} has no tools.")
+        tool = _find_tool(name, await client.tools())
+        arguments = parse_arguments(pairs, args, tool.input_schema)
         try:
             yield client, arguments
         except RequestError:
-            if asker.stopped is not None:
-                raise asker.stopped from None
+            if handler.error is not None:
+                raise handler.error from None
             raise
         finally:
-            meter.close()
-        if asker.stopped is not None:
-            raise asker.stopped
+            display.close()
+        if handler.error is not None:
+            raise handler.error
 
 
-def _named(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:
+def _find_tool(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:
     for tool in tools:
         if tool.name == name:
             return tool
     names = [tool.name for tool in tools]
     close = difflib.get_close_matches(name, names, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"It offers: {', '.join(names[:20]) or 'none'}."
+    listed = ", ".join(names[:MAX_SUGGESTED_TOOLS]) or "none"
+    hint = f"Did you mean {close[0]!r}?" if close else f"Its tools: {listed}."
     raise CommandError(f"The server has no tool {name!r}. {hint}")

@@ -1,6 +1,6 @@
-"""The fields of a form: what a person is shown of each, and how what they write is read.
+"""The fields of a form: how each is shown to the user, and how the user's text becomes a value.
 
-Whether a value fits is for `model.form` to say. Pure.
+`model.form` decides whether a value is valid. Pure.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 
 from antiphon.model.form import choices, field_problem
 
-__all__ = ["Field", "fields_of"]
+__all__ = ["Field", "form_fields"]
 
-_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+_BOOLEANS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 _FORMATS = {
     "email": "an email address",
     "uri": "a URI",
-    "date": "a date, as 2026-11-30",
-    "date-time": "a date and time, as 2026-11-30T12:00:00Z",
+    "date": "a date, such as 2026-11-30",
+    "date-time": "a date and time, such as 2026-11-30T12:00:00Z",
 }
 
 
@@ -32,7 +32,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Schema(msgspec.Struct, rename="camel"):
-    """What a field may say; a server that says something else cannot be shown to a person."""
+    """The keywords of a field's schema. A field with other values of these keywords cannot be shown."""
 
     type: Literal["string", "number", "integer", "boolean", "array"] = "string"
     title: str | None = None
@@ -58,7 +58,7 @@ class _Form(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field, and whether it must be filled in."""
+    """One field of a form."""
 
     name: str
     schema: Mapping[str, Any]
@@ -66,51 +66,51 @@ class Field:
 
     @property
     def title(self) -> str:
-        """What it is called, with its name where that cannot be guessed."""
+        """The title of the field, with its name if the title does not show it."""
         title: str = self.schema.get("title") or self.name
         same = title.replace(" ", "_").lower() == self.name.lower()
         return title if same else f"{title} ({self.name})"
 
     @property
     def has_default(self) -> bool:
-        """Whether it starts with a value."""
+        """Whether the field has a default value."""
         return self.schema.get("default") is not None
 
     @property
     def is_list(self) -> bool:
-        """Whether several values can be chosen."""
+        """Whether the field takes several values."""
         return self.schema.get("type") == "array"
 
     @property
     def labels(self) -> list[str]:
-        """What can be chosen, where it is a choice: the label, and the value where that is another."""
+        """The labels of the choices, each with its value if the two differ."""
         return [label if label == str(value) else f"{label} ({value})" for value, label in self._choices]
 
     @property
-    def numbered(self) -> bool:
-        """Whether a choice can be made by its number, which none of the values looks like."""
+    def is_numbered(self) -> bool:
+        """Whether the user can choose by number. Not if a value or a label is itself a number."""
         return not any(str(value).isdigit() or label.isdigit() for value, label in self._choices)
 
     @property
-    def kind(self) -> str:
-        """What is to be written there, in words."""
+    def hint(self) -> str:
+        """What to type, in words."""
         if self._choices:
-            what = f"1 to {len(self._choices)}" if self.numbered else "one of these"
-            return f"{what}; several with commas{self._span('Items')}" if self.is_list else what
+            hint = f"1 to {len(self._choices)}" if self.is_numbered else "one of these"
+            return f"{hint}; separate several with commas{self._range('Items')}" if self.is_list else hint
         type_ = self.schema.get("type", "string")
         if type_ == "boolean":
             return "yes or no"
         if type_ in ("integer", "number"):
-            what = "a whole number" if type_ == "integer" else "a number"
-            return what + _between(self.schema.get("minimum"), self.schema.get("maximum"))
+            hint = "a whole number" if type_ == "integer" else "a number"
+            return hint + _range(self.schema.get("minimum"), self.schema.get("maximum"))
         if self.is_list:
-            return f"values with commas between them{self._span('Items')}"
-        what = _FORMATS.get(self.schema.get("format", ""), "text")
-        return what + self._span("Length", " characters")
+            return f"values separated by commas{self._range('Items')}"
+        hint = _FORMATS.get(self.schema.get("format", ""), "text")
+        return hint + self._range("Length", " characters")
 
     @property
     def default(self) -> str:
-        """The value it starts with, as a person would write it."""
+        """The default value, as a user would type it."""
         value = self.schema.get("default")
         labels = {str(known): label for known, label in self._choices}
         if isinstance(value, bool):
@@ -119,14 +119,14 @@ class Field:
             return ", ".join(labels.get(str(item), str(item)) for item in value) or "none"
         return labels.get(str(value), str(value))
 
-    def read(self, text: str, *, by_number: bool = False) -> Any:
-        """The value of what was written; raises `ValueError` that says what is wrong with it."""
-        value = self._list(text, by_number) if self.is_list else self._single(text, by_number)
+    def parse(self, text: str, *, by_number: bool = False) -> Any:
+        """Return the value of the text. Raises `ValueError` with the reason if the value is invalid."""
+        value = self._parse_list(text, by_number) if self.is_list else self._parse_one(text, by_number)
         self.check(value)
         return value
 
     def check(self, value: Any) -> None:
-        """Raise `ValueError` for a value that does not fit."""
+        """Raise `ValueError` with the reason if a value is invalid."""
         problem = field_problem(self.schema, value)
         if problem is not None:
             raise ValueError(problem)
@@ -135,50 +135,51 @@ class Field:
     def _choices(self) -> list[tuple[Any, str]]:
         return choices(self.schema)
 
-    def _list(self, text: str, by_number: bool) -> Any:
+    def _parse_list(self, text: str, by_number: bool) -> Any:
         if text.lstrip().startswith("["):
             try:
                 return json.loads(text)
             except ValueError:
                 raise ValueError("this is not a JSON array") from None
-        pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-        if [piece.lower() for piece in pieces] == ["none"] and "none" not in map(str.lower, self.labels):
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        if [item.lower() for item in items] == ["none"] and "none" not in map(str.lower, self.labels):
             return []
-        return [self._single(piece, by_number) for piece in pieces]
+        return [self._parse_one(item, by_number) for item in items]
 
-    def _single(self, text: str, by_number: bool) -> Any:
+    def _parse_one(self, text: str, by_number: bool) -> Any:
         if self._choices:
-            return self._choice(text.strip(), by_number and self.numbered)
-        kind = self.schema.get("type", "string")
-        if kind == "boolean":
-            if text.strip().lower() not in _WORDS:
-                raise ValueError("say yes or no")
-            return _WORDS[text.strip().lower()]
-        if kind in ("integer", "number"):
-            return _number(text.strip())
+            return self._parse_choice(text.strip(), by_number and self.is_numbered)
+        type_ = self.schema.get("type", "string")
+        if type_ == "boolean":
+            if text.strip().lower() not in _BOOLEANS:
+                raise ValueError("answer yes or no")
+            return _BOOLEANS[text.strip().lower()]
+        if type_ in ("integer", "number"):
+            return _parse_number(text.strip())
         return text.strip() if "format" in self.schema else text
 
-    def _choice(self, text: str, by_number: bool) -> Any:
+    def _parse_choice(self, text: str, by_number: bool) -> Any:
         for value, label in self._choices:
             if text in (str(value), label):
                 return value
-        near = [
+        similar = [
             value for value, label in self._choices if text.lower() in (str(value).lower(), label.lower())
         ]
-        if len(near) == 1:
-            return near[0]
+        if len(similar) == 1:
+            return similar[0]
         if by_number and text.isdecimal() and 0 < int(text) <= len(self._choices):
             return self._choices[int(text) - 1][0]
-        allowed = f"1 to {len(self._choices)}" if by_number else ", ".join(self.labels)
-        raise ValueError(f"this must be one of {allowed}")
+        if by_number:
+            raise ValueError(f"choose a number from 1 to {len(self._choices)}")
+        raise ValueError(f"choose one of {', '.join(self.labels)}")
 
-    def _span(self, what: str, unit: str = "") -> str:
-        span = _between(self.schema.get(f"min{what}"), self.schema.get(f"max{what}"))
-        return span + unit if span else ""
+    def _range(self, keyword: str, unit: str = "") -> str:
+        text = _range(self.schema.get(f"min{keyword}"), self.schema.get(f"max{keyword}"))
+        return text + unit if text else ""
 
 
-def fields_of(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of a form, in order; raises `ValueError` for what is no form."""
+def form_fields(schema: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of a form, in order. Raises `ValueError` if the schema is not a form."""
     try:
         form = msgspec.convert(schema, _Form)
     except msgspec.ValidationError as error:
@@ -187,15 +188,15 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     return [Field(name, properties[name], name in form.required) for name in form.properties]
 
 
-def _between(least: float | None, most: float | None) -> str:
-    if least is not None and most is not None:
-        return f", {least:g} to {most:g}"
-    if least is not None:
-        return f", at least {least:g}"
-    return f", at most {most:g}" if most is not None else ""
+def _range(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f", {minimum:g} to {maximum:g}"
+    if minimum is not None:
+        return f", at least {minimum:g}"
+    return f", at most {maximum:g}" if maximum is not None else ""
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:

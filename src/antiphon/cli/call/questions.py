@@ -1,264 +1,282 @@
-"""What `antiphon call` does when a tool asks something: it looks at what the command line answers, then
-asks the person at the terminal. Where there is neither, it stops with the question and how to answer it.
+"""Answers the questions of a tool: from the options of the command line, or by prompting the user.
+
+Without an answer and without a terminal, the command ends with an error that shows the question and how to
+answer it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from antiphon.cli.call.fields import Field, fields_of
-from antiphon.cli.call.render import clean
-from antiphon.cli.call.terminal import Left, Terminal
+from antiphon.cli.call.fields import Field, form_fields
+from antiphon.cli.call.terminal import NoAnswer, Terminal
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
-from antiphon.cli.run.settings import Otherwise
+from antiphon.cli.options import DefaultAnswer
+from antiphon.cli.render import strip_control
 from antiphon.errors import RequestError
 
 if TYPE_CHECKING:
     from antiphon.client import Elicitation
 
-__all__ = ["Asker", "Given"]
+__all__ = ["ElicitationHandler", "PreparedAnswers"]
 
-_HELP = "Enter takes what is in [brackets]. !decline or Ctrl-D says no, !cancel or Ctrl-C leaves it open."
-_UNSET: Any = object()
+_KEYS = (
+    "Press Enter to accept the default in [brackets]. "
+    "Type !decline (or Ctrl-D) to decline, !cancel (or Ctrl-C) to dismiss the question."
+)
+_OMITTED: Any = object()
 
 
-class Given:
+class PreparedAnswers:
     """The answers on the command line, by field.
 
-    Several for one field are used in turn, one for each form that has it; the last one stays.
+    If a field has several answers, each form that has the field takes the next one. The last answer is
+    reused.
     """
 
     def __init__(self, pairs: Sequence[str] = (), file: str | None = None) -> None:
-        """From `field=value` and a file with a JSON object; raises `CommandError`."""
-        self._values: dict[str, Any] = _object(file) if file is not None else {}
+        """Parse `field=value` pairs and a file with a JSON object. Raises `CommandError`."""
+        self._values: dict[str, Any] = _read_answers(file) if file is not None else {}
         self._texts: dict[str, list[str]] = {}
         for pair in pairs:
             name, equals, text = pair.partition("=")
             if not equals or not name:
-                raise CommandError(f"{pair!r} is not an answer: write --answer field=value.")
+                raise CommandError(f"{pair!r} is not an answer. Write field=value.")
             self._texts.setdefault(name, []).append(text)
         self._used: dict[str, int] = {}
 
     def has(self, field: Field) -> bool:
-        """Whether there is an answer to a field."""
+        """Return whether a field has an answer."""
         return field.name in self._texts or field.name in self._values
 
-    def is_fresh(self, field: Field) -> bool:
-        """Whether there is one that was not used before."""
+    def has_unused(self, field: Field) -> bool:
+        """Return whether a field has an answer that was not used yet."""
         count = len(self._texts.get(field.name, ())) or (field.name in self._values)
         return self._used.get(field.name, 0) < count
 
     def take(self, field: Field) -> Any:
-        """The next answer to a field; raises `ValueError` if it does not fit."""
+        """Return the next answer to a field. Raises `ValueError` if the answer is invalid."""
         used = self._used.get(field.name, 0)
         self._used[field.name] = used + 1
         texts = self._texts.get(field.name)
         if texts:
-            return field.read(texts[min(used, len(texts) - 1)])
+            return field.parse(texts[min(used, len(texts) - 1)])
         value = self._values[field.name]
         field.check(value)
         return value
 
 
-class Asker:
-    """Answers the questions of one call, one after the other."""
+class ElicitationHandler:
+    """Answers the questions of one call, one at a time. Pass it to a client as `elicit`."""
 
-    def __init__(self, given: Given, *, otherwise: Otherwise | None = None, no_input: bool = False) -> None:
-        self.stopped: CommandError | None = None
-        """Why a question could not be answered, once there is one."""
-        self.server = "The server"
-        self._given = given
-        self._otherwise = otherwise
-        self._terminal = None if no_input or otherwise or not Terminal.there() else Terminal()
-        self._turn = asyncio.Lock()
+    def __init__(
+        self,
+        prepared: PreparedAnswers,
+        *,
+        default_answer: DefaultAnswer | None = None,
+        no_input: bool = False,
+    ) -> None:
+        self.error: CommandError | None = None
+        """The first question that could not be answered, as an error."""
+        self.server_name = "The server"
+        self._prepared = prepared
+        self._default_answer = default_answer
+        prompts = not no_input and default_answer is None and Terminal.is_interactive()
+        self._terminal = Terminal() if prompts else None
+        self._lock = asyncio.Lock()
         self._last: Elicitation | None = None
-        self._explained = False
+        self._has_shown_keys = False
 
     async def __call__(self, question: Elicitation) -> Mapping[str, Any] | Literal["decline", "cancel"]:
-        """What is answered; raises `RequestError` where nothing can be."""
-        async with self._turn:
+        """Return the answer to a question. Raises `RequestError` if there is none."""
+        async with self._lock:
             try:
                 if question.mode == "url":
-                    return await self._visit(question)
-                return await self._fill(question)
-            except Left as left:
-                return left.action
+                    return await self._answer_url(question)
+                return await self._answer_form(question)
+            except NoAnswer as refusal:
+                return refusal.action
             except CommandError as error:
-                self.stopped = self.stopped or error
-                raise RequestError("Nobody is there who could answer this.") from None
+                self.error = self.error or error
+                raise RequestError("The user cannot answer this question.") from None
 
     # Forms
 
-    async def _fill(self, question: Elicitation) -> Mapping[str, Any]:
+    async def _answer_form(self, question: Elicitation) -> Mapping[str, Any]:
         try:
-            fields = fields_of(question.requested_schema)
+            fields = form_fields(question.requested_schema)
         except ValueError as error:
             raise CommandError(
-                f"{self.server} asks for a form that cannot be shown: {error}.", UNREACHABLE
+                f"{self.server_name} asked for a form that cannot be shown: {error}.", UNREACHABLE
             ) from None
         content: dict[str, Any] = {}
-        # An answer that the server did not take is not given again.
-        again = question == self._last and not any(map(self._given.is_fresh, fields))
+        # The server repeats a question if it rejected the answer. Do not send the same answer again.
+        is_repeated = question == self._last and not any(map(self._prepared.has_unused, fields))
         self._last = question
-        if not again:
-            for field in filter(self._given.has, fields):
+        if not is_repeated:
+            for field in filter(self._prepared.has, fields):
                 try:
-                    content[field.name] = self._given.take(field)
+                    content[field.name] = self._prepared.take(field)
                 except ValueError as error:
+                    message = f"Invalid answer for {field.name}: {error}."
                     if self._terminal is None:
-                        raise CommandError(f"The answer {field.name}: {error}.") from None
-                    self._terminal.show(f"The answer {field.name}: {error}.", "red")
+                        raise CommandError(message) from None
+                    self._terminal.show(message, "red")
         if self._terminal is None:
-            self._see_whether_it_is_answered(question, fields, content, again)
+            self._require_complete(question, fields, content, is_repeated)
         elif not fields or len(content) < len(fields):
-            await self._ask(self._terminal, question, fields, content)
+            await self._prompt_form(self._terminal, question, fields, content)
         return content
 
-    def _see_whether_it_is_answered(
-        self, question: Elicitation, fields: Sequence[Field], content: Mapping[str, Any], again: bool
+    def _require_complete(
+        self, question: Elicitation, fields: Sequence[Field], content: Mapping[str, Any], is_repeated: bool
     ) -> None:
-        """Raise `Left` or `CommandError` unless it is."""
+        """Raise `NoAnswer` or `CommandError` unless the content answers the form."""
         missing = [
             field
             for field in fields
             if field.required and field.name not in content and not field.has_default
         ]
-        # The defaults of a form are not an answer unless someone said so.
-        if not missing and not again and (content or self._otherwise == "accept"):
+        # A form with defaults alone is not answered: the user has to agree to them.
+        if not missing and not is_repeated and (content or self._default_answer == "accept"):
             return
-        if self._otherwise in ("decline", "cancel"):
-            raise Left(self._otherwise)
-        wanted = missing or [field for field in fields if field.name not in content]
-        answers = " ".join(f"--answer {field.name}=…" for field in wanted)
-        hints = [answers] if answers else []
-        if again:
-            problem = "It was asked again, so the server did not take the answer."
-            hints = ["another --answer"]
+        if self._default_answer in ("decline", "cancel"):
+            raise NoAnswer(self._default_answer)
+        unanswered = missing or [field for field in fields if field.name not in content]
+        options = [" ".join(f"--answer {field.name}=…" for field in unanswered)] if unanswered else []
+        if is_repeated:
+            reason = "The server rejected the answer and asked again."
+            options = ["another --answer"]
         else:
-            problem = "A question is open."
+            reason = "The question has no answer."
             if not missing:
-                hints.append("--otherwise accept")
+                options.append("--default-answer accept")
         raise CommandError(
-            f"{problem} Answer it with {' or '.join(hints)}, or at a terminal.",
-            details=self._shown(question, *map(_line, fields)),
+            f"{reason} Answer it with {' or '.join(options)}, or run the command in a terminal.",
+            details=self._describe(question, *map(_describe_field, fields)),
         )
 
-    async def _ask(
+    async def _prompt_form(
         self, terminal: Terminal, question: Elicitation, fields: Sequence[Field], content: dict[str, Any]
     ) -> None:
-        self._begin(terminal, question)
+        self._show_question(terminal, question)
         if not fields:
-            await self._agree(terminal, "Agree? (yes or no): ")
+            await self._prompt_yes_or_no(terminal, "Accept? (yes or no): ")
         for field in fields:
             if field.name not in content:
-                value = await self._ask_field(terminal, field)
-                if value is not _UNSET:
+                value = await self._prompt_field(terminal, field)
+                if value is not _OMITTED:
                     content[field.name] = value
 
-    async def _ask_field(self, terminal: Terminal, field: Field) -> Any:
+    async def _prompt_field(self, terminal: Terminal, field: Field) -> Any:
         if field.schema.get("description"):
             terminal.show(field.schema["description"], "dim")
         for number, label in enumerate(field.labels, 1):
-            terminal.show(f"  {number}. {label}" if field.numbered else f"  {label}")
-        optional = "" if field.required or field.has_default else ", or nothing"
+            terminal.show(f"  {number}. {label}" if field.is_numbered else f"  {label}")
+        optional = "" if field.required or field.has_default else ", optional"
         default = f" [{field.default}]" if field.has_default else ""
-        while True:
-            text = await self._typed(terminal, f"{field.title} ({field.kind}{optional}){default}: ")
-            try:
-                if text.strip():
-                    return field.read(text, by_number=True)
-                if field.has_default:
-                    field.check(field.schema["default"])
-                    return field.schema["default"]
-                if not field.required:
-                    return _UNSET
-                if not field.is_list:
-                    raise ValueError("this is required")
-                return field.read(text)
-            except ValueError as error:
-                terminal.show(f"{field.name}: {error}.", "red")
+        prompt = f"{field.title} ({field.hint}{optional}){default}: "
+        return await self._prompt(terminal, prompt, partial(_parse_answer, field), f"{field.name}: ")
 
-    # Addresses
+    # URLs
 
-    async def _visit(self, question: Elicitation) -> Mapping[str, Any]:
+    async def _answer_url(self, question: Elicitation) -> Mapping[str, Any]:
         if self._terminal is None:
-            if self._otherwise in ("decline", "cancel"):
-                raise Left(self._otherwise)
-            if self._otherwise is None:
+            if self._default_answer in ("decline", "cancel"):
+                raise NoAnswer(self._default_answer)
+            if self._default_answer is None:
                 raise CommandError(
-                    "A question is open. Go to the address and answer with --otherwise accept, "
-                    "or answer at a terminal.",
-                    details=self._shown(question, question.url or ""),
+                    "The question has no answer. Open the URL and answer with --default-answer accept, "
+                    "or run the command in a terminal.",
+                    details=self._describe(question, question.url or ""),
                 )
             return {}
         # https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#safe-url-handling
-        self._begin(self._terminal, question)
-        self._terminal.show(f"It wants you to open {question.url}")
-        self._terminal.show(f"That is on {_host(question.url)}. It is not opened for you.", "dim")
-        await self._agree(self._terminal, "Will you? (yes or no): ")
+        self._show_question(self._terminal, question)
+        self._terminal.show(f"Open this URL: {question.url}")
+        self._terminal.show(f"Its host is {_host(question.url)}. The URL is not opened for you.", "dim")
+        await self._prompt_yes_or_no(self._terminal, "Will you open it? (yes or no): ")
         return {}
 
-    # Both
+    # Forms and URLs
 
-    def _begin(self, terminal: Terminal, question: Elicitation) -> None:
-        terminal.show(f"{self.server} asks: {question.message}", "bold")
-        if not self._explained:
-            self._explained = True
-            terminal.show(_HELP, "dim")
+    def _show_question(self, terminal: Terminal, question: Elicitation) -> None:
+        terminal.show(f"{self.server_name} asks: {question.message}", "bold")
+        if not self._has_shown_keys:
+            self._has_shown_keys = True
+            terminal.show(_KEYS, "dim")
 
-    async def _agree(self, terminal: Terminal, prompt: str) -> None:
-        """Raise `Left` unless the person says yes."""
-        field = Field("answer", {"type": "boolean"}, True)
+    async def _prompt_yes_or_no(self, terminal: Terminal, prompt: str) -> None:
+        """Raise `NoAnswer` unless the user answers yes."""
+        if not await self._prompt(terminal, prompt, Field("answer", {"type": "boolean"}, True).parse):
+            raise NoAnswer("decline")
+
+    async def _prompt(
+        self, terminal: Terminal, prompt: str, parse: Callable[[str], Any], label: str = ""
+    ) -> Any:
+        """Prompt until the user types a valid answer. `parse` raises `ValueError` for an invalid one."""
         while True:
+            text = await self._read_line(terminal, prompt)
             try:
-                agreed = field.read(await self._typed(terminal, prompt))
+                return parse(text)
             except ValueError as error:
-                terminal.show(f"{error}.", "red")
-                continue
-            if not agreed:
-                raise Left("decline")
-            return
+                terminal.show(f"{label}{error}.", "red")
 
-    async def _typed(self, terminal: Terminal, prompt: str) -> str:
-        text = await terminal.line(prompt)
+    async def _read_line(self, terminal: Terminal, prompt: str) -> str:
+        text = await terminal.read_line(prompt)
         if text.strip() == "!decline":
-            raise Left("decline")
+            raise NoAnswer("decline")
         if text.strip() == "!cancel":
-            raise Left("cancel")
+            raise NoAnswer("cancel")
         return text
 
-    def _shown(self, question: Elicitation, *lines: str) -> str:
-        return clean("\n  ".join((f"{self.server} asks: {question.message}", *lines)))
+    def _describe(self, question: Elicitation, *lines: str) -> str:
+        return strip_control("\n  ".join((f"{self.server_name} asks: {question.message}", *lines)))
 
 
-def _line(field: Field) -> str:
-    kind = f"one of: {', '.join(field.labels)}" if field.labels else field.kind
+def _parse_answer(field: Field, text: str) -> Any:
+    """Return the value of a typed line. An empty line is the default, or omits an optional field."""
+    if text.strip():
+        return field.parse(text, by_number=True)
+    if field.has_default:
+        field.check(field.schema["default"])
+        return field.schema["default"]
+    if not field.required:
+        return _OMITTED
+    if not field.is_list:
+        raise ValueError("this is required")
+    return field.parse(text)
+
+
+def _describe_field(field: Field) -> str:
+    hint = f"one of: {', '.join(field.labels)}" if field.labels else field.hint
     default = f" [{field.default}]" if field.has_default else ""
-    about = f": {field.schema['description']}" if field.schema.get("description") else ""
-    return f"{field.name} ({kind}){default}{about}"
+    description = f": {field.schema['description']}" if field.schema.get("description") else ""
+    return f"{field.name} ({hint}){default}{description}"
 
 
 def _host(url: str | None) -> str:
-    """The host of an address, in ASCII, so that it cannot pass for another one."""
+    """Return the host of a URL in ASCII, so that it cannot imitate another host."""
     try:
         host = urlsplit(url or "").hostname or ""
-        return host.encode("idna").decode() or "no host"
+        return host.encode("idna").decode() or "missing"
     except ValueError:
-        return "a host that cannot be read"
+        return "unreadable"
 
 
-def _object(name: str) -> dict[str, Any]:
+def _read_answers(name: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(name).read_bytes())
     except OSError as error:
         raise CommandError(f"--answers: cannot read {name}: {error.strerror}.") from None
     except ValueError as error:
-        raise CommandError(f"--answers: {name} is not JSON: {error}.") from None
+        raise CommandError(f"--answers: {name} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise CommandError(f'--answers: {name} is a JSON object: {{"field": …}}.')
+        raise CommandError(f'--answers: {name} must be a JSON object: {{"field": …}}.')
     return value

@@ -1,7 +1,7 @@
-"""Lines from the person at the terminal, read while the event loop goes on.
+"""Reads lines from the user's terminal while the event loop keeps running.
 
-What is shown goes to the standard error, so that the standard output has nothing on it but the result. The
-terminal stays in the mode it is in: editing a line is its own business.
+Prompts and messages go to standard error, so that standard output holds nothing but the result. The
+terminal stays in its line mode: the terminal itself lets the user edit a line.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 
-__all__ = ["Left", "Terminal"]
+__all__ = ["NoAnswer", "Terminal"]
 
-_CHUNK = 4096
+READ_BYTES = 4096
 
 
-class Left(Exception):
-    """The person does not answer: `decline` says no, `cancel` goes away."""
+class NoAnswer(Exception):
+    """The user does not answer a question. `action` says whether the user declined or cancelled it."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -30,76 +30,76 @@ class Left(Exception):
 
 
 class Terminal:
-    """The person's end of a command."""
+    """The terminal of the user."""
 
     def __init__(self) -> None:
         self._buffer = b""
 
     @staticmethod
-    def there() -> bool:
-        """Whether someone is there who can read what is asked and type an answer."""
+    def is_interactive() -> bool:
+        """Return whether the user can read prompts and type answers."""
         return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
     def show(self, text: str, style: str = "") -> None:
-        """Print a line for the person; control characters in it are left out."""
+        """Print a line. Control characters are removed."""
         from rich.console import Console
         from rich.text import Text
 
-        Console(stderr=True).print(Text(render.clean(text), style=style), soft_wrap=True)
+        Console(stderr=True).print(Text(render.strip_control(text), style=style), soft_wrap=True)
 
-    async def line(self, prompt: str) -> str:
-        """What the person types; raises `Left` on Ctrl-D and Ctrl-C."""
+    async def read_line(self, prompt: str) -> str:
+        """Return the line that the user types. Raises `NoAnswer` on Ctrl-D and Ctrl-C."""
         try:
-            return await self._read(render.clean(prompt))
-        except Left:
+            return await self._read(render.strip_control(prompt))
+        except NoAnswer:
             self._buffer = b""
             print(file=sys.stderr)
             raise
 
     async def _read(self, prompt: str) -> str:
         loop = asyncio.get_running_loop()
-        came: asyncio.Future[str] = loop.create_future()
-        with _interrupts(loop, came):
+        line: asyncio.Future[str] = loop.create_future()
+        with _ctrl_c_cancels(loop, line):
             print(prompt, end="", file=sys.stderr, flush=True)
             try:
-                loop.add_reader(0, self._take, came)
+                loop.add_reader(0, self._on_input, line)
             except NotImplementedError:  # Windows
-                line: str = await asyncio.to_thread(sys.stdin.readline)
-                if not line:
-                    raise Left("decline") from None
-                return line.rstrip("\r\n")
+                typed: str = await asyncio.to_thread(sys.stdin.readline)
+                if not typed:
+                    raise NoAnswer("decline") from None
+                return typed.rstrip("\r\n")
             try:
-                return await came
+                return await line
             finally:
                 loop.remove_reader(0)
 
-    def _take(self, came: asyncio.Future[str]) -> None:
-        if came.done():
+    def _on_input(self, line: asyncio.Future[str]) -> None:
+        if line.done():
             return
         try:
-            data = os.read(0, _CHUNK)
-        except OSError:  # the terminal is gone
-            came.set_exception(Left("cancel"))
+            data = os.read(0, READ_BYTES)
+        except OSError:  # the terminal was closed
+            line.set_exception(NoAnswer("cancel"))
             return
         self._buffer += data
         if b"\n" in self._buffer:
-            line, _, self._buffer = self._buffer.partition(b"\n")
-            came.set_result(line.decode(errors="replace").rstrip("\r"))
+            typed, _, self._buffer = self._buffer.partition(b"\n")
+            line.set_result(typed.decode(errors="replace").rstrip("\r"))
         elif not data:
-            came.set_exception(Left("decline"))
+            line.set_exception(NoAnswer("decline"))
 
 
 @contextmanager
-def _interrupts(loop: asyncio.AbstractEventLoop, came: asyncio.Future[str]) -> Iterator[None]:
-    """While it waits, Ctrl-C is about the question and not about the command."""
+def _ctrl_c_cancels(loop: asyncio.AbstractEventLoop, line: asyncio.Future[str]) -> Iterator[None]:
+    """Let Ctrl-C cancel the question instead of the whole command."""
 
-    def interrupt() -> None:
-        if not came.done():
-            came.set_exception(Left("cancel"))
+    def cancel() -> None:
+        if not line.done():
+            line.set_exception(NoAnswer("cancel"))
 
     before = signal.getsignal(signal.SIGINT)
     try:
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        loop.add_signal_handler(signal.SIGINT, cancel)
     except NotImplementedError:  # Windows
         yield
         return

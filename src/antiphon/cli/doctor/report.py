@@ -1,4 +1,4 @@
-"""What `antiphon doctor` prints: a line for each thing that it looked at, or JSON for programs."""
+"""Prints the report of `antiphon doctor`: one line for each check, or JSON."""
 
 from __future__ import annotations
 
@@ -7,61 +7,57 @@ from typing import Any
 
 import msgspec
 
-from antiphon.cli.call import render
-from antiphon.cli.doctor.examine import Check, Report, State
+from antiphon.cli import render
+from antiphon.cli.doctor.checks import Check, Report, State
 from antiphon.cli.targets import Target
 
-__all__ = ["as_json", "report", "unreachable"]
+__all__ = ["print_json", "print_report", "print_unreachable_json"]
 
-_WORDS: dict[State, tuple[str, str]] = {
+_LABELS: dict[State, tuple[str, str]] = {
     "ok": ("ok", "green"),
     "absent": ("none", "dim"),
-    "advice": ("look", "yellow"),
+    "advice": ("warn", "yellow"),
     "failed": ("FAILED", "bold red"),
 }
 
 
-def as_json(report: Report) -> None:
-    """Print everything."""
-    checks = [_plain(check) for check in report.checks]
+def print_json(report: Report) -> None:
+    """Print the report as JSON."""
+    checks = [_check_as_json(check) for check in report.checks]
     print(render.pretty({"ok": report.ok, **msgspec.structs.asdict(report), "checks": checks}))
 
 
-def unreachable(target: Target, message: str) -> None:
-    """Print, as JSON, that there is nothing to look at."""
-    place = target.place if isinstance(target.place, str) else target.place[4]
-    print(render.pretty({"ok": False, "target": place, "error": message, "checks": []}))
+def print_unreachable_json(target: Target, message: str) -> None:
+    """Print, as JSON, that the server cannot be checked."""
+    print(render.pretty({"ok": False, "target": target.name, "error": message, "checks": []}))
 
 
-def report(report: Report) -> None:
-    """Print a line for each check, and what is to be done under it."""
+def print_report(report: Report) -> None:
+    """Print one line for each check, with its advice on the next line."""
     name = " ".join(filter(None, (report.server.get("name"), report.server.get("version"))))
-    _print(
-        [(f"{name or 'A server without a name'} at {report.target}, spoken to in {report.version}", "bold")]
-    )
+    header = f"{name or 'A server without a name'} at {report.target}, protocol version {report.version}"
+    _print_line([(header, "bold")])
     for check in report.checks:
-        word, style = _WORDS[check.state]
-        _print([(f"{word:<7}", style), (f"{check.name:<11}{check.says}", "")])
+        label, style = _LABELS[check.state]
+        _print_line([(f"{label:<7}", style), (f"{check.name:<11}{check.says}", "")])
         if check.advice:
-            _print([(f"{'':<18}{check.advice}", "dim")])
-    _print([(_verdict(report), "bold")])
+            _print_line([(f"{'':<18}{check.advice}", "dim")])
+    _print_line([(_summary(report), "bold")])
 
 
-def _verdict(report: Report) -> str:
+def _summary(report: Report) -> str:
     failed = sum(check.state == "failed" for check in report.checks)
-    looks = sum(check.state == "advice" for check in report.checks)
+    warnings = sum(check.state == "advice" for check in report.checks)
     if failed:
         return f"{failed} of {len(report.checks)} checks failed."
-    return (
-        f"It works, and {looks} {'thing is' if looks == 1 else 'things are'} worth a look."
-        if looks
-        else "It works."
-    )
+    if warnings:
+        return f"The server works, with {warnings} warning{'' if warnings == 1 else 's'}."
+    return "The server works."
 
 
-def _print(parts: list[tuple[str, str]]) -> None:
-    """A line, with styles on a terminal that takes them."""
-    cleaned = [(render.clean(text).replace("\n", " "), style) for text, style in parts]
+def _print_line(parts: list[tuple[str, str]]) -> None:
+    """Print a line, with styles if the output is a terminal."""
+    cleaned = [(render.strip_control(text).replace("\n", " "), style) for text, style in parts]
     if not sys.stdout.isatty():
         print("".join(text for text, _ in cleaned))
         return
@@ -71,8 +67,8 @@ def _print(parts: list[tuple[str, str]]) -> None:
     Console().print(Text.assemble(*cleaned), soft_wrap=True)
 
 
-def _plain(check: Check) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(check)
+def _check_as_json(check: Check) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.to_builtins(check)
     if check.name == "tools":
-        found["data"] = [tool.name for tool in check.data]
-    return found
+        value["data"] = [tool.name for tool in check.data]
+    return value

@@ -1,24 +1,24 @@
-"""`antiphon run`: serves a file over HTTP or on the standard streams.
+"""`antiphon run`: serves a Python file over HTTP or stdio.
 
-Owns the listening socket and the processes. On SIGTERM or SIGINT, what never ends by itself is ended at
-once, calls under way get `Limits.drain_timeout` seconds to end, and nobody new is let in.
+Owns the listening socket and the worker processes. On SIGTERM or SIGINT the app stops accepting calls and
+closes streams that have no end of their own; running calls get `Limits.drain_timeout` seconds to finish.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import math
 import os
 import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError
-from antiphon.cli.run.load import load
+from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError, exit_with
+from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
 
@@ -27,197 +27,231 @@ if TYPE_CHECKING:
 
     from antiphon.server import Server
     from antiphon.transport.server.http.app import App
-    from antiphon.transport.server.http.probes import Probes
 
-__all__ = ["build", "listen", "loaded", "over_http", "over_stdio"]
+__all__ = [
+    "create_app",
+    "create_worker_app",
+    "has_shared_store",
+    "listen",
+    "load_configured_server",
+    "notify_on_signals",
+    "serve_http",
+    "serve_stdio",
+]
 
-_BACKLOG = 2048
-_KEEP_ALIVE = 65
-"""Seconds that an idle connection stays open: longer than a client keeps it, which then closes first."""
+LISTEN_BACKLOG = 2048
+"""How many connections the kernel queues until the server accepts them."""
+
+SECRET_BYTES = 32
 
 
-def over_stdio(settings: Settings) -> None:
-    """Serve one client on the standard streams; raises `CommandError`."""
-    # Whatever the file prints while it is loaded must not get between the frames.
+def serve_stdio(settings: Settings) -> None:
+    """Serve one client over stdio until it disconnects. Raises `CommandError`."""
+    # Output that the file prints while it is imported must not reach the client: it would break the framing.
     output = os.dup(1)
     os.dup2(2, 1)
-    printed, sys.stdout = sys.stdout, sys.stderr
-    server = loaded(settings)
+    stdout, sys.stdout = sys.stdout, sys.stderr
+    server = load_configured_server(settings)
     settings.configure_logging()
-    printed.flush()
+    stdout.flush()
     os.dup2(output, 1)
     os.close(output)
     try:
         asyncio.run(server.stdio())
     except StoreUnavailable as error:
-        raise _not_started(error) from None
+        raise _startup_error(error) from None
 
 
-def over_http(settings: Settings, *, host: str, port: int, workers: int) -> None:
-    """Serve over HTTP until a signal ends it; raises `CommandError`."""
-    server = loaded(settings)
+def serve_http(settings: Settings, *, host: str, port: int, workers: int) -> None:
+    """Serve over HTTP until a signal stops the process. Raises `CommandError`."""
+    server = load_configured_server(settings)
     settings.configure_logging()
     with listen(host, port) as listening:
-        line = _announcement(server, listening, settings.path, workers)
+        announcement = _announcement(server, listening, settings.path, workers)
         if workers > 1:
-            _with_workers(server, settings, listening, workers, line)
+            _serve_with_workers(server, settings, listening, workers, announcement)
         else:
-            _alone(server, settings, listening, line)
+            _serve_alone(server, settings, listening, announcement)
 
 
-def loaded(settings: Settings) -> Server:
-    """The server in the file, with the store that the command line names; raises `CommandError`."""
+def load_configured_server(settings: Settings) -> Server:
+    """Load the server from its file and apply the settings. Raises `CommandError`."""
     from antiphon.store import open_store
 
-    server = load(settings.target)
-    if settings.store is not None:
-        server._tasks.wanted = settings.store
-    if isinstance(wanted := server._tasks.wanted, str):
+    server = load_server(settings.target)
+    server.configure(store=settings.store, run_tasks=settings.run_tasks)
+    if isinstance(server.store, str):
         try:
-            open_store(wanted)
+            open_store(server.store)
         except ValueError as error:
             raise CommandError(str(error)) from None
-    if not settings.works and server._tasks.wanted in (None, "memory:"):
+    if not settings.run_tasks and not has_shared_store(server):
         raise CommandError(
-            "A server that runs no tasks needs a store that it shares with a worker: "
-            "--store postgresql://user@host/database, for example."
+            "--no-worker needs a store that the server shares with a worker. "
+            "Name one: --store postgresql://user@host/database."
         )
-    server._works = settings.works
     return server
 
 
-def build(server: Server, settings: Settings, app: App | None = None) -> Probes:
-    """The app, told of the end of the process by the signal itself; called where signals are handled."""
-    from antiphon.transport.server.http.probes import Probes
+def has_shared_store(server: Server) -> bool:
+    """Return whether other processes can open the server's store too."""
+    return server.store not in (None, "memory:")
 
-    app = app or served(server, settings)
+
+def create_app(server: Server, settings: Settings) -> App:
+    """Create the ASGI app of a server."""
+    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins, probes=True)
+
+
+def create_worker_app() -> App:
+    """Create the app of a worker process. uvicorn calls this function by its name in each worker process.
+
+    Exits the process if the file cannot be loaded.
+    """
+    from uvicorn.config import STARTUP_FAILURE
+
+    settings = Settings.from_environment()
+    try:
+        server = load_configured_server(settings)
+    except CommandError as error:
+        # This exit code tells the supervisor not to restart the process: it would fail again.
+        error.code = STARTUP_FAILURE
+        exit_with(error)
+    settings.configure_logging()
+    app = create_app(server, settings)
+    notify_on_signals(app)
+    return app
+
+
+def notify_on_signals(app: App) -> None:
+    """Tell the app about SIGTERM and SIGINT before the current handlers run.
+
+    Worker processes need this: their supervisor creates a plain `uvicorn.Server`, which has no hook for
+    signals.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
-        _before(number, app)
-    return Probes(server, app, is_ready=lambda: app.is_ready)
+        _prepend_handler(number, app.begin_shutdown)
 
 
-def served(server: Server, settings: Settings) -> App:
-    """The app without what surrounds it."""
-    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins)
-
-
-def _before(number: int, app: App) -> None:
-    """Let the app know of a signal before whoever handles it now."""
-    following = signal.getsignal(number)
+def _prepend_handler(number: int, notify: Callable[[], None]) -> None:
+    current = signal.getsignal(number)
 
     def handle(received: int, frame: FrameType | None) -> None:
-        app.begin_shutdown()
-        if callable(following):
-            following(received, frame)
+        notify()
+        if callable(current):
+            current(received, frame)
 
     signal.signal(number, handle)
 
 
-def _alone(server: Server, settings: Settings, listening: socket.socket, line: str) -> None:
-    import uvicorn
+def _serve_alone(server: Server, settings: Settings, listening: socket.socket, announcement: str) -> None:
+    from antiphon.transport.server.http.serve import HttpServer
 
-    class Announcing(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            print(line, flush=True)
-
-    signal.signal(signal.SIGTERM, _end)
-    app = served(server, settings)
-    config = _config(lambda: build(server, settings, app), server, settings)
+    # uvicorn raises the signal again after it has shut down: exit with code 0 then.
+    signal.signal(signal.SIGTERM, _exit)
+    app = create_app(server, settings)
+    config = _config(app, server, settings)
+    runner = HttpServer(
+        config, on_listening=lambda: print(announcement, flush=True), on_signal=app.begin_shutdown
+    )
     try:
-        Announcing(config).run(sockets=[listening])
+        runner.run(sockets=[listening])
     except KeyboardInterrupt:
-        return  # uvicorn has shut down in good order, and raises the signal again
+        return  # SIGINT, raised again like SIGTERM
     except SystemExit as error:
         if error.code:
-            raise _not_started(app.failure) from None
+            raise _startup_error(app.failure) from None
         raise
 
 
-def _not_started(failure: Exception | None) -> CommandError:
+def _startup_error(failure: Exception | None) -> CommandError:
     if isinstance(failure, StoreUnavailable):
-        return CommandError(f"The store cannot be opened: {failure}", UNREACHABLE)
-    return CommandError("The server's lifespan failed to start: the log above says why.", FAILED)
+        return CommandError(f"Cannot open the store: {failure}", UNREACHABLE)
+    return CommandError("The server's lifespan failed to start. The log above says why.", FAILED)
 
 
-def _with_workers(
-    server: Server, settings: Settings, listening: socket.socket, workers: int, line: str
+def _serve_with_workers(
+    server: Server, settings: Settings, listening: socket.socket, workers: int, announcement: str
 ) -> None:
     from uvicorn.supervisors import Multiprocess
 
-    promising = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
-    if promising and server._tasks.wanted in (None, "memory:"):
+    if server.task_tools and not has_shared_store(server):
         raise CommandError(
-            f"{promising[0]} gives promises, and each worker would keep its own where the others do not find "
-            "them. Name a store that they share: --store sqlite:///tasks.db, for example."
+            f"The tool {server.task_tools[0]!r} can run as a task, so {workers} workers need a store that "
+            "they share. Name one: --store sqlite:///tasks.db."
         )
-    if not server.seal.shared:
-        os.environ["ANTIPHON_SECRETS"] = secrets.token_hex(32)
+    if not _has_shared_secret(server):
+        os.environ["ANTIPHON_SECRETS"] = secrets.token_hex(SECRET_BYTES)
         print(
-            "Warning: ANTIPHON_SECRETS is not set. These workers share a secret made for this run: "
-            "sessions end with it.",
+            "Warning: ANTIPHON_SECRETS is not set. The workers share a random secret, so sessions end when "
+            "this command ends.",
             file=sys.stderr,
         )
-    settings.hand_down()
-    config = _config("antiphon.cli.run.factory:create", server, settings, workers=workers)
-    print(line, flush=True)
+    settings.to_environment()
+    config = _config(
+        f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
+    )
+    print(announcement, flush=True)
     supervisor = Multiprocess(config, sockets=[listening])
     supervisor.run()
     if any(process.exitcode not in (0, -signal.SIGTERM, -signal.SIGINT) for process in supervisor.processes):
-        raise CommandError("A worker failed to start, or was ended by force.", FAILED)
+        raise CommandError("A worker process failed to start or was killed.", FAILED)
 
 
-def _config(app: Any, server: Server, settings: Settings, *, workers: int = 1) -> uvicorn.Config:
-    import uvicorn
+def _has_shared_secret(server: Server) -> bool:
+    """Return whether the server's secrets come from its settings, so that all processes have the same."""
+    return server.engine.seal.shared
 
-    return uvicorn.Config(
+
+def _config(
+    app: Any, server: Server, settings: Settings, *, factory: bool = False, workers: int = 1
+) -> uvicorn.Config:
+    from antiphon.transport.server.http.serve import create_config
+
+    return create_config(
         app,
-        factory=True,
+        drain_timeout=server.limits.drain_timeout,
+        factory=factory,
         workers=workers,
         interface="asgi3",
         lifespan="on",
-        ws="none",
         log_config=None,
         access_log=settings.access_log,
-        proxy_headers=False,
-        server_header=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=math.ceil(server.limits.drain_timeout),
+        backlog=LISTEN_BACKLOG,
     )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on; raises `CommandError`."""
+    """Return a listening socket. Raises `CommandError`."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, proto)
     except OSError as error:
-        raise CommandError(f"Cannot listen at {host}: {error.strerror}.", UNREACHABLE) from None
+        raise CommandError(f"Cannot listen on {host}: {error.strerror}.", UNREACHABLE) from None
     except UnicodeError:
-        raise CommandError(f"Cannot listen at {host}: this is no name of a host.", UNREACHABLE) from None
+        raise CommandError(f"Cannot listen on {host}: the host name is invalid.", UNREACHABLE) from None
     try:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(_BACKLOG)
+        listening.listen(LISTEN_BACKLOG)
     except OSError as error:
         listening.close()
         hint = f" Choose another port: --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
-        raise CommandError(f"Cannot listen at {host}:{port}: {error.strerror}.{hint}", UNREACHABLE) from None
+        raise CommandError(f"Cannot listen on {host}:{port}: {error.strerror}.{hint}", UNREACHABLE) from None
     listening.set_inheritable(True)
     return listening
 
 
 def _announcement(server: Server, listening: socket.socket, path: str, workers: int) -> str:
     host, port = listening.getsockname()[:2]
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
-    offered = ", ".join(server._catalog.tools) or "none"
-    crowd = f" by {workers} workers" if workers > 1 else ""
-    return f"{server.name} is served at {place}{crowd}. Tools: {offered}."
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
+    tools = ", ".join(server.tools) or "none"
+    processes = f" by {workers} workers" if workers > 1 else ""
+    return f"{server.name} is served at {url}{processes}. Tools: {tools}."
 
 
-def _end(number: int, frame: FrameType | None) -> NoReturn:
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)

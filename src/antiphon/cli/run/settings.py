@@ -1,60 +1,51 @@
-"""What `antiphon run` was told, in a shape that travels to worker processes in their environment.
+"""The settings of `antiphon run` and `antiphon worker`.
 
-And the words that options choose from, here because this costs nothing to import.
+The parent process passes them to its worker processes in an environment variable.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Literal
 
 import msgspec
 
-__all__ = ["Level", "Otherwise", "Settings", "words"]
+from antiphon.cli.options import LogLevel
 
-Level = Literal["debug", "info", "warning", "error"]
-Otherwise = Literal["accept", "decline", "cancel"]
-"""What `antiphon call` does with a question that nothing else answers."""
+__all__ = ["Settings"]
 
 _VARIABLE = "ANTIPHON_RUN"
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What to serve and how; where to listen is known to the parent process alone."""
+    """Which server to serve, and how. Only the parent process knows the host and the port."""
 
     target: str
     path: str = "/mcp"
     hosts: tuple[str, ...] | None = None
     origins: tuple[str, ...] | None = None
-    log_level: Level = "info"
+    log_level: LogLevel = "info"
     access_log: bool = False
     store: str | None = None
-    works: bool = True
-    """Whether to run tasks, or only to serve."""
+    run_tasks: bool = True
+    """Whether this process runs tasks. If not, it only serves."""
 
-    def hand_down(self) -> None:
-        """Put them where processes started from here find them."""
+    def to_environment(self) -> None:
+        """Store the settings in the environment, for the processes that this process starts."""
         os.environ[_VARIABLE] = msgspec.json.encode(self).decode()
 
     @classmethod
-    def inherited(cls) -> Settings:
-        """What the parent process handed down."""
+    def from_environment(cls) -> Settings:
+        """Return the settings that the parent process stored in the environment."""
         return msgspec.json.decode(os.environ[_VARIABLE], type=cls)
 
     def configure_logging(self) -> None:
-        """Log to the standard error, unless the author's file has set up logging of its own."""
+        """Log to standard error, unless the author's file has configured logging."""
         level = self.log_level.upper()
-        logging.basicConfig(level=level, format=_FORMAT)
-        # One line for each call is for those who ask for it.
-        shown = self.access_log or self.log_level == "debug"
-        logging.getLogger("antiphon.calls").setLevel(level if shown else "WARNING")
-        # What uvicorn says of its own life is noise next to the line that we print ourselves.
+        logging.basicConfig(level=level, format=_LOG_FORMAT)
+        # The log of calls has a line for each call, so it is opt-in.
+        shows_calls = self.access_log or self.log_level == "debug"
+        logging.getLogger("antiphon.calls").setLevel(level if shows_calls else "WARNING")
+        # The command prints its own line when it listens; uvicorn's messages would repeat it.
         logging.getLogger("uvicorn.error").setLevel(level if self.log_level != "info" else "WARNING")
-
-
-def words(text: str | None) -> tuple[str, ...] | None:
-    """A list that is written with commas; none if nothing is written."""
-    found = tuple(word.strip() for word in (text or "").split(",") if word.strip())
-    return found or None

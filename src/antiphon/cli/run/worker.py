@@ -1,7 +1,7 @@
-"""`antiphon worker`: runs the tasks of a server without serving anybody.
+"""`antiphon worker`: runs the tasks of a server and serves no MCP requests.
 
-On SIGTERM or SIGINT it claims nothing more. Running tasks get `Limits.drain_timeout` seconds to
-end; the others are handed over to another worker at once.
+On SIGTERM or SIGINT the worker claims no more tasks. Running tasks get `Limits.drain_timeout` seconds to
+finish; then the worker releases them, and another worker continues them at once.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
-from antiphon.cli.run.serve import listen, loaded
+from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from antiphon.server import Server
 
-__all__ = ["work"]
+__all__ = ["run_worker"]
 
 
-def work(
+def run_worker(
     settings: Settings,
     *,
     concurrency: int | None = None,
@@ -35,75 +34,64 @@ def work(
     host: str = "127.0.0.1",
     port: int | None = None,
 ) -> None:
-    """Run tasks until a signal ends it; raises `CommandError`."""
-    server = loaded(settings)
+    """Run tasks until a signal stops the process. Raises `CommandError`."""
+    server = load_configured_server(settings)
     settings.configure_logging()
-    place = server._tasks.wanted
-    if place is None or place == "memory:":
+    if not has_shared_store(server):
         raise CommandError(
-            "A worker needs a store that it shares with a server: --store sqlite:///tasks.db, for example."
+            "A worker needs a store that it shares with a server. Name one: --store sqlite:///tasks.db."
         )
-    offered = [name for name, tool in server._catalog.tools.items() if tool.task != "forbidden"]
-    if not offered:
+    if not server.task_tools:
         raise CommandError(
-            f"No tool of {server.name!r} gives promises, so there is nothing to do. "
-            'Let one: @server.tool(task="optional").'
+            f"No tool of {server.name!r} can run as a task, so there is nothing to do. "
+            'Allow one to: @server.tool(task="optional").'
         )
     for name in tools or ():
-        if name not in offered:
-            raise CommandError(f"No tool {name!r} gives promises here; these do: {', '.join(offered)}.")
-    server._tasks.tools = tools
-    if concurrency is not None:
-        server._tasks.limits = replace(server._tasks.limits, max_running_tasks=concurrency)
-    where = f" on {_shown(place)}" if isinstance(place, str) else ""
-    line = f"{server.name} has a worker{where}. Tools: {', '.join(tools or offered)}."
+        if name not in server.task_tools:
+            raise CommandError(
+                f"No tool {name!r} can run as a task. These can: {', '.join(server.task_tools)}."
+            )
+    server.configure(task_tools=tools, max_running_tasks=concurrency)
+    announcement = _announcement(server, tools or server.task_tools)
     with nullcontext() if port is None else listen(host, port) as listening:
-        _run(server, line, listening)
+        try:
+            asyncio.run(_run_until_signal(server, announcement, listening))
+        except StoreUnavailable as error:
+            raise CommandError(f"Cannot open the store: {error}", UNREACHABLE) from None
 
 
-def _run(server: Server, line: str, listening: socket.socket | None) -> None:
-    try:
-        asyncio.run(_until_told(server, line, listening))
-    except StoreUnavailable as error:
-        raise CommandError(f"The store cannot be opened: {error}", UNREACHABLE) from None
+async def _run_until_signal(server: Server, announcement: str, listening: socket.socket | None) -> None:
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
-
-async def _until_told(server: Server, line: str, listening: socket.socket | None) -> None:
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(told.set)
+    def stop(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    async with server.running(), _probes(server, listening, lambda: not told.is_set()):
-        print(line, flush=True)
-        await told.wait()
+        signal.signal(number, stop)
+    async with server.running(), _probes(server, listening, is_ready=lambda: not stopping.is_set()):
+        print(announcement, flush=True)
+        await stopping.wait()
 
 
 @asynccontextmanager
 async def _probes(
-    server: Server, listening: socket.socket | None, is_ready: Callable[[], bool]
+    server: Server, listening: socket.socket | None, *, is_ready: Callable[[], bool]
 ) -> AsyncIterator[None]:
-    """Answer load balancers and monitors meanwhile, if there is a socket for it."""
+    """Respond to health checks and metrics requests in the background, if there is a socket for them."""
     if listening is None:
         yield
         return
-    import uvicorn
+    from antiphon.transport.server.http.probes import ProbeApp
+    from antiphon.transport.server.http.serve import HttpServer, create_config
 
-    from antiphon.transport.server.http.probes import Probes
-
-    class Quiet(uvicorn.Server):
-        """Leaves the signals to us."""
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    config = uvicorn.Config(
-        Probes(server, is_ready=is_ready), lifespan="off", log_config=None, access_log=False, ws="none"
+    config = create_config(
+        ProbeApp(server.engine, is_ready),
+        drain_timeout=server.limits.drain_timeout,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
     )
-    runner = Quiet(config)
+    runner = HttpServer(config, handle_signals=False)
     serving = asyncio.create_task(runner.serve(sockets=[listening]))
     try:
         yield
@@ -112,9 +100,13 @@ async def _probes(
         await serving
 
 
-def _shown(place: str) -> str:
-    """A URL as it may be printed: without the password that is in it."""
-    parts = urlsplit(place)
+def _announcement(server: Server, tools: Sequence[str]) -> str:
+    source = f" from {_without_password(server.store)}" if isinstance(server.store, str) else ""
+    return f"{server.name} is running tasks{source}. Tools: {', '.join(tools)}."
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
     if parts.password is None:
-        return place
+        return url
     return urlunsplit(parts._replace(netloc=f"{parts.username}@{parts.netloc.rpartition('@')[2]}"))

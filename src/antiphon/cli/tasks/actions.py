@@ -1,176 +1,196 @@
-"""What the commands about tasks do, with whichever place the tasks are at: a server, or a store."""
+"""The actions of `antiphon tasks`, on any source of tasks: a server or a store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
-from antiphon.cli.call import render
-from antiphon.cli.call.questions import Asker
+from antiphon.cli import render
+from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, USAGE, CommandError
-from antiphon.cli.targets import Target, is_url, run
-from antiphon.cli.tasks import report as shown
-from antiphon.cli.tasks.report import Shown
+from antiphon.cli.targets import Target, is_python_file, is_url, run_async
+from antiphon.cli.tasks import report
+from antiphon.cli.tasks.report import TaskView
 from antiphon.errors import TaskLost, TaskNotFound
-from antiphon.store import DATABASES
+from antiphon.store import is_store_url
 from antiphon.store.contract import Entry
 
-__all__ = ["Place", "answer_task", "cancel_task", "list_tasks", "place", "show_task", "sweep", "watch_task"]
+__all__ = [
+    "TaskSource",
+    "answer_task",
+    "cancel_task",
+    "list_tasks",
+    "remove_expired",
+    "show_task",
+    "task_source",
+    "watch_task",
+]
 
 T = TypeVar("T")
 
 
-class Place(Protocol):
-    """Where tasks are, once it is open. What is not there is `TaskLost` or `TaskNotFound`."""
+class TaskSource(Protocol):
+    """A server or a store with tasks. Its methods raise `TaskLost` or `TaskNotFound` for an unknown task."""
 
-    async def list(self, limit: int) -> Sequence[Shown]:
-        """Some tasks, newest first."""
+    async def list(self, limit: int) -> Sequence[TaskView]:
+        """Return tasks, newest first."""
 
-    async def show(self, id: str) -> tuple[Shown, Sequence[Entry] | None]:
-        """A task, with its log if that can be seen."""
+    async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
+        """Return a task and its log, or `None` if the source does not show logs."""
 
-    def follow(self, id: str) -> AsyncIterator[Shown]:
-        """A task, and then each change, until it has ended."""
+    def follow(self, id: str) -> AsyncIterator[TaskView]:
+        """Yield a task, then each change until the task ends."""
 
-    async def answer(self, id: str, asker: Asker, key: str | None) -> Sequence[str]:
-        """Answer what a task asks; the keys that were answered."""
+    async def answer(self, id: str, handler: ElicitationHandler, key: str | None) -> Sequence[str]:
+        """Answer the questions of a task. Return their keys."""
 
     async def cancel(self, id: str) -> str:
-        """Cancel a task; its status after that."""
+        """Cancel a task. Return its status afterwards."""
 
 
-def place(
+OpeningSource = AbstractAsyncContextManager[TaskSource]
+"""A source that is not open yet."""
+
+
+def task_source(
     target: str,
     headers: Sequence[str] | None,
     token: str | None,
     timeout: float,
     protocol: str | None,
-) -> AbstractAsyncContextManager[Place]:
-    """Where a word on the command line points; raises `CommandError`."""
-    if _is_store(target):
-        from antiphon.cli.tasks.in_store import Operator
+) -> OpeningSource:
+    """Return the source that a target names. Raises `CommandError`."""
+    if is_store_url(target):
+        from antiphon.cli.tasks.store_tasks import StoreTasks
 
         if protocol is not None:
-            raise CommandError("A store speaks no protocol: --protocol is for URLs.")
-        return Operator(target)
-    from antiphon.cli.tasks.at_server import Caller
+            raise CommandError("--protocol applies to the URL of a server, not to a store.")
+        return StoreTasks(target)
+    from antiphon.cli.tasks.server_tasks import ServerTasks
 
-    if "://" in target and not is_url(target):
+    if not is_url(target) and not is_python_file(target):
         raise CommandError(
-            f"{target!r} is neither a server's URL (http://…) nor a store (sqlite:///tasks.db, postgresql://…)."
+            f"{target!r} is neither the URL of a server (http://…) nor a store (sqlite:///tasks.db, "
+            "postgresql://…)."
         )
-    known = Target.of(target, headers=headers or (), token=token, timeout=timeout)
-    return Caller(known, protocol)
+    parsed = Target.parse(target, headers=headers or (), token=token, timeout=timeout)
+    return ServerTasks(parsed, protocol)
 
 
-def list_tasks(where: AbstractAsyncContextManager[Place], limit: int, *, as_json: bool) -> None:
-    """Print tasks; raises `CommandError`, as everything here does."""
+def list_tasks(source: OpeningSource, limit: int, *, as_json: bool) -> None:
+    """Print the tasks of a source. Raises `CommandError`, like all actions."""
 
-    async def work() -> Sequence[Shown]:
-        async with where as tasks:
+    async def work() -> Sequence[TaskView]:
+        async with source as tasks:
             return await tasks.list(limit)
 
     found = _run(work())
     if as_json:
-        print(render.pretty([shown.as_json(task) for task in found]))
+        print(render.pretty([report.as_json(task) for task in found]))
     else:
-        print(shown.table(found) if found else "There are no tasks.")
+        print(report.table(found) if found else "There are no tasks.")
 
 
-def show_task(where: AbstractAsyncContextManager[Place], id: str, *, as_json: bool) -> None:
-    """Print a task, and its log where there is one to see."""
+def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
+    """Print a task, and its log if the source shows logs."""
 
-    async def work() -> tuple[Shown, Sequence[Entry] | None]:
-        async with where as tasks:
+    async def work() -> tuple[TaskView, Sequence[Entry] | None]:
+        async with source as tasks:
             return await tasks.show(id)
 
     task, log = _run(work())
     if as_json:
-        value = shown.as_json(task)
+        value = report.as_json(task)
         print(render.pretty(value if log is None else {**value, "log": log}))
         return
-    print(shown.page(task))
+    print(report.details(task))
     if log is not None:
-        print(f"\n{shown.log_lines(log)}")
+        print(f"\n{report.log_lines(log)}")
 
 
-def watch_task(where: AbstractAsyncContextManager[Place], id: str, *, as_json: bool) -> int:
-    """Print each change of a task until it has ended; the exit code."""
+def watch_task(source: OpeningSource, id: str, *, as_json: bool) -> int:
+    """Print each change of a task until the task ends. Return the exit code."""
 
-    async def work() -> Shown | None:
+    async def work() -> TaskView | None:
         last = None
-        async with where as tasks:
+        async with source as tasks:
             async for last in tasks.follow(id):
                 print(
-                    render.compact(shown.as_json(last)) if as_json else shown.change(last),
-                    flush=True,
+                    render.compact(report.as_json(last)) if as_json else report.status_line(last), flush=True
                 )
         return last
 
     task = _run(work())
-    went_well = task is not None and task.status == "completed"
-    return 0 if went_well and not (task and task.result and task.result.is_error) else FAILED
+    if task is None or task.status != "completed":
+        return FAILED
+    return FAILED if task.result is not None and task.result.is_error else 0
 
 
 def answer_task(
-    where: AbstractAsyncContextManager[Place], id: str, asker: Asker, key: str | None, *, as_json: bool
+    source: OpeningSource, id: str, handler: ElicitationHandler, key: str | None, *, as_json: bool
 ) -> None:
-    """Answer what a task asks."""
+    """Answer the questions of a task."""
 
     async def work() -> Sequence[str]:
-        async with where as tasks:
+        async with source as tasks:
             try:
-                return await tasks.answer(id, asker, key)
+                return await tasks.answer(id, handler, key)
             finally:
-                if asker.stopped is not None:
-                    raise asker.stopped from None
+                if handler.error is not None:
+                    raise handler.error from None
 
-    _done({"taskId": id, "answered": list(_run(work()))}, "Answered {answered} of {taskId}.", as_json=as_json)
+    answered = list(_run(work()))
+    keys = f": {', '.join(answered)}" if answered else ""
+    _print_done(
+        {"taskId": id, "answered": answered}, f"Answered the questions of {id}{keys}.", as_json=as_json
+    )
 
 
-def cancel_task(where: AbstractAsyncContextManager[Place], id: str, *, as_json: bool) -> None:
+def cancel_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
     """Cancel a task."""
 
     async def work() -> str:
-        async with where as tasks:
+        async with source as tasks:
             return await tasks.cancel(id)
 
     status = _run(work())
     if status in ("completed", "failed"):
-        raise CommandError(f"The task {id} has ended already: it is {status}.", FAILED)
-    sentence = "Cancelled {taskId}." if status == "cancelled" else "Asked to cancel {taskId}; it is {status}."
-    _done({"taskId": id, "status": status}, sentence, as_json=as_json)
+        raise CommandError(f"Cannot cancel task {id}: its status is already {status}.", FAILED)
+    sentence = f"Cancelled {id}."
+    if status != "cancelled":
+        sentence = f"Requested the cancellation of {id}. Its status is still {status}."
+    _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
 
 
-def sweep(target: str, *, as_json: bool) -> None:
-    """Forget the tasks of a store whose time is over."""
-    from antiphon.cli.tasks.in_store import Operator
+def remove_expired(target: str, *, as_json: bool) -> None:
+    """Remove the expired tasks of a store."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
 
-    if not _is_store(target):
-        raise CommandError("Only the operator removes tasks: name the store, such as sqlite:///tasks.db.")
+    if not is_store_url(target):
+        raise CommandError("Tasks can only be removed from a store. Name one, such as sqlite:///tasks.db.")
 
     async def work() -> int:
-        async with Operator(target) as tasks:
-            return await tasks.expire()
+        async with StoreTasks(target) as tasks:
+            return await tasks.remove_expired()
 
-    _done({"removed": _run(work())}, "Removed {removed}.", as_json=as_json)
-
-
-def _done(value: dict[str, Any], sentence: str, *, as_json: bool) -> None:
-    said = {key: ", ".join(item) if isinstance(item, list) else item for key, item in value.items()}
-    print(render.pretty(value) if as_json else render.clean(sentence.format(**said)))
+    count = _run(work())
+    _print_done(
+        {"removed": count}, f"Removed {count} expired task{'' if count == 1 else 's'}.", as_json=as_json
+    )
 
 
-def _run(work: Any) -> Any:
-    async def minding() -> Any:
+def _print_done(value: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    print(render.pretty(value) if as_json else render.strip_control(sentence))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run an action. An unknown task is a usage error."""
+
+    async def checked() -> T:
         try:
             return await work
         except (TaskLost, TaskNotFound) as error:
             raise CommandError(str(error), USAGE) from None
 
-    return run(minding())
-
-
-def _is_store(target: str) -> bool:
-    return target.startswith(("memory:", *DATABASES))
+    return run_async(checked())

@@ -1,4 +1,4 @@
-"""`antiphon tasks`: its commands and their options. A URL is asked as a caller, a store as the operator."""
+"""The commands of `antiphon tasks` and their options."""
 
 from __future__ import annotations
 
@@ -9,144 +9,159 @@ import typer
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.options import (
-    AnswerFile,
-    Headers,
-    Json,
-    NoInput,
-    Otherwises,
-    Timeout,
-    Token,
-    ending,
+    AnswerFileOption,
+    Command,
+    DefaultAnswerOption,
+    HeadersOption,
+    JsonOption,
+    NoInputOption,
+    TimeoutOption,
+    TokenOption,
+    handle_errors,
 )
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Look at tasks, answer and cancel them: as a caller at a URL, as the operator on a store.",
+    help="List, watch, answer and cancel tasks. The URL of a server shows your own tasks, a store shows "
+    "all tasks.",
+    short_help="List, watch, answer and cancel tasks.",
     epilog=epilog("tasks"),
     no_args_is_help=True,
 )
 
-Where = Annotated[
+TargetArgument = Annotated[
     str,
-    typer.Argument(metavar="TARGET", help="A server's URL, or a store such as sqlite:///tasks.db."),
+    typer.Argument(metavar="TARGET", help="The URL of a server, or a store such as sqlite:///tasks.db."),
 ]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
-Protocol = Annotated[
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The ID of the task.")]
+ProtocolOption = Annotated[
     str | None,
-    typer.Option(metavar="VERSION", help="The protocol version to speak with a URL; else the newest."),
+    typer.Option("--protocol", metavar="VERSION", help="Use this protocol version. Default: the newest one."),
 ]
 
 
-@app.command(epilog=epilog("tasks ls"))
+@app.command(cls=Command, epilog=epilog("tasks ls"))
 def ls(
-    target: Where,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 100,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
-    protocol: Protocol = None,
+    target: TargetArgument,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many tasks.")] = 100,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
-    """List tasks, newest first: the caller's own at a URL, everyone's on a store."""
-    from antiphon.cli.tasks import actions as doing
+    """List tasks, newest first."""
+    from antiphon.cli.tasks import actions
 
-    with ending():
-        place = doing.place(target, header, token, timeout, protocol)
-        doing.list_tasks(place, limit, as_json=json)
+    with handle_errors():
+        source = actions.task_source(target, header, token, timeout, protocol)
+        actions.list_tasks(source, limit, as_json=json)
 
 
-@app.command(epilog=epilog("tasks show"))
+@app.command(cls=Command, epilog=epilog("tasks show"))
 def show(
-    target: Where,
-    id: Id,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
-    protocol: Protocol = None,
+    target: TargetArgument,
+    id: IdArgument,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
-    """Show how a task stands; on a store, with its log."""
-    from antiphon.cli.tasks import actions as doing
+    """Show a task. A store also shows the task's log."""
+    from antiphon.cli.tasks import actions
 
-    with ending():
-        place = doing.place(target, header, token, timeout, protocol)
-        doing.show_task(place, id, as_json=json)
+    with handle_errors():
+        source = actions.task_source(target, header, token, timeout, protocol)
+        actions.show_task(source, id, as_json=json)
 
 
-@app.command(epilog=epilog("tasks watch"))
+@app.command(cls=Command, epilog=epilog("tasks watch"))
 def watch(
-    target: Where,
-    id: Id,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
-    protocol: Protocol = None,
+    target: TargetArgument,
+    id: IdArgument,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
-    """Follow a task to its end, a line for each change; exit code 1 if it fails or is cancelled."""
-    from antiphon.cli.tasks import actions as doing
+    """Print each change of a task until the task ends.
 
-    with ending():
-        place = doing.place(target, header, token, timeout, protocol)
-        raise typer.Exit(doing.watch_task(place, id, as_json=json))
+    The exit code is 1 if the task fails or is cancelled.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        source = actions.task_source(target, header, token, timeout, protocol)
+        raise typer.Exit(actions.watch_task(source, id, as_json=json))
 
 
-@app.command(epilog=epilog("tasks answer"))
+@app.command(cls=Command, epilog=epilog("tasks answer"))
 def answer(
-    target: Where,
-    id: Id,
-    given: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="What to answer, by field.")
+    target: TargetArgument,
+    id: IdArgument,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Answer these fields of the questions."),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Answer only the question of this key.")] = None,
-    answers: AnswerFile = None,
-    otherwise: Otherwises = None,
-    no_input: NoInput = False,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
-    protocol: Protocol = None,
+    key: Annotated[str | None, typer.Option(help="Answer only the question with this key.")] = None,
+    answers: AnswerFileOption = None,
+    default_answer: DefaultAnswerOption = None,
+    no_input: NoInputOption = False,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
-    """Answer what a task asks; what is not given is asked at the terminal."""
-    from antiphon.cli.call.questions import Asker, Given
-    from antiphon.cli.tasks import actions as doing
+    """Answer the questions of a task.
 
-    with ending():
-        place = doing.place(target, header, token, timeout, protocol)
-        asker = Asker(Given(given or (), answers), otherwise=otherwise, no_input=no_input)
-        doing.answer_task(place, id, asker, key, as_json=json)
+    You are prompted for every field that the command line does not answer.
+    """
+    from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        source = actions.task_source(target, header, token, timeout, protocol)
+        handler = ElicitationHandler(
+            PreparedAnswers(pairs or (), answers), default_answer=default_answer, no_input=no_input
+        )
+        actions.answer_task(source, id, handler, key, as_json=json)
 
 
-@app.command(epilog=epilog("tasks cancel"))
+@app.command(cls=Command, epilog=epilog("tasks cancel"))
 def cancel(
-    target: Where,
-    id: Id,
-    json: Json = False,
-    header: Headers = None,
-    token: Token = None,
-    timeout: Timeout = 60.0,
-    protocol: Protocol = None,
+    target: TargetArgument,
+    id: IdArgument,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
     """Cancel a task."""
-    from antiphon.cli.tasks import actions as doing
+    from antiphon.cli.tasks import actions
 
-    with ending():
-        place = doing.place(target, header, token, timeout, protocol)
-        doing.cancel_task(place, id, as_json=json)
+    with handle_errors():
+        source = actions.task_source(target, header, token, timeout, protocol)
+        actions.cancel_task(source, id, as_json=json)
 
 
-@app.command(epilog=epilog("tasks rm"))
+@app.command(cls=Command, epilog=epilog("tasks rm"))
 def rm(
     target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
-    expired: Annotated[bool, typer.Option("--expired", help="Those whose time is over.")] = False,
-    json: Json = False,
+    expired: Annotated[bool, typer.Option("--expired", help="Remove the expired tasks.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Forget tasks on a store. A server that runs does this by itself."""
-    from antiphon.cli.tasks import actions as doing
+    """Remove expired tasks from a store.
 
-    with ending():
+    A running server removes expired tasks by itself.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
         if not expired:
-            raise CommandError("Say which: --expired. A task that is still wanted is cancelled, not removed.")
-        doing.sweep(target, as_json=json)
+            raise CommandError("Only expired tasks can be removed: add --expired. To stop a task, cancel it.")
+        actions.remove_expired(target, as_json=json)

@@ -1,4 +1,4 @@
-"""What a task looks like: a line of a list, a page about it, or JSON. Knows no server and no store."""
+"""Formats tasks as a table, as details, as a status line or as JSON. Knows no server and no store."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from typing import Any
 
 import msgspec
 
-from antiphon.cli.call import render
+from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
 from antiphon.model.task import Fault, Task, load_questions, load_result
 from antiphon.model.task_status import TaskStatus
 from antiphon.store.contract import Entry, Record
-from antiphon.wire.client import results as answers
+from antiphon.wire.client import results
 from antiphon.wire.server.tasks import core_task, timestamp
 
-__all__ = ["Shown", "as_json", "change", "log_lines", "page", "table"]
+__all__ = ["TaskView", "as_json", "details", "log_lines", "status_line", "table"]
+
+MAX_ENTRY_CHARACTERS = 200
+"""How much of a log entry a line shows."""
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A task to look at. Times are in milliseconds, as its log has them."""
+class TaskView(msgspec.Struct, frozen=True):
+    """A task as it is printed. Times and `ttl` are in milliseconds."""
 
     id: str
     status: str
@@ -38,8 +41,8 @@ class Shown(msgspec.Struct, frozen=True):
     principal: str | None = None
 
     @classmethod
-    def told(cls, status: TaskStatus) -> Shown:
-        """As a server tells it to its caller."""
+    def from_status(cls, status: TaskStatus) -> TaskView:
+        """Create the view of a status that a server sent."""
         return cls(
             status.id,
             status.status,
@@ -53,8 +56,11 @@ class Shown(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def kept(cls, record: Record, whole: Task | None = None) -> Shown:
-        """As a store keeps it; its result without the segments in its log, unless it is given `whole`."""
+    def from_record(cls, record: Record, whole: Task | None = None) -> TaskView:
+        """Create the view of a record in a store.
+
+        A record does not contain the segments of a streamed result; pass the `whole` task to show them.
+        """
         task = msgspec.convert(record.head, Task) if whole is None else whole
         return cls(
             task.id,
@@ -64,66 +70,69 @@ class Shown(msgspec.Struct, frozen=True):
             task.updated,
             task.ttl,
             load_questions(task.questions),
-            None if task.result is None else _result(task.result),
+            None if task.result is None else _load_result(task.result),
             task.fault,
             task.tool,
             record.principal,
         )
 
 
-def _result(data: Mapping[str, Any]) -> Result:
-    """A result, with blocks that can be read, and not as they were written."""
+def _load_result(data: Mapping[str, Any]) -> Result:
+    """Return a stored result with its content as blocks of the model."""
     result = load_result(data)
-    result.content = answers.result({"content": list(result.content)}).content
+    result.content = results.result({"content": list(result.content)}).content
     return result
 
 
-def as_json(shown: Shown) -> dict[str, Any]:
-    """A task for programs, in the words of the wire."""
-    value: dict[str, Any] = {"taskId": shown.id, "status": shown.status}
-    if shown.message is not None:
-        value["statusMessage"] = shown.message
-    for key, at in (("createdAt", shown.created), ("lastUpdatedAt", shown.updated)):
+def as_json(task: TaskView) -> dict[str, Any]:
+    """Return a task as JSON, with the keys of the protocol."""
+    value: dict[str, Any] = {"taskId": task.id, "status": task.status}
+    if task.message is not None:
+        value["statusMessage"] = task.message
+    for key, at in (("createdAt", task.created), ("lastUpdatedAt", task.updated)):
         if at is not None:
             value[key] = timestamp(at)
-    value["ttl"] = shown.ttl
-    if shown.tool is not None:
-        value |= {"tool": shown.tool, "principal": shown.principal}
-    if shown.questions:
-        value["questions"] = {key: msgspec.to_builtins(ask) for key, ask in shown.questions.items()}
-    if shown.result is not None:
-        value["result"] = msgspec.json.decode(render.as_json(shown.result))
-    if shown.fault is not None:
-        value["error"] = shown.fault
+    value["ttl"] = task.ttl
+    if task.tool is not None:
+        value |= {"tool": task.tool, "principal": task.principal}
+    if task.questions:
+        value["questions"] = {key: msgspec.to_builtins(question) for key, question in task.questions.items()}
+    if task.result is not None:
+        value["result"] = msgspec.json.decode(render.result_as_json(task.result))
+    if task.fault is not None:
+        value["error"] = task.fault
     return value
 
 
-def table(tasks: Sequence[Shown]) -> str:
-    """Tasks in lines, under a heading."""
-    operator = any(task.tool is not None for task in tasks)
-    heading = ["ID", "STATUS", *(["TOOL", "PRINCIPAL"] if operator else []), "AGE", "TTL", "MESSAGE"]
-    rows = [heading, *(_row(task, operator) for task in tasks)]
+def table(tasks: Sequence[TaskView]) -> str:
+    """Return tasks as a table, one line for each."""
+    has_owners = any(task.tool is not None for task in tasks)
+    heading = ["ID", "STATUS", *(["TOOL", "PRINCIPAL"] if has_owners else []), "AGE", "TTL", "MESSAGE"]
+    rows = [heading, *(_row(task, has_owners) for task in tasks)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heading))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def _row(task: Shown, operator: bool) -> list[str]:
-    who = [render.clean(task.tool or "-"), render.clean(task.principal or "-")] if operator else []
-    age = "-" if task.created is None else _span(_now() - task.created)
-    asked = ", ".join(task.questions)
-    message = task.message or (f"asks {asked}" if asked else "")
-    words = render.clean(message).replace("\n", " ")
-    return [render.clean(task.id), task.status, *who, age, _ttl(task), words]
+def _row(task: TaskView, has_owners: bool) -> list[str]:
+    owner = (
+        [render.strip_control(task.tool or "-"), render.strip_control(task.principal or "-")]
+        if has_owners
+        else []
+    )
+    age = "-" if task.created is None else _duration(_now() - task.created)
+    keys = ", ".join(task.questions)
+    message = render.strip_control(task.message or (f"asks {keys}" if keys else "")).replace("\n", " ")
+    return [render.strip_control(task.id), task.status, *owner, age, _ttl(task), message]
 
 
-def page(task: Shown) -> str:
-    """Everything about one task."""
-    return "\n".join(f"{name:<10} {render.clean(value)}" for name, value in _facts(task))
+def details(task: TaskView) -> str:
+    """Return all properties of a task, one on a line."""
+    return "\n".join(f"{name:<10} {render.strip_control(value)}" for name, value in _properties(task))
 
 
-def _facts(task: Shown) -> Iterator[tuple[str, str]]:
+def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "status", task.status
     if task.tool is not None:
@@ -131,12 +140,12 @@ def _facts(task: Shown) -> Iterator[tuple[str, str]]:
         yield "principal", task.principal or "-"
     for name, at in (("created", task.created), ("updated", task.updated)):
         if at is not None:
-            yield name, f"{timestamp(at)} ({_span(_now() - at)} ago)"
+            yield name, f"{timestamp(at)} ({_duration(_now() - at)} ago)"
     yield "ttl", _ttl(task)
     if task.message:
         yield "message", task.message
-    for key, ask in task.questions.items():
-        yield "questions", f"{key}: {_question(ask)}"
+    for key, question in task.questions.items():
+        yield "question", f"{key}: {_describe(question)}"
     if task.result is not None:
         text = task.result.text or render.compact(task.result.data)
         yield ("failure" if task.result.is_error else "result"), text
@@ -144,40 +153,41 @@ def _facts(task: Shown) -> Iterator[tuple[str, str]]:
         yield "error", f"{task.fault.message} ({task.fault.code})"
 
 
-def change(task: Shown) -> str:
-    """One change of a task, on a line."""
+def status_line(task: TaskView) -> str:
+    """Return the time of the last change, the status and the message of a task on one line."""
     at = timestamp(task.updated if task.updated is not None else _now())[11:19]
-    said = task.message or "; ".join(f"{key}: {_question(ask)}" for key, ask in task.questions.items())
-    return render.clean(f"{at} {task.status}{f': {said}' if said else ''}").replace("\n", " ")
+    questions = "; ".join(f"{key}: {_describe(question)}" for key, question in task.questions.items())
+    message = task.message or questions
+    return render.strip_control(f"{at} {task.status}{f': {message}' if message else ''}").replace("\n", " ")
 
 
 def log_lines(entries: Sequence[Entry]) -> str:
-    """A log, an entry on a line."""
+    """Return the log of a task, one entry on a line."""
     return "\n".join(
         f"{entry.number:>4}  {timestamp(entry.at)}  {entry.kind:<10} "
-        f"{_short(render.clean(render.compact(entry.data)))}"
+        f"{_truncate(render.strip_control(render.compact(entry.data)))}"
         for entry in entries
     )
 
 
-def _question(ask: Question) -> str:
-    if isinstance(ask, Elicit):
-        return f"{ask.message} ({', '.join(ask.schema.get('properties', {})) or 'yes or no'})"
-    if isinstance(ask, OpenUrl):
-        return f"{ask.message} {ask.url}"
-    return (
-        "wants an answer of the client's model" if isinstance(ask, Sample) else "wants the client's folders"
-    )
+def _describe(question: Question) -> str:
+    if isinstance(question, Elicit):
+        return f"{question.message} ({', '.join(question.schema.get('properties', {})) or 'yes or no'})"
+    if isinstance(question, OpenUrl):
+        return f"{question.message} {question.url}"
+    if isinstance(question, Sample):
+        return "asks the client's model"
+    return "asks for the client's roots"
 
 
-def _ttl(task: Shown) -> str:
+def _ttl(task: TaskView) -> str:
     if task.ttl is None:
         return "-"
     left = None if task.created is None else task.created + task.ttl - _now()
-    return _span(task.ttl) if left is None else f"{_span(task.ttl)} ({_span(left)} left)"
+    return _duration(task.ttl) if left is None else f"{_duration(task.ttl)} ({_duration(left)} left)"
 
 
-def _span(milliseconds: int) -> str:
+def _duration(milliseconds: int) -> str:
     seconds = max(0, milliseconds) // 1000
     for unit, length in _UNITS:
         if seconds >= 2 * length:
@@ -189,5 +199,5 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:199]}…"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_ENTRY_CHARACTERS else f"{text[: MAX_ENTRY_CHARACTERS - 1]}…"

@@ -1,1 +1,5 @@
-"""Streams of segments: received out of order, read in order, across broken connections."""
+"""Reads the segments of a call or a task: in order, each once, across broken connections.
+
+It merges the segments that arrive by different ways, in bounded memory. It must not know which protocol
+version sent them.
+"""

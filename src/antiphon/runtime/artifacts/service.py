@@ -33,7 +33,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.limits import Limits
-from antiphon.store import DATABASES
+from antiphon.store import is_database_url
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
 
 __all__ = ["ArtifactService"]
@@ -167,7 +167,7 @@ class ArtifactService:
         )
         most = self._limits.max_artifact_bytes
         try:
-            record = await store.put(record, source.bytes(), most=most)
+            record = await store.put(record, source.bytes(), max_bytes=most)
         except TooLarge:
             raise Failure(
                 f"The result has more than {most} bytes, which is more than is kept: ask for less."
@@ -186,7 +186,7 @@ class ArtifactService:
         at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
         if at - self._swept > _SWEEP or self._since > most // 16:
             self._swept, self._since = at, 0
-            await store.sweep(now=_now(), most=most)
+            await store.sweep(now=_now(), max_total_bytes=most)
 
     def _link(self, record: ArtifactRecord) -> ResourceLink:
         return ResourceLink(
@@ -370,7 +370,7 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
 
 def _beside(store: Any) -> str:
     """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
-    if isinstance(store, str) and store.startswith(DATABASES):
+    if isinstance(store, str) and is_database_url(store):
         return store
     if store not in (None, "memory:"):
         logger.warning(

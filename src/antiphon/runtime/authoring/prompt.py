@@ -52,10 +52,10 @@ class Prompt:
             meta=dict(meta) if meta else None,
         )
 
-    async def fill(self, call: Call[GetPrompt], stage: Environment) -> PromptResult | InputRequired:
+    async def fill(self, call: Call[GetPrompt], environment: Environment) -> PromptResult | InputRequired:
         """Fill it in; raises `InvalidParams` for arguments that do not fit."""
         arguments = self._bound(call.request.arguments)
-        value = await self._function.run(call, arguments, stage)
+        value = await self._function.run(call, arguments, environment)
         if isinstance(value, PromptResult | InputRequired):
             return value
         return PromptResult(tuple(_messages(value)), self.definition.description)

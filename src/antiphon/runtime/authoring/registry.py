@@ -92,6 +92,11 @@ class Registry:
                 return candidate, variables
         raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
 
+    @property
+    def task_tools(self) -> tuple[str, ...]:
+        """The names of the tools that can run as tasks."""
+        return tuple(name for name, tool in self.tools.items() if tool.task != "forbidden")
+
     def page(self, kind: Kind, cursor: str | None, ttl_ms: int) -> Page:
         """One page of a list; raises `InvalidParams` for a cursor that is none of ours."""
         definitions = self._definitions.get(kind)

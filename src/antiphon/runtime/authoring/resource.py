@@ -78,14 +78,14 @@ class Resource:
         )
 
     async def read(
-        self, call: Call[Any], variables: Mapping[str, str], uri: str, stage: Environment
+        self, call: Call[Any], variables: Mapping[str, str], uri: str, environment: Environment
     ) -> ReadResult | InputRequired:
         """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
         try:
             arguments = self._function.bind(variables)
         except pydantic.ValidationError as error:
             raise InvalidParams(f"Invalid address {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
-        value = await self._function.run(call, arguments, stage)
+        value = await self._function.run(call, arguments, environment)
         if type(value) is InputRequired:
             return value
         return ReadResult(tuple(self._contents(value, uri)), self._ttl_ms, self._shared)

@@ -119,17 +119,17 @@ class Tool:
             execution=ToolDefinition.execution_for(task),
         )
 
-    async def run(self, call: Call[CallTool], stage: Environment) -> Result | InputRequired:
+    async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
         """Run it once; raises only `RequestError` and cancellation."""
-        if stage.telemetry.listens or _is_logged(_INFO):
-            observed: Result | InputRequired = await stage.telemetry.observe(
-                call, self.tally, lambda: self._perform(call, stage)
+        if environment.telemetry.listens or _is_logged(_INFO):
+            observed: Result | InputRequired = await environment.telemetry.observe(
+                call, self.tally, lambda: self._perform(call, environment)
             )
             return observed
         result: Result | InputRequired
         try:
             if not self._is_plain or call.request.request_state is not None:
-                result = await self._perform(call, stage)
+                result = await self._perform(call, environment)
                 if type(result) is InputRequired:
                     self.tally.questions += 1
                 else:
@@ -150,7 +150,7 @@ class Tool:
                     if given.artifact is None and not given.is_error:
                         self.tally.answers += 1
                         return given
-                    result = await self._settled(given, call, stage)
+                    result = await self._settled(given, call, environment)
                 except Exception as error:
                     result = await self._failed(call, error)
         except BaseException as error:
@@ -159,20 +159,20 @@ class Tool:
         self.tally.add(*ending(call, result), None)
         return result
 
-    async def _perform(self, call: Call[CallTool], stage: Environment) -> Result | InputRequired:
+    async def _perform(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
         try:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
             return self._misfit(error)
         try:
-            value = await self.function.run(call, arguments, stage)
+            value = await self.function.run(call, arguments, environment)
             if type(value) is InputRequired:
                 return value
-            if call.emissions is None or not call.emissions.begun:
+            if call.output is None or not call.output.begun:
                 if type(value) is str and self._says_text and self._over is None:
                     return _of_text(value)
-                return await self._settled(self._convert(value), call, stage)
-            return await merged(call, await self._settled(self._after_segments(value), call, stage))
+                return await self._settled(self._convert(value), call, environment)
+            return await merged(call, await self._settled(self._after_segments(value), call, environment))
         except Exception as error:
             return await self._failed(call, error)
 
@@ -187,8 +187,8 @@ class Tool:
         if isinstance(error, RequestError | StoreError):
             if isinstance(error, RequestError) and error.data is not None:
                 error.data = jsonable(error.data, anything=True)
-            if call.emissions is not None:
-                await call.emissions.flush()
+            if call.output is not None:
+                await call.output.flush()
             raise error
         if isinstance(error, Unfit):
             fault = "gave a result that is not what it has declared, which is a mistake of the server's"
@@ -202,11 +202,11 @@ class Tool:
             raise InternalError(message) from None
         return await merged(call, Result(message, is_error=True))
 
-    async def _settled(self, result: Result, call: Call[CallTool], stage: Environment) -> Result:
+    async def _settled(self, result: Result, call: Call[CallTool], environment: Environment) -> Result:
         """The result with what is to be kept of it kept."""
-        if (result.artifact is None and self._over is None) or stage.artifacts is None:
+        if (result.artifact is None and self._over is None) or environment.artifacts is None:
             return result
-        return await stage.artifacts.settle(result, call, self.name, self._over)
+        return await environment.artifacts.settle(result, call, self.name, self._over)
 
     def _after_segments(self, value: Any) -> Result:
         """What is returned after segments: data is not written out a second time, as text."""
@@ -221,8 +221,8 @@ class Tool:
 
 async def merged(call: Call[CallTool], result: Result) -> Result:
     """The result, after what was emitted before it."""
-    if call.emissions is not None:
-        emitted = await call.emissions.rest()
+    if call.output is not None:
+        emitted = await call.output.rest()
         result.content = (*emitted, *result.content)
         result.emitted = len(emitted)
     return result

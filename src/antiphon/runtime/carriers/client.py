@@ -1,7 +1,7 @@
-"""Carries journals through the client: sealed, and bound to the call that they belong to.
+"""The client as the carrier: the journal travels through the caller as a sealed `requestState`.
 
-A state that was altered, has expired, or belongs to another caller, another request or another server
-does not open. The caller learns only that; the reason is in the log.
+The token is bound to the server, the caller, the request and its arguments. A token that was altered, has
+expired or is bound to something else does not open. The caller learns only that; the log has the reason.
 """
 
 from __future__ import annotations
@@ -10,27 +10,43 @@ import hashlib
 import logging
 import time
 import zlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from antiphon.errors import InternalError, InvalidParams, SealError
 from antiphon.model.outcome import InputRequired
-from antiphon.model.request import ReadResource
+from antiphon.model.question import Question
+from antiphon.model.request import CallTool, GetPrompt, ReadResource
+from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
+
+if TYPE_CHECKING:
+    from antiphon.runtime.execution.call import Call
+    from antiphon.runtime.execution.run import Run
 
 __all__ = ["ClientCarrier"]
 
 logger = logging.getLogger("antiphon")
 
-_PLAIN, _PACKED = b"\0", b"\1"
-_WORTH_PACKING = 512
-_MOST_UNPACKED = 64
-"""How many times its own size a state may have when it is unpacked."""
+_PLAIN, _COMPRESSED = b"\0", b"\1"
+"""The first byte of a sealed journal: how the rest is packed."""
+_MIN_COMPRESSED_BYTES = 512
+_MAX_EXPANSION = 64
+"""How many times `Limits.max_state_bytes` a journal may have after decompression."""
+
+_SEALED_NAMES: Mapping[type[Any], str] = {
+    CallTool: "CallTool",
+    GetPrompt: "GetPrompt",
+    ReadResource: "ReadResource",
+}
+"""What sealed tokens call the kinds of requests.
+
+Tokens that are under way are bound to it: it never changes.
+"""
 
 _arguments = msgspec.json.Encoder(order="deterministic").encode
 _entries = msgspec.msgpack.Decoder(dict[str, Any])
@@ -39,6 +55,9 @@ _pack = msgspec.msgpack.Encoder().encode
 
 class ClientCarrier:
     """Seals the journals of calls that wait for answers, and opens them again."""
+
+    returns_questions = True
+    sheds = True
 
     def __init__(
         self,
@@ -55,7 +74,7 @@ class ClientCarrier:
         self._warned = seal.shared
 
     async def open(self, call: Call[Any]) -> Journal:
-        """The journal that a caller brought along, or a new one; raises `InvalidParams`."""
+        """Return the journal in the caller's request state, or a new one; raises `InvalidParams`."""
         token = call.request.request_state
         if token is None:
             return Journal()
@@ -64,7 +83,7 @@ class ClientCarrier:
             if self._use_once is not None and not await self._first_use(token):
                 raise SealError("The token has been used before.")
         except (SealError, msgspec.DecodeError, zlib.error) as error:
-            logger.warning("Request %r brought a state that does not open: %s", call.id, error)
+            logger.warning("Cannot open the request state of request %r: %s", call.id, error)
             raise InvalidParams("The request state is not valid: make the call again, without it.") from None
         return journal
 
@@ -77,27 +96,31 @@ class ClientCarrier:
         until = int((time.time() + self._limits.state_lifetime) * 1000)
         return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
 
+    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+        """Stop the run; the caller gets the question as the outcome of its request."""
+        await run.suspend(key, question)
+
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
-        """Let the caller carry the journal, if there is anything in it."""
+        """Seal the journal into the outcome, if anything is recorded in it."""
         if not journal.entries:
             return stopped
         if not self._warned:
             self._warned = True
             logger.warning(
-                "No secret is configured, so only this process can carry on the calls that it asked "
-                "something in. Set ANTIPHON_SECRETS, or Server(secrets=…), to let others do so, or a restart."
+                "No secret is configured: only this process can continue a call after a question. "
+                "Set ANTIPHON_SECRETS or Server(secrets=…), so that others can, and this one after a restart."
             )
         raw = _pack(journal.entries)
-        raw = _PACKED + zlib.compress(raw, 6) if len(raw) > _WORTH_PACKING else _PLAIN + raw
+        raw = _COMPRESSED + zlib.compress(raw, 6) if len(raw) > _MIN_COMPRESSED_BYTES else _PLAIN + raw
         if len(raw) > self._limits.max_state_bytes:
             logger.error(
-                "The state of request %r has %d bytes, and %d are allowed. Let steps return less, keep "
-                "what is large elsewhere and return its id, or make the tool a task.",
+                "The state of request %r has %d bytes; the limit is %d. Let steps return less, for example "
+                "the id of a stored object, or make the tool a task.",
                 call.id,
                 len(raw),
                 self._limits.max_state_bytes,
             )
-            raise InternalError("The state of this call is too large to carry on with.")
+            raise InternalError("The state of this call is too large to continue it.")
         stopped.sealed = self._seal.seal(
             raw, bound_to=self._binding(call), lifetime=self._limits.state_lifetime
         )
@@ -106,14 +129,15 @@ class ClientCarrier:
     def _unpacked(self, raw: bytes) -> bytes:
         if raw[:1] == _PLAIN:
             return raw[1:]
-        return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MOST_UNPACKED)
+        return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MAX_EXPANSION)
 
     def _binding(self, call: Call[Any]) -> bytes:
-        """What a state is bound to: this server, this caller, and this request with its arguments."""
+        """Return what a token is bound to: this server, this caller, and this request with its arguments."""
         request = call.request
+        kind = _SEALED_NAMES[type(request)]
         if isinstance(request, ReadResource):
-            named = _arguments(["ReadResource", request.uri])
+            named = _arguments([kind, request.uri])
         else:
-            named = _arguments([type(request).__name__, request.name, request.arguments])
+            named = _arguments([kind, request.name, request.arguments])
         digest = hashlib.sha256(named).digest()
         return b"\0".join((b"state", self._server, call.principal.id.encode(), digest))

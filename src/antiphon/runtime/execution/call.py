@@ -1,98 +1,143 @@
-"""One request under way: what is asked, by whom, on which terms, and where to say things meanwhile."""
+"""One request under way: the request, the caller who made it, and the carrier of its journal.
+
+A `Call` is built once, by the transport, the worker or a test. A `Caller` is the way back to the client
+while the call is under way; each transport has its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from antiphon.model.identity import ANONYMOUS, LogLevel, Principal
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage, Segments
+from antiphon.runtime.carriers.base import Carrier
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.output_stream import OutputStream, StreamedOutput
 from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.limits import Limits
 
-if TYPE_CHECKING:
-    from antiphon.runtime.execution.invoke import Carrier
-    from antiphon.runtime.execution.output_stream import OutputStream
-    from antiphon.runtime.limits import Limits
-
-__all__ = ["Call", "SessionState"]
+__all__ = ["Call", "Caller", "SessionState"]
 
 R = TypeVar("R")
+_NO_META = RequestMeta()
 
 
 class SessionState:
-    """What a client with a session, or on a connection of its own, has told us to keep in mind."""
+    """What a client set for its session or connection: the log level, and subscriptions to resources."""
 
     __slots__ = ("log_level", "subscriptions")
 
-    SUBSCRIPTIONS = 1000
+    MAX_SUBSCRIPTIONS = 1000
 
     def __init__(self) -> None:
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
 
     def wants(self, change: Change) -> bool:
-        """Every change of a list, and those of the resources it subscribed to."""
+        """Return whether to send a change: list changes always, resources if subscribed to."""
         return isinstance(change, ListChanged) or change.uri in self.subscriptions
 
 
-class Call(Supervised, Generic[R]):
-    """A request on its way through a server. A transport has its own kind, which can say things."""
+class Caller:
+    """The way back to a caller while its call is under way. This base class reaches nobody."""
 
-    request: R
-    id: RequestId = 0
-    request_meta: RequestMeta = RequestMeta()
-    principal: Principal = ANONYMOUS
-    peer: SessionState | None = None
-    rounds: bool = False
-    """Whether the caller can carry the journal, and come back with answers."""
     takes_streams: bool = True
-    """Whether several things can be said in answer to it."""
+    """Whether several messages can be sent in answer to the request."""
     can_ask: bool = False
-    """Whether a question can be put to the caller while the call waits."""
-    carrier: Carrier | None = None
-    """Who carries the journal from now on, if that has changed since the call began."""
-    journal: Journal | None = None
-    """The journal of the run, once there is one."""
-    turn: Callable[[], Awaitable[None]] | None = None
-    """Makes a promise of the call, if its caller takes one."""
-    emissions: OutputStream | None = None
-    """What the function has emitted, once it has."""
+    """Whether the caller can be asked on the connection while the call waits."""
     task_id: str | None = None
-    """The task that it is, if its caller has a promise."""
+    """The id of the task, if the call runs as a task."""
 
-    @property
-    def streams(self) -> bool:
-        """Whether the caller wants what is emitted as it comes, and can get it so."""
-        return self.request_meta.wants_stream
+    async def notify(self, message: CallerMessage) -> None:
+        """Send a message to the caller."""
 
-    def begin_to_emit(self, journal: Journal, limits: Limits) -> OutputStream:
-        """Somewhere for segments to go: to the caller, or into the answer."""
-        from antiphon.runtime.execution.output_stream import OutputStream, StreamedOutput
-
-        if not self.streams:
-            return OutputStream(limits.max_answer_bytes)
-        return StreamedOutput(limits.max_answer_bytes, self._emit, sent=journal.segments)
-
-    async def _emit(self, first: int, blocks: Sequence[Any]) -> None:
-        await self.notify(Segments(first, blocks))
-
-    async def notify(self, notification: CallerMessage) -> None:
-        """Say something to the caller meanwhile."""
-
-    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
-        """Put a question to the caller, and wait for the response; only where `can_ask` is true."""
+    async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
+        """Ask the caller and return the response; call it only if `can_ask` is true."""
         raise NotImplementedError
 
     async def close_stream(self) -> None:
-        """Let go of the caller's connection, where it can come back for the rest."""
+        """Release the caller's connection, if the caller can come back for the rest."""
+
+    def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
+        """Return where the call's segments go: to the caller as they come, or into the result."""
+        if not call.wants_stream:
+            return OutputStream(limits.max_answer_bytes)
+
+        async def send(first: int, blocks: Sequence[Any]) -> None:
+            await self.notify(Segments(first, blocks))
+
+        return StreamedOutput(limits.max_answer_bytes, send, sent=journal.segments)
+
+
+class Call(Generic[R]):
+    """A request on its way through a server."""
+
+    __slots__ = (
+        "caller",
+        "carrier",
+        "convert",
+        "id",
+        "output",
+        "principal",
+        "request",
+        "request_meta",
+        "session_state",
+        "work",
+    )
+
+    def __init__(
+        self,
+        request: R,
+        *,
+        carrier: Carrier,
+        caller: Caller,
+        work: Supervised,
+        id: RequestId = 0,
+        request_meta: RequestMeta = _NO_META,
+        principal: Principal = ANONYMOUS,
+        session_state: SessionState | None = None,
+        convert: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.request = request
+        self.id = id
+        self.request_meta = request_meta
+        self.principal = principal
+        self.session_state = session_state
+        self.carrier = carrier
+        self.caller = caller
+        self.work = work
+        """The asyncio task that serves the call, with its deadline."""
+        self.convert = convert
+        """Turns the call into a task, if the caller accepts tasks; `None` if that is not possible."""
+        self.output: OutputStream | None = None
+        """The segments that the function has emitted; `None` before the first one."""
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task, if the call runs as a task."""
+        return self.caller.task_id
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the caller wants segments as they come, and can receive them."""
+        return self.request_meta.wants_stream and self.caller.takes_streams
 
     @property
     def log_level(self) -> LogLevel | None:
-        """The least grave level that the caller wants to hear of; `None` if it wants none."""
-        if self.peer is not None and self.peer.log_level is not None:
-            return self.peer.log_level
+        """The lowest level of log messages that the caller wants; `None` for no messages."""
+        if self.session_state is not None and self.session_state.log_level is not None:
+            return self.session_state.log_level
         return self.request_meta.log_level
+
+    def open_output(self, journal: Journal, limits: Limits) -> OutputStream:
+        """Start emitting segments, and return where they go."""
+        self.output = self.caller.open_output(self, journal, limits)
+        return self.output
+
+    def redirect_output(self, output: OutputStream) -> None:
+        """Send further segments elsewhere."""
+        self.output = output

@@ -34,12 +34,12 @@ class Context:
     which runs in a thread, wrap what would be awaited: `ctx.wait(ctx.progress(1))`.
     """
 
-    __slots__ = ("_call", "_loop", "_progress", "_run", "_stage")
+    __slots__ = ("_call", "_environment", "_loop", "_progress", "_run")
 
-    def __init__(self, run: Run, stage: Environment) -> None:
+    def __init__(self, run: Run, environment: Environment) -> None:
         self._run = run
         self._call = run.call
-        self._stage = stage
+        self._environment = environment
         self._progress = float("-inf")
         self._loop = asyncio.get_running_loop()
 
@@ -78,7 +78,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """What the server's lifespan yielded."""
-        return self._stage.lifespan
+        return self._environment.lifespan
 
     def require(self, *capabilities: str) -> None:
         """Raise `MissingCapability` unless the client declared all of these."""
@@ -98,7 +98,7 @@ class Context:
         if token is None or progress <= self._progress:
             return
         self._progress = progress
-        await self._call.notify(Progress(token, progress, total, message))
+        await self._call.caller.notify(Progress(token, progress, total, message))
 
     report_progress = progress
     """The same, by the name that it has in other libraries."""
@@ -107,7 +107,7 @@ class Context:
         """Send a log message to the caller, if it wants to hear of this level."""
         wanted = self._call.log_level
         if wanted is not None and LOG_LEVELS[level] >= LOG_LEVELS[wanted]:
-            await self._call.notify(Log(level, data, logger))
+            await self._call.caller.notify(Log(level, data, logger))
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         """Log at the level `debug`."""
@@ -213,7 +213,7 @@ class Context:
         """
         step = steps.of(function)
         key = self._run.journal.key("step", step.name)
-        work = step.work(self._stage.threads, args, kwargs)
+        work = step.work(self._environment.threads, args, kwargs)
         return step.load(await self._run.step(key, work, step.dump))
 
     async def checkpoint(self) -> None:
@@ -226,8 +226,8 @@ class Context:
         For tools with `answer_within`. What was asked so far moves from the caller into the store. Does
         nothing where the call is a task already, or cannot become one.
         """
-        if self._call.turn is not None:
-            await self._call.turn()
+        if self._call.convert is not None:
+            await self._call.convert()
 
     async def emit(self, value: Any) -> None:
         """Give the caller something of the result already: text, a block, a model, or a list of these.
@@ -288,7 +288,7 @@ class Context:
         For long calls behind gateways that cut connections. Does nothing where the protocol version or
         the transport has no streams that can be taken up again.
         """
-        await self._call.close_stream()
+        await self._call.caller.close_stream()
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
         """Wait for something of the context's in a function that is not `async`.

@@ -1,21 +1,19 @@
-"""Puts an author's function on: binds its arguments, gives it its context, runs it through its rounds.
+"""Runs an author's function: binds its arguments, passes its context, and runs it through its rounds.
 
-Owns the life of one function from registration to a returned value or a pause, for tools, prompts and
-resources alike.
+The same for tools, prompts and resources. `Environment` is what all runs of one server share.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from antiphon.errors import DefinitionError
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Question
 from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.signature import Signature
 from antiphon.runtime.execution.call import Call
@@ -30,34 +28,24 @@ from antiphon.runtime.observability.telemetry import Telemetry
 if TYPE_CHECKING:
     from antiphon.runtime.artifacts.service import ArtifactService
 
-__all__ = ["AuthorFunction", "Carrier", "Environment"]
+__all__ = ["AuthorFunction", "Environment"]
 
 
-class Carrier(Protocol):
-    """Who has the journal while no function runs."""
-
-    async def open(self, call: Call[Any]) -> Journal:
-        """The journal of a call; raises `InvalidParams` for one that is not the caller's."""
-
-    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
-        """Take the journal of a run that stopped; what is returned goes to the caller."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Environment:
-    """What all runs of one server share."""
+    """What all runs of one server share. The engine owns it."""
 
     threads: ThreadExecutor
-    carrier: Carrier
     limits: Limits = Limits()  # noqa: RUF009 - it is frozen
     shed: Shed | None = None
-    lifespan: Any = None
     artifacts: ArtifactService | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
+    lifespan: Any = None
+    """The value that the server's lifespan yielded, set while the server runs."""
 
 
 class AuthorFunction:
-    """An author's function, ready to be put on."""
+    """An author's function with its signature, ready to run."""
 
     __slots__ = (
         "_context",
@@ -84,58 +72,59 @@ class AuthorFunction:
 
     @property
     def emits(self) -> bool:
-        """Whether it is a generator."""
+        """Whether the function is a generator."""
         return self._generate is not None
 
-    async def run(self, call: Call[Any], arguments: dict[str, Any], stage: Environment) -> Any:
-        """What the function returned, or the `InputRequired` that it stopped with."""
-        if self.takes_artifacts and stage.artifacts is not None:
-            arguments = await stage.artifacts.resolve(arguments, call)
+    async def run(self, call: Call[Any], arguments: dict[str, Any], environment: Environment) -> Any:
+        """Run the function; return its value, or the `InputRequired` that it stopped with."""
+        if self.takes_artifacts and environment.artifacts is not None:
+            arguments = await environment.artifacts.resolve(arguments, call)
+        carrier = call.carrier
         if self._context is None and self._generate is None:
             if call.request.request_state is not None:
-                await stage.carrier.open(call)
+                await carrier.open(call)  # a state that does not open is refused, used or not
             return await self.invoke(**arguments)
-        journal = call.journal = await stage.carrier.open(call)
-        run = Run(call, journal, limits=stage.limits, shed=stage.shed)
+        journal = await carrier.open(call)
+        run = Run(call, journal, limits=environment.limits, shed=environment.shed)
         while True:
-            value = await self.once(run, arguments, Context(run, stage))
+            value = await self.run_once(run, arguments, Context(run, environment))
             if type(value) is not InputRequired:
                 return value
-            if not call.can_ask:
-                if call.emissions is not None:
-                    await _pause(call.emissions, journal)
-                carrier: Carrier = call.carrier or stage.carrier
-                return await carrier.close(call, journal, value)
-            run = Run(call, journal, limits=stage.limits, responses=await _put(call, value.questions))
-            if call.emissions is not None:
-                await call.emissions.again()
+            if call.output is not None:
+                await _flush(call.output, journal)
+            closed = await carrier.close(call, journal, value)
+            if isinstance(closed, InputRequired):
+                return closed
+            if call.output is not None:
+                await call.output.again()
+            run = Run(call, journal, limits=environment.limits, responses=closed)
 
-    async def once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
-        """One run, to its end or to where it stops."""
+    async def run_once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
+        """Run the function once, to its end or to where it stops."""
         if self._context is not None:
             arguments[self._context] = context
         run.threaded = self._threaded
-        call = run.call
+        work = run.call.work
         try:
             if self._generate is None:
                 value = await self.invoke(**arguments)
             else:
                 value = await self._generate(run.emit, arguments)
         except asyncio.CancelledError:
-            if not run.suspending or call.stopped is not None:
-                run.over = True
+            if not run.suspending or work.stop_reason is not None:
+                run.abandoned = True
                 raise
-            call.absolve()
+            work.uncancel()
             return run.outcome()
         except Suspended:
             return run.outcome()
         except BaseException:
             if run.suspending and not self._threaded:
-                call.absolve()
+                work.uncancel()
             raise
-        if run.suspending:  # the function caught the signal to stop, and went on
+        if run.suspending:  # the function swallowed the cancellation, and returned
             if not self._threaded:
-                call.absolve()
+                work.uncancel()
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
@@ -147,25 +136,20 @@ class AuthorFunction:
 
 
 def _check(run: Run, stopped: InputRequired) -> None:
-    """The questions of the explicit style are those that the client can answer, and its state is kept."""
-    for ask in stopped.questions.values():
-        require(ask, run.call.request_meta.capabilities)
+    """Check an `InputRequired` that the function returned itself, and record its state.
+
+    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it says nothing.
+    """
+    for question in stopped.questions.values():
+        require(question, run.call.request_meta.capabilities)
     if stopped.state is not None:
         run.journal.state = stopped.state
     if not stopped.questions and not run.journal.entries:
-        raise DefinitionError("InputRequired has questions, or state, or both.")
+        raise DefinitionError("An InputRequired needs questions, state, or both.")
 
 
-async def _pause(emissions: OutputStream, journal: Journal) -> None:
-    """What was emitted before a question is taken before it, and not sent again after it."""
-    await emissions.flush()
-    if emissions.sent:
-        journal.segments = emissions.sent
-
-
-async def _put(call: Call[Any], questions: Mapping[str, Question]) -> dict[str, Any]:
-    """Put questions of the explicit style to a caller that answers on the connection."""
-    if call.emissions is not None:
-        await call.emissions.flush()
-    answers = await asyncio.gather(*(call.ask(key, ask) for key, ask in questions.items()))
-    return dict(zip(questions, answers, strict=True))
+async def _flush(output: OutputStream, journal: Journal) -> None:
+    """Send what was emitted before the question, and record how much, so that no segment is sent twice."""
+    await output.flush()
+    if output.sent:
+        journal.segments = output.sent

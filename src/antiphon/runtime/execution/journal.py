@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from antiphon.model.task import ANSWER_KIND
+
 __all__ = ["MISSING", "Journal"]
 
 MISSING: Any = object()
@@ -44,6 +46,10 @@ class Journal:
         base = f"{kind}:{name}"
         count = self._counts[base] = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
+
+    def question_key(self, name: str) -> str:
+        """Return the key of the next question of this name in this run."""
+        return self.key(ANSWER_KIND, name).removeprefix(f"{ANSWER_KIND}:")
 
     def find(self, key: str) -> Any:
         """What was recorded under a key, or `MISSING`."""

@@ -85,6 +85,7 @@ class StreamedOutput(OutputStream):
         self._taken_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
         """Number some segments, and send them: now if the last ones were a while ago, else soon."""
@@ -111,6 +112,7 @@ class StreamedOutput(OutputStream):
     async def rest(self) -> list[Block]:
         """All of it: a last word is complete by itself, or begins after what was sent."""
         self._cancel_timer()
+        self._closed = True
         async with self._lock:  # what is being sent counts as sent
             return self._kept
 
@@ -120,7 +122,8 @@ class StreamedOutput(OutputStream):
 
     async def _flush_aside(self) -> None:
         try:
-            await self.flush()
+            if not self._closed:  # the last word, which may be on its way already, has the rest
+                await self.flush()
         except Exception as error:  # a caller that is gone; whoever serves it notices by itself
             logger.debug("Segments could not be sent: %s", error)
 

@@ -1,8 +1,8 @@
 """One run of an author's function against a journal.
 
-Owns the questions that are open, and the way a run stops at them. A question that the journal cannot
-answer goes to whoever carries it: the connection, which brings the answer while the function waits;
-or the client, for which the function is unwound and the call ends, to be run again with the answer.
+Owns the open questions of the run, and stops the run at them. A question that the journal cannot answer
+goes to the carrier of the call, which gets the answer or stops the run; this module does not know which
+carrier it is.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from antiphon.errors import Failure, InvalidParams, MissingCapability
+from antiphon.errors import InvalidParams, MissingCapability
 from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question, question_key, read_answer
+from antiphon.model.task import answer_entry
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
+from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.limits import Limits
@@ -27,39 +29,34 @@ from antiphon.runtime.limits import Limits
 __all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
 
 Shed: TypeAlias = Callable[[float], bool]
-"""Whether to hand a call back to its caller, given the seconds spent in it."""
+"""Returns whether to hand a call back to its caller, given the seconds spent in it."""
 
-_TURNS = 3
-"""How many turns of the loop a run waits for more questions before it stops at those it has."""
-_TRIES = 10
-"""How often a question is put again, on a connection, to a client whose answers do not fit."""
-
-_PATIENCE = 3600.0
-"""How long, in seconds, a person may take to answer while a connection is held open."""
-_UNUSED = 4096
-"""How many bytes of answers that nobody asked for are kept."""
+_GATHER_TURNS = 3
+"""How many turns of the event loop a run waits for further questions before it stops at those it has."""
+_MAX_UNUSED_BYTES = 4096
+"""How many bytes of answers that the run did not use are kept in the journal."""
 
 current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
 
 
 class Suspended(BaseException):
-    """Unwinds a function that is not `async`, where a cancellation unwinds one that is."""
+    """Unwinds a function that is not `async`, as a cancellation unwinds one that is."""
 
 
 class Run:
-    """A function on its way through a journal."""
+    """One run of a function, from its beginning to its end or to a question."""
 
     __slots__ = (
-        "_asks",
         "_futures",
         "_limits",
-        "_settling",
+        "_questions",
+        "_running_steps",
         "_shed",
-        "_steps",
+        "_stop_handle",
+        "abandoned",
         "call",
         "journal",
         "last",
-        "over",
         "responses",
         "suspending",
         "threaded",
@@ -77,120 +74,97 @@ class Run:
         self.call = call
         self.journal = journal
         self.last: Result | None = None
-        """What the function emitted as its last word."""
-        self._limits = limits
+        """The last `Result` that the function emitted."""
         self.responses: Mapping[str, Any] = call.request.input_responses if responses is None else responses
         self.suspending = False
-        self.over = False
-        """Whether nobody waits for the function any more; one in a thread does not notice by itself."""
+        """Whether the function is being unwound to wait for an answer."""
+        self.abandoned = False
+        """Whether the call is over although the function, in a thread, still runs."""
         self.threaded = False
-        self._asks: dict[str, Question] = {}
-        self._futures: set[asyncio.Future[None]] = set()
-        self._steps = 0
-        self._settling: asyncio.Handle | None = None
+        self._limits = limits
         self._shed = shed
+        self._questions: dict[str, Question] = {}
+        self._futures: set[asyncio.Future[None]] = set()
+        self._running_steps = 0
+        self._stop_handle: asyncio.Handle | None = None
 
     # Asking
 
-    async def ask(
-        self, ask: Question, key: str | None, fits: Callable[[Any], str | None] | None = None
-    ) -> Any:
-        """The answer to a question, from the journal or from the caller.
+    async def ask(self, question: Question, key: str | None, check: Check | None = None) -> Any:
+        """Return the answer to a question: from the journal, from the request, or through the carrier.
 
-        `fits` says what is wrong with an answer; one with which something is wrong is not accepted.
-        Raises `InvalidParams` for a response that answers no question of this kind.
+        An answer with which `check` finds something wrong is not accepted, and the question is asked again.
+        Raises `InvalidParams` for a response that does not answer this kind of question.
         """
-        self._go_on()
+        self._check_running()
         if current_step.get() is not None:
-            raise RuntimeError("A step cannot ask: ask first, and hand the answer to the step.")
-        first = name = self.journal.key("ask", key or question_key(ask)).removeprefix("ask:")
-        tries = 1
-        while (recorded := self.journal.find(f"ask:{name}")) is not MISSING:
-            if (answer := _fitting(ask, name, recorded, fits)) is not None:
+            raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
+        first = key = self.journal.question_key(key or question_key(question))
+        attempts = 1
+        while (recorded := self.journal.find(answer_entry(key))) is not MISSING:
+            if (answer := _accepted(question, key, recorded, check)) is not None:
                 return answer
-            # A key that was answered is not used again: its caller has done with it.
-            tries += 1
-            name = f"{first}~{tries}"
-        entry = f"ask:{name}"
-        require(ask, self.call.request_meta.capabilities)
-        if name in self.responses:
-            answer = read_answer(ask, name, self.responses[name])
-            if fits is None or fits(answer) is None:
-                self.journal.record(entry, self.responses[name])
+            # A key is answered once: asking again needs a new key, or the caller would not answer.
+            attempts += 1
+            key = f"{first}~{attempts}"
+        require(question, self.call.request_meta.capabilities)
+        if key in self.responses:
+            answer = read_answer(question, key, self.responses[key])
+            if check is None or check(answer) is None:
+                self.record_answer(key, self.responses[key])
                 return answer
-        if self.call.can_ask:
-            return await self._ask_now(ask, name, fits)
-        if not self.call.rounds:
-            raise Failure(
-                "This needs an answer of the caller's, and there is no way to ask for it on this connection."
-            )
-        await self._wait_for_the_next_round(name, ask)
-        raise AssertionError("a question that was put to the client is answered in another run")
+        return await self.call.carrier.ask(self, key, question, check)
 
-    async def _ask_now(self, ask: Question, name: str, fits: Callable[[Any], str | None] | None) -> Any:
-        for _ in range(_TRIES):
-            response = await self._put(name, ask)
-            answer = read_answer(ask, name, response)
-            if fits is None or (problem := fits(answer)) is None:
-                self.journal.record(f"ask:{name}", response)
-                return answer
-        raise Failure(f"No answer to {name!r} fits what was asked for: {problem}.")
+    def record_answer(self, key: str, response: Any) -> None:
+        """Record the response to a question in the journal."""
+        self.journal.record(answer_entry(key), response)
 
-    async def _put(self, name: str, ask: Question) -> Any:
-        """Put a question on the connection. The time that a person takes is not the tool's."""
-        call, loop = self.call, asyncio.get_running_loop()
-        if call.emissions is not None:
-            await call.emissions.flush()
-        begun, left = loop.time(), call.deadline
-        call.deadline = max(left, begun + _PATIENCE)
-        try:
-            return await call.ask(name, ask)
-        finally:
-            call.deadline = left + (loop.time() - begun)
-
-    async def _wait_for_the_next_round(self, name: str, ask: Question) -> None:
-        self._asks[name] = ask
-        if not self._futures and self._steps == 0 and asyncio.current_task() is self.call.task:
-            # Asked by the function itself, and not by something that it has started beside others:
-            # nobody else can be asking in this moment, so there is nothing to wait for.
+    async def suspend(self, key: str, question: Question) -> NoReturn:
+        """Stop the run at a question, together with others that are asked in the same moment."""
+        self._questions[key] = question
+        if not self._futures and self._running_steps == 0 and asyncio.current_task() is self.call.work.task:
+            # The function itself asks, not something that it started concurrently: no other question can
+            # come in this moment, so there is nothing to wait for.
             self.suspending = True
             raise asyncio.CancelledError
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures.add(future)
-        self._settle(_TURNS)
-        await future
+        await self._stop_after(_GATHER_TURNS)
+        raise AssertionError("the run was stopped; another run gets the answer")
 
     # Emitting
 
     async def emit(self, value: Any) -> None:
-        """Give the caller something of the result already; a `Result` says more than its blocks."""
-        self._go_on()
+        """Send a part of the result to the caller; a `Result` can carry data and an artifact too."""
+        self._check_running()
         if current_step.get() is not None:
-            raise RuntimeError("A step cannot emit: return it, and emit what the step gave.")
+            raise RuntimeError("A step cannot emit: return the value, and emit it outside the step.")
         if isinstance(value, Artifact):
             value = Result(artifact=value)
         if type(value) is Result:
             if self.last is not None and self.last.artifact is not None and value.artifact is not None:
-                raise RuntimeError("A call gives one artifact: put what belongs together into it.")
+                raise RuntimeError(
+                    "A call returns one artifact: put everything that belongs together into it."
+                )
             self.last = value
             emitted = value.content
         else:
             emitted = blocks(value)
-        call = self.call
-        if call.emissions is None:
-            call.emissions = call.begin_to_emit(self.journal, self._limits)
-        await call.emissions.emit(emitted)
+        output = self.call.output
+        if output is None:
+            output = self.call.open_output(self.journal, self._limits)
+        await output.emit(emitted)
 
     # Steps and checkpoints
 
     async def step(self, key: str, work: Callable[[], Awaitable[Any]], dump: Callable[[Any], Any]) -> Any:
-        """What a step gave: recorded before, or done now and recorded."""
-        self._go_on()
+        """Return the recorded result of a step, or run the step and record its result."""
+        self._check_running()
         recorded = self.journal.find(key)
         if recorded is not MISSING:
             return recorded
-        _ = self.journal.id  # so that the key handed to the outside world is the same in every replay
-        self._steps += 1
+        _ = (
+            self.journal.id
+        )  # recorded before the step runs, so that its idempotency key is the same in a replay
+        self._running_steps += 1
         token = current_step.set(key)
         try:
             value = dump(await work())
@@ -198,94 +172,97 @@ class Run:
             await self.journal.commit()
         finally:
             current_step.reset(token)
-            self._steps -= 1
+            self._running_steps -= 1
             if self._futures:
-                self._settle(_TURNS)
+                self._schedule_stop(_GATHER_TURNS)
         await self.checkpoint()
         return value
 
     async def checkpoint(self) -> None:
-        """Hand the call back to the client, to be taken up elsewhere, if the server is told to shed.
+        """Hand the call back to the caller if the server sheds load.
 
-        Only where something was recorded since the run began, so that each round gets further.
+        Only if the run has recorded something, so that every round makes progress.
         """
-        self._go_on()
+        self._check_running()
         if (
-            self._shed is None
-            or not self.call.rounds
-            or not self.journal.grown
-            or not self._shed(self.elapsed)
+            self._shed is not None
+            and self.call.carrier.sheds
+            and self.journal.grown
+            and self._shed(self.elapsed)
         ):
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures.add(future)
-        self._settle(0)
-        await future
+            await self._stop_after(0)
 
     @property
     def elapsed(self) -> float:
         """The seconds spent in this call, in this round."""
-        return asyncio.get_running_loop().time() - self.call.started
+        return asyncio.get_running_loop().time() - self.call.work.started
 
     # Stopping
 
     def outcome(self) -> InputRequired:
-        """How a run that was stopped ends.
+        """Return the outcome of a run that was stopped.
 
-        Answers that it had no use for are kept, if they are small: while a new version is rolled out,
-        the next round may be served by the version that asked for them.
+        Answers that the run did not use are kept if they are small: during a rollout, the next round may
+        reach the version that asked for them.
         """
         unused = {
-            f"ask:{key}": response
+            answer_entry(key): response
             for key, response in self.responses.items()
-            if key not in self._asks and f"ask:{key}" not in self.journal.entries
+            if key not in self._questions and answer_entry(key) not in self.journal.entries
         }
-        if unused and len(msgspec.json.encode(unused)) <= _UNUSED:
+        if unused and len(msgspec.json.encode(unused)) <= _MAX_UNUSED_BYTES:
             for entry, response in unused.items():
                 self.journal.record(entry, response)
-        return InputRequired(self._asks)
+        return InputRequired(self._questions)
 
-    def _go_on(self) -> None:
-        """Raise, if the run was stopped and the function did not notice."""
-        if self.suspending or self.over:
+    def _check_running(self) -> None:
+        """Raise `CancelledError` if the run was stopped and the function swallowed the cancellation."""
+        if self.suspending or self.abandoned:
             raise asyncio.CancelledError
 
-    def _settle(self, turns: int) -> None:
-        """Stop the run after some turns of the loop, unless there is more to wait for by then."""
-        if self._settling is not None:
-            self._settling.cancel()
-        self._settling = asyncio.get_running_loop().call_soon(self._turn, turns)
+    async def _stop_after(self, turns: int) -> None:
+        """Wait to be cancelled: the run stops after some turns of the event loop."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.add(future)
+        self._schedule_stop(turns)
+        await future
+
+    def _schedule_stop(self, turns: int) -> None:
+        """Stop the run after some turns of the event loop, unless a step still runs by then."""
+        if self._stop_handle is not None:
+            self._stop_handle.cancel()
+        self._stop_handle = asyncio.get_running_loop().call_soon(self._turn, turns)
 
     def _turn(self, turns: int) -> None:
         if turns > 0:
-            self._settling = asyncio.get_running_loop().call_soon(self._turn, turns - 1)
-        elif self._steps == 0:
+            self._stop_handle = asyncio.get_running_loop().call_soon(self._turn, turns - 1)
+        elif self._running_steps == 0:
             self._suspend()
 
     def _suspend(self) -> None:
         self.suspending = True
-        if not self.threaded and self.call.task is not None:
-            self.call.task.cancel()
+        if not self.threaded and self.call.work.task is not None:
+            self.call.work.task.cancel()
         for future in self._futures:
             future.cancel()
 
 
-def _fitting(ask: Question, name: str, response: Any, fits: Callable[[Any], str | None] | None) -> Any:
-    """The answer in a response, or `None` if it is of another kind or does not fit."""
+def _accepted(question: Question, key: str, response: Any, check: Check | None) -> Any:
+    """Return the answer in a recorded response, or `None` if the response does not fit."""
     try:
-        answer = read_answer(ask, name, response)
+        answer = read_answer(question, key, response)
     except InvalidParams:
         return None
-    return answer if fits is None or fits(answer) is None else None
+    return answer if check is None or check(answer) is None else None
 
 
-def require(ask: Question, capabilities: Mapping[str, Any]) -> None:
-    """Raise `MissingCapability` for a question that the client cannot answer."""
-    if can_answer(capabilities, ask):
+def require(question: Question, capabilities: Mapping[str, Any]) -> None:
+    """Raise `MissingCapability` if the client did not declare that it can answer a question."""
+    if can_answer(capabilities, question):
         return
-    name, mode = needed_capability(ask)
+    name, mode = needed_capability(question)
     what = name if mode is None else f"{name} ({mode})"
     raise MissingCapability(
         f"This needs a client that can do {what}, and this one did not declare it.",
-        needs=capabilities_for(type(ask)),
+        needs=capabilities_for(type(question)),
     )

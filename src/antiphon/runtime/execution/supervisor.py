@@ -1,7 +1,7 @@
-"""Looks after everything that is under way: deadlines, and a tick for those that take long.
+"""Supervises the calls that are under way: enforces deadlines, and ticks for calls that take long.
 
-One timer serves all of them, so that a quick call pays for no timer of its own. Owns the set of
-what is under way in one event loop.
+One timer serves all calls, so that a quick call pays for no timer of its own. Owns the set of calls that are
+under way in one event loop.
 """
 
 from __future__ import annotations
@@ -10,39 +10,47 @@ import asyncio
 from asyncio import current_task
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Stopped", "Supervised", "Supervisor"]
+__all__ = ["StopReason", "Supervised", "Supervisor"]
 
-Stopped: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
+StopReason: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
 
-TICK = 0.1
+TICK_SECONDS = 0.1
 
 
 class Supervised:
-    """One task that is looked after."""
+    """One asyncio task with a deadline; a transport may subclass it to act on ticks."""
 
     task: asyncio.Task[Any] | None = None
     started: float = 0.0
     deadline: float = float("inf")
-    stopped: Stopped | None = None
+    stop_reason: StopReason | None = None
 
-    def stop(self, reason: Stopped) -> None:
+    @classmethod
+    def here(cls) -> Supervised:
+        """Return the current asyncio task, supervised by nobody: it has no deadline."""
+        work = cls()
+        work.task = current_task()
+        work.started = asyncio.get_running_loop().time()
+        return work
+
+    def stop(self, reason: StopReason) -> None:
         """Cancel the task; the first reason counts."""
-        if self.stopped is None:
-            self.stopped = reason
+        if self.stop_reason is None:
+            self.stop_reason = reason
             if self.task is not None:
                 self.task.cancel()
 
-    def absolve(self) -> None:
-        """Take back the cancellation: whoever caught it will deal with it."""
+    def uncancel(self) -> None:
+        """Take back the cancellation: the code that caught it handles it."""
         if self.task is not None:
             self.task.uncancel()
 
     def tick(self, now: float) -> None:
-        """What to do now and then, while it takes long."""
+        """Do what is due now and then while the call takes long."""
 
 
 class Supervisor:
-    """All that is under way in one event loop."""
+    """The supervised tasks of one event loop."""
 
     def __init__(self) -> None:
         self._watched: set[Supervised] = set()
@@ -53,26 +61,26 @@ class Supervisor:
         return len(self._watched)
 
     def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
-        """Look after something, in the current task, from now on."""
+        """Supervise the current asyncio task from now on."""
         watched.task = current_task(loop)
         watched.started = loop.time()
         self._watched.add(watched)
         if self._timer is None:
-            self._timer = loop.call_later(TICK, self._tick, loop)
+            self._timer = loop.call_later(TICK_SECONDS, self._tick, loop)
 
     def leave(self, watched: Supervised) -> None:
-        """It is over."""
+        """Stop supervising: the task is done."""
         self._watched.discard(watched)
         if self._empty is not None and not self._watched:
             self._empty.set()
 
-    def stop(self, reason: Stopped) -> None:
-        """Cancel everything that is under way."""
+    def stop(self, reason: StopReason) -> None:
+        """Cancel every task that is under way."""
         for watched in tuple(self._watched):
             watched.stop(reason)
 
     def forget(self) -> None:
-        """The event loop is gone, and with it whatever was under way in it."""
+        """Forget all tasks: their event loop is closed."""
         self._watched.clear()
         self._timer = None
 
@@ -89,7 +97,7 @@ class Supervisor:
         return True
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(TICK, self._tick, loop) if self._watched else None
+        self._timer = loop.call_later(TICK_SECONDS, self._tick, loop) if self._watched else None
         now = loop.time()
         for watched in tuple(self._watched):
             if now >= watched.deadline:

@@ -73,7 +73,7 @@ async def _store(page: _Page, store: Store) -> None:
     try:
         async with asyncio.timeout(_PATIENCE):
             counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
-            oldest = await store.oldest()
+            oldest = await store.oldest_ready()
         up = 1
     except (StoreError, TimeoutError):
         counts, oldest, up = [], None, 0
@@ -83,11 +83,11 @@ async def _store(page: _Page, store: Store) -> None:
         age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
         about = "How long the task waits that a worker gets next."
         page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
-    meter = getattr(store, "meter", None)
-    if meter is not None:
+    stats = getattr(store, "commit_stats", None)
+    if stats is not None:
         about = "Operations that shared one commit."
-        sizes = [(size, count) for size, count in meter.sizes]
-        page.histogram("antiphon_commit_operations", about, {}, sizes, meter.commits, meter.operations)
+        sizes = [(size, count) for size, count in stats.sizes]
+        page.histogram("antiphon_commit_operations", about, {}, sizes, stats.commits, stats.operations)
 
 
 class _Page:

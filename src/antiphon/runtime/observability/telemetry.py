@@ -213,7 +213,9 @@ class Telemetry:
 
 def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
     """The kind of a response, and how the call ended with it."""
-    response: Response = "promise" if call.task_id is not None else "stream" if call.streams else "answer"
+    response: Response = (
+        "promise" if call.task_id is not None else "stream" if call.wants_stream else "answer"
+    )
     if isinstance(outcome, Result):
         return response, "failed" if outcome.is_error else "complete"
     if isinstance(outcome, InputRequired):
@@ -225,7 +227,7 @@ def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
     if isinstance(outcome, RequestError | Exception):
         return response, "error"
     # Whoever took too long is answered with a failure; everybody else is gone.
-    return response, "failed" if call.stopped == "deadline" else "cancelled"
+    return response, "failed" if call.work.stop_reason == "deadline" else "cancelled"
 
 
 def _describe(span: Any, call: Any, response: Response, ended: Ending, outcome: Any) -> None:

@@ -1,14 +1,14 @@
-"""Turns an answer into a promise in the middle of a call, without the function noticing.
+"""Turns a call into a task in the middle of its run, without the function noticing.
 
-Owns the moment of the change: the journal goes from whoever carried it into a task's log, and the
-function, which never stops, is looked after by the worker from then on.
+Owns the moment of the conversion: the journal goes from its carrier into the task's log, segments go into
+the log too, and the worker supervises the function, which never stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
@@ -19,13 +19,16 @@ from antiphon.model.request import CallTool
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import Promise
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.carriers.base import Carrier, Check
+from antiphon.runtime.carriers.store import StoreCarrier
+from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
+from antiphon.runtime.execution.run import Run
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
-from antiphon.runtime.tasks.worker import StoreCarrier
 
 if TYPE_CHECKING:
     from antiphon.runtime.tasks.service import TaskService
@@ -36,50 +39,64 @@ logger = logging.getLogger("antiphon")
 
 
 class AnswerOrPromise:
-    """One call that may become a promise."""
+    """One call that may become a task.
+
+    With `within`, a call that is not done in so many seconds becomes a task, and so does one that asks
+    something. Without it, the tool's `answer_within` counts, and questions go to the caller.
+    """
 
     def __init__(
-        self, promises: TaskService, call: Call[CallTool], tool: Tool, *, within: float | None = None
+        self, service: TaskService, call: Call[CallTool], tool: Tool, *, within: float | None = None
     ) -> None:
-        self._promises = promises
+        self._service = service
         self._tool = tool
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._call = _ConvertibleCall(call)
-        self._call.turn = self._turn
-        self._within = tool.answer_within
-        self._wished = within is not None
-        if within is not None:  # what the caller does not get as an answer, it gets as a task, questions too
-            self._within = within
-            self._call.rounds, self._call.can_ask, self._call.carrier = True, False, StoreCarrier()
+        self._within = tool.answer_within if within is None else within
+        self._parks_questions = within is not None
+        self._caller = _DetachableCaller(call)
+        self._carrier = _ConvertibleCarrier(call.carrier, parks=self._parks_questions)
+        work = Supervised()
+        work.started = call.work.started
+        self._call = Call(
+            call.request,
+            id=call.id,
+            request_meta=call.request_meta,
+            principal=call.principal,
+            session_state=call.session_state,
+            carrier=self._carrier,
+            caller=self._caller,
+            work=work,
+            convert=self._convert,
+        )
 
-    async def run(self, stage: Environment) -> Result | InputRequired | Promise:
-        """Run the tool: to its answer if it is quick enough, else to the moment of the promise."""
-        work = asyncio.create_task(self._tool.run(self._call, stage))
-        self._call.task = work
-        wanted = asyncio.create_task(self._wanted.wait())
+    async def run(self, environment: Environment) -> Result | InputRequired | Promise:
+        """Run the tool: return its answer if it is quick enough, else the promise of a task."""
+        work = asyncio.create_task(self._tool.run(self._call, environment))
+        self._call.work.task = work
+        requested = asyncio.create_task(self._requested.wait())
         try:
-            await asyncio.wait({work, wanted}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, requested}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                promise = await self._promise(work, stage.limits)
+                promise = await self._promise(work, environment.limits)
                 if promise is not None:
                     return promise
                 self._settle()
             outcome = await work
-            if isinstance(outcome, InputRequired) and self._wished:
-                return await self._promises.go_on(self._call, self._tool, self._call.journal)
+            if isinstance(outcome, InputRequired) and self._parks_questions:
+                return await self._service.go_on(self._call, self._tool, self._carrier.journal)
             return outcome
         except asyncio.CancelledError:
             work.cancel()
             raise
         finally:
-            wanted.cancel()
+            requested.cancel()
             self._settle()
 
     async def _promise(self, work: asyncio.Task[Any], limits: Limits) -> Promise | None:
-        """Make the promise; `None` if that cannot be done, and the call goes on as an answer."""
+        """Create the task and return its promise; `None` if that fails and the call goes on as an answer."""
         call = self._call
-        journal = call.journal if call.journal is not None else Journal()
+        journal = self._carrier.journal if self._carrier.journal is not None else Journal()
         created: asyncio.Future[ClaimedTask | None] = asyncio.get_running_loop().create_future()
 
         async def write(new: dict[str, Any]) -> None:
@@ -88,25 +105,27 @@ class AnswerOrPromise:
                 await held.write("recorded", {"journal": new})
 
         snapshot = journal.hand_over(write)
-        before = call.emissions or call.begin_to_emit(journal, limits)
+        before = call.output or call.open_output(journal, limits)
         emitted = before.so_far()
-        call.emissions = after = _LateOutput(before, len(emitted), created)
+        after = _LateOutput(before, len(emitted), created)
+        call.redirect_output(after)
         try:
-            held = await self._promises.create(call, self._tool, snapshot, run=False, emitted=emitted)
+            held = await self._service.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
-            logger.warning("Request %r goes on as an answer: %s", call.id, error)
+            logger.warning(
+                "Cannot make a task of request %r: %s The call goes on as an answer.", call.id, error
+            )
             journal.take_back()
             created.set_result(None)
             await after.flush()
-            call.emissions = before
+            call.redirect_output(before)
             return None
         assert isinstance(held, ClaimedTask)
         held.journal = journal
-        call.carrier = StoreCarrier()
-        call.let_go()
-        call.task_id = held.task.id
+        self._carrier.convert(journal)
+        self._caller.detach(held.task.id)
         created.set_result(held)
-        self._promises.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
+        self._service.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
         return Promise(held.task)
 
     async def _finish(self, work: asyncio.Task[Any], held: ClaimedTask) -> None:
@@ -115,15 +134,15 @@ class AnswerOrPromise:
                 outcome = await work
             except RequestError as error:
                 outcome = error
-            await self._promises.worker.finish(held, outcome)
+            await self._service.worker.finish(held, outcome)
         except (LeaseLost, AntiphonError) as error:
-            logger.info("The task %s was let go: %s", held.task.id, error)
+            logger.info("Stopped running task %s: %s", held.task.id, error)
         except asyncio.CancelledError:
             work.cancel()
             raise
 
-    async def _turn(self) -> None:
-        self._wanted.set()
+    async def _convert(self) -> None:
+        self._requested.set()
         await asyncio.shield(self._settled)
 
     def _settle(self) -> None:
@@ -132,7 +151,7 @@ class AnswerOrPromise:
 
 
 class _LateOutput(LoggedOutput):
-    """Segments from the turn on: the task's, or the answer's after all, if there comes to be no task."""
+    """Segments emitted from the conversion on: the task's, or the answer's if the task cannot be created."""
 
     def __init__(
         self, before: OutputStream, already: int, created: asyncio.Future[ClaimedTask | None]
@@ -142,7 +161,7 @@ class _LateOutput(LoggedOutput):
         self._created = created
 
     async def rest(self) -> list[Block]:
-        """What is not in the log yet; without a task, all there is."""
+        """Return what is not in the log yet; without a task, everything."""
         rest = await super().rest()
         if await asyncio.shield(self._created) is not None:
             return rest
@@ -153,37 +172,71 @@ class _LateOutput(LoggedOutput):
         await (self._before.emit(blocks) if held is None else held.emit(first, blocks))
 
 
-class _ConvertibleCall(Call[CallTool]):
-    """A call that says things to its caller until that has a promise, and to nobody from then on."""
+class _ConvertibleCarrier:
+    """Carries the journal as the call's own carrier does, until the store takes over."""
 
-    def __init__(self, call: Call[CallTool]) -> None:
-        self.request, self.id, self.request_meta = call.request, call.id, call.request_meta
-        self.principal, self.peer, self.started = call.principal, call.peer, call.started
-        self.rounds, self.can_ask = call.rounds, call.can_ask
-        self._caller: Call[CallTool] | None = call
+    sheds = False
 
-    def let_go(self) -> None:
-        """The caller has its promise."""
-        self._caller = None
-        self.rounds, self.can_ask, self.turn = True, False, None
+    def __init__(self, carrier: Carrier, *, parks: bool) -> None:
+        self._opened_by = carrier
+        self._carrier: Carrier = StoreCarrier(Journal()) if parks else carrier
+        self.journal: Journal | None = None
+        """The journal of the call, once the function runs."""
 
     @property
-    def streams(self) -> bool:
-        """Whether the caller wants what is emitted as it comes; with a promise it asks for it anew."""
-        return self._caller is not None and self._caller.streams
+    def returns_questions(self) -> bool:
+        """Whether a question ends the request."""
+        return self._carrier.returns_questions
 
-    def begin_to_emit(self, journal: Journal, limits: Limits) -> OutputStream:
-        """Segments go where the caller's go, until it has a promise."""
-        assert self._caller is not None  # from the turn on, there are emissions already
-        self._caller.emissions = emissions = super().begin_to_emit(journal, limits)
-        return emissions
+    def convert(self, journal: Journal) -> None:
+        """Let the store carry the journal from now on."""
+        self._carrier = StoreCarrier(journal)
 
-    async def notify(self, notification: CallerMessage) -> None:
-        """Say something meanwhile."""
-        if self._caller is not None:
-            await self._caller.notify(notification)
+    async def open(self, call: Call[Any]) -> Journal:
+        """Return the journal that the caller brought along, or a new one."""
+        self.journal = await self._opened_by.open(call)
+        return self.journal
 
-    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
-        """Put a question, and wait for the answer."""
-        assert self._caller is not None
-        return await self._caller.ask(key, ask, task_id)
+    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+        """Ask as the carrier of this moment does."""
+        return await self._carrier.ask(run, key, question, check)
+
+    async def close(
+        self, call: Call[Any], journal: Journal, stopped: InputRequired
+    ) -> InputRequired | Mapping[str, Any]:
+        """Take the journal as the carrier of this moment does."""
+        return await self._carrier.close(call, journal, stopped)
+
+
+class _DetachableCaller(Caller):
+    """Reaches the caller of a call until the caller has the promise of a task, and nobody after that."""
+
+    def __init__(self, call: Call[CallTool]) -> None:
+        self._call: Call[CallTool] | None = call
+        self.takes_streams, self.can_ask = call.caller.takes_streams, call.caller.can_ask
+
+    def detach(self, task_id: str) -> None:
+        """Let go of the caller: the call is a task now."""
+        self._call = None
+        self.task_id = task_id
+        self.takes_streams = self.can_ask = False
+
+    def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
+        """Send segments where those of the caller's own call go."""
+        assert self._call is not None  # after the conversion there is an output already
+        return self._call.open_output(journal, limits)
+
+    async def notify(self, message: CallerMessage) -> None:
+        """Send a message to the caller, if it still waits."""
+        if self._call is not None:
+            await self._call.caller.notify(message)
+
+    async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
+        """Ask the caller, which still waits."""
+        assert self._call is not None
+        return await self._call.caller.ask(key, question, task_id)
+
+    async def close_stream(self) -> None:
+        """Release the caller's connection, if it still waits."""
+        if self._call is not None:
+            await self._call.caller.close_stream()

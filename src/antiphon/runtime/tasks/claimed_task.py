@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
 from antiphon.model.task import TRANSITIONS, EntryKind, Task
-from antiphon.runtime.backoff import Backoff
 from antiphon.runtime.execution.journal import Journal
 from antiphon.store.contract import Phase, Record, Store
 
@@ -135,7 +135,7 @@ class ClaimedTask:
             await self._append(kind, data)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        patience, doubtful = Backoff(_PATIENCE), False
+        backoff, doubtful = Backoff(timeout=_PATIENCE), False
         tries = _TRIES
         while tries:
             try:
@@ -146,7 +146,7 @@ class ClaimedTask:
                 # The run stands still. The lease may still hold when the store is back, and it may have
                 # taken the entry before it went away.
                 doubtful = True
-                await patience.wait(error)
+                await backoff.wait(error)
         raise LeaseLost(f"The task {self.task.id} is written by somebody else.")
 
     async def _try(self, kind: EntryKind, data: dict[str, Any], doubtful: bool) -> bool:

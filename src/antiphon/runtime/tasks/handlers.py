@@ -32,6 +32,7 @@ from antiphon.model.request import (
 from antiphon.model.segment import MODES, SegmentPage
 from antiphon.model.task import Promise, Task, TaskChanged, TaskPage, TaskResult, TaskView, load_questions
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
@@ -39,9 +40,6 @@ from antiphon.runtime.tasks.service import TaskService, result_of
 
 __all__ = ["TaskHandlers"]
 
-
-_TRIES = 10
-"""How often a question is put again, on a connection, to a client whose answers do not fit."""
 
 _AT_ONCE = 0.1
 """How long, in seconds, a caller that takes an answer at once is let wait for one."""
@@ -69,43 +67,49 @@ class TaskHandlers:
         }
 
     def call(
-        self, call: Call[CallTool], tool: Tool, stage: Environment
+        self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Awaitable[Result | InputRequired | Promise | SegmentPage]:
         """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
         if not call.request_meta.accepts_tasks:
             if tool.task == "required":
                 raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
-            return tool.run(call, stage)
+            return tool.run(call, environment)
         if call.request.task is not None:
-            return self._noted(call, tool, stage, self._as_wished(call, tool, stage))
+            return self._noted(call, tool, environment, self._as_wished(call, tool, environment))
         if tool.answer_within is None:
-            return self._noted(call, tool, stage, self._promises.begin(call, tool, stage))
-        return self._noted(call, tool, stage, self._promises.answer_or_promise(call, tool, stage))
+            return self._noted(call, tool, environment, self._promises.begin(call, tool, environment))
+        return self._noted(call, tool, environment, self._promises.answer_or_promise(call, tool, environment))
 
     async def _noted(
-        self, call: Call[CallTool], tool: Tool, stage: Environment, answer: Awaitable[Any]
+        self, call: Call[CallTool], tool: Tool, environment: Environment, answer: Awaitable[Any]
     ) -> Any:
         """An answer, counted where that is not done where the tool is run."""
         outcome = await answer
         if isinstance(outcome, Promise | SegmentPage):
-            stage.telemetry.note(call, tool.tally, outcome)
+            environment.telemetry.note(call, tool.tally, outcome)
         return outcome
 
     async def _as_wished(
-        self, call: Call[CallTool], tool: Tool, stage: Environment
+        self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
         """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
-        if call.rounds and call.request_meta.response_modes is None and tool.answer_within is not None:
-            return await self._promises.answer_or_promise(call, tool, stage)
-        offered = call.request_meta.response_modes or (("streaming",) if call.streams else ())
-        modes = [mode for mode in MODES if mode in offered and (mode != "streaming" or call.takes_streams)]
+        if (
+            call.carrier.returns_questions
+            and call.request_meta.response_modes is None
+            and tool.answer_within is not None
+        ):
+            return await self._promises.answer_or_promise(call, tool, environment)
+        offered = call.request_meta.response_modes or (("streaming",) if call.wants_stream else ())
+        modes = [
+            mode for mode in MODES if mode in offered and (mode != "streaming" or call.caller.takes_streams)
+        ]
         if modes[:1] == ["immediate"]:
             within = _AT_ONCE if tool.answer_within is None else tool.answer_within
-            outcome = await self._promises.answer_or_promise(call, tool, stage, within=within)
+            outcome = await self._promises.answer_or_promise(call, tool, environment, within=within)
             if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
                 return outcome
         else:
-            outcome = await self._promises.begin(call, tool, stage)
+            outcome = await self._promises.begin(call, tool, environment)
             if modes[:1] != ["streaming"]:
                 return Promise(outcome.task, fell_back=bool(offered) and not modes)
         return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
@@ -142,22 +146,22 @@ class TaskHandlers:
         return DONE
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
-        call.deadline = float("inf")
+        call.work.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
-        if call.request.stream is not None and call.streams:
+        if call.request.stream is not None and call.wants_stream:
             return await self._streaming.send(call, id, after or 0)
         if after is not None:
             return await self._streaming.portion(call, id, after)
         async for task in self._promises.follow(id, call.principal):
             if task.has_ended or task.shown == shown:
                 continue
-            if shown is not None and call.peer is not None:
-                await call.notify(TaskChanged(task))
+            if shown is not None and call.session_state is not None:
+                await call.caller.notify(TaskChanged(task))
             shown = task.shown
             if task.state == "waiting":
-                if call.rounds:
+                if call.carrier.returns_questions:
                     return TaskResult(InputRequired(load_questions(task.questions)), id)
-                if call.can_ask:
+                if call.caller.can_ask:
                     await self._put(call, task)
         return TaskResult(result_of(await self._promises.whole(task)), id)
 
@@ -179,7 +183,7 @@ class TaskHandlers:
 
     async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
         """Put one question. An answer that has come is kept, even if its caller is gone by then."""
-        asking = asyncio.create_task(self._ask_until_it_fits(call, id, key, ask))
+        asking = asyncio.create_task(self._ask_until_valid(call, id, key, ask))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -187,19 +191,24 @@ class TaskHandlers:
             asyncio.get_running_loop().call_later(_LATER, asking.cancel)
             raise
 
-    async def _ask_until_it_fits(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
-        for _ in range(_TRIES):
-            try:
-                response = await call.ask(key, ask, id)
-            except Failure as failure:
-                raise InternalError(failure.message) from None
+    async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
+        async def keep(response: Any) -> str | None:
             keeping = asyncio.create_task(self._promises.answer(id, call.principal, {key: response}))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
             task = await asyncio.shield(keeping)
-            if key not in task.questions:
-                return
-        raise InvalidParams(f"No answer to {key!r} fits what was asked for. The task still waits for one.")
+            return "the task still waits for an answer" if key in task.questions else None
+
+        async def ask() -> Any:
+            try:
+                return await call.caller.ask(key, question, id)
+            except Failure as failure:
+                raise InternalError(failure.message) from None
+
+        try:
+            await ask_until_valid(key, ask, keep)
+        except Failure as failure:
+            raise InvalidParams(failure.message) from None
 
     async def _no_longer_waits(self, id: str, principal: Principal) -> None:
         async for task in self._promises.follow(id, principal):
@@ -233,7 +242,7 @@ class TaskHandlers:
             try:
                 async for task in self._promises.follow(id, call.principal):
                     if told is None or task.shown != told.shown:
-                        await call.notify(TaskChanged(await self._promises.whole(task)))
+                        await call.caller.notify(TaskChanged(await self._promises.whole(task)))
                     told = task
                 return
             except TaskNotFound:

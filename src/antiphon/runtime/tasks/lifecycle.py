@@ -24,8 +24,8 @@ __all__ = ["TaskLifecycle"]
 
 logger = logging.getLogger("antiphon")
 
-_PATIENCE = 2.0
-"""Seconds in which a store answers that is well."""
+_STORE_PROBE_SECONDS = 2.0
+"""How long a store that is well takes at most to respond."""
 
 
 class TaskLifecycle:
@@ -36,7 +36,7 @@ class TaskLifecycle:
         store: str | Store | None,
         limits: Limits,
         find: Callable[[str], Tool],
-        stage: Callable[[], Environment],
+        environment: Environment,
         *,
         relay: Relay,
         needed: bool = False,
@@ -44,34 +44,36 @@ class TaskLifecycle:
         self._needed = needed
         self._relay = relay
         relay.on(STOPPED, self._stop_one)
-        self.wanted = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
-        """Where tasks are to be kept; to be changed before the start, if at all."""
+        self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
+        """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
-        """Its bounds; to be changed before the start, if at all."""
+        """The limits of the worker; changes take effect at the next start."""
         self._find = find
-        self._stage = stage
+        self._environment = environment
         self._store: Store | None = None
         self._worker: Worker | None = None
         self.tools: Collection[str] | None = None
-        """The tools whose tasks are run here; `None` for all of them."""
+        """The tools whose tasks run in this process; `None` for all of them."""
+        self.run_tasks = True
+        """Whether this process runs tasks, or leaves them to other processes."""
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether there is to be a store, even if no tool gives promises."""
-        return self._needed or self.wanted is not None
+    def is_needed(self) -> bool:
+        """Whether a store is opened even if no tool runs as a task."""
+        return self._needed or self.store_setting is not None
 
-    async def start(self, works: bool) -> TaskHandlers:
+    async def start(self) -> TaskHandlers:
         """Open the store, and begin to run tasks; raises `StoreUnavailable`."""
-        if self.wanted is None:
+        if self.store_setting is None:
             logger.warning(
                 "No store is configured, so tasks are kept in memory and lost with this process. "
                 "Set ANTIPHON_STORE, or Server(store=…), to sqlite:///tasks.db for example."
             )
-        wanted = "memory:" if self.wanted is None else self.wanted
-        self._store = open_store(wanted) if isinstance(wanted, str) else wanted
+        setting = "memory:" if self.store_setting is None else self.store_setting
+        self._store = open_store(setting) if isinstance(setting, str) else setting
         await self._store.open()
         self._worker = Worker(
-            self._store, self.limits, self._find, self._stage, tools=self.tools, claims=works
+            self._store, self.limits, self._find, self._environment, tools=self.tools, claims=self.run_tasks
         )
         await self._relay.open(self._store)
         self._worker.start()
@@ -86,13 +88,13 @@ class TaskLifecycle:
             await self._store.close()
         self._worker = self._store = None
 
-    async def answers(self) -> bool | None:
-        """Whether the store does; `None` if there is none."""
+    async def store_responds(self) -> bool | None:
+        """Return whether the store responds; `None` without a store."""
         if self._store is None:
             return None
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await self._store.oldest()
+            async with asyncio.timeout(_STORE_PROBE_SECONDS):
+                await self._store.oldest_ready()
         except (StoreError, TimeoutError):
             return False
         return True

@@ -31,20 +31,20 @@ class SegmentStreams:
 
     async def follow(self, call: Call[StreamTask]) -> TaskView:
         """Send segments and changes as they come, and in the end the task as it is then."""
-        call.deadline = float("inf")
+        call.work.deadline = float("inf")
         id, shown = call.request.task_id, None
         async for news in self._promises.stream(id, call.principal, call.request.after):
             if isinstance(news, Segments):
-                await call.notify(news)
+                await call.caller.notify(news)
                 continue
             task = news
             if not task.has_ended:
                 if task.shown != shown and (shown is not None or task.state == "waiting"):
-                    await call.notify(TaskChanged(task))
+                    await call.caller.notify(TaskChanged(task))
                 shown = task.shown
         rest = _rest(task, call.request.after)
         if rest.blocks:
-            await call.notify(rest)
+            await call.caller.notify(rest)
         return TaskView(await self._promises.whole(task))
 
     async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> SegmentPage:
@@ -53,22 +53,22 @@ class SegmentStreams:
         A `task` that was made for this is told with the first of them. Questions are put to a caller that
         can answer on the connection; for any other the stream ends with them.
         """
-        call.deadline = float("inf")
+        call.work.deadline = float("inf")
         last = after
         try:
             async for news in self._promises.stream(id, call.principal, after):
                 if isinstance(news, Segments):
-                    await call.notify(msgspec.structs.replace(news, task=task))
+                    await call.caller.notify(msgspec.structs.replace(news, task=task))
                     last, task = news.first + len(news.blocks) - 1, None
                 elif news.has_ended:
                     ended = news
-                elif news.state == "waiting" and call.rounds:
+                elif news.state == "waiting" and call.carrier.returns_questions:
                     stopped = InputRequired(load_questions(news.questions))
                     return SegmentPage(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
                 elif task is not None:  # nothing yet but what to come back for
-                    await call.notify(Segments(last + 1, (), id, task))
+                    await call.caller.notify(Segments(last + 1, (), id, task))
                     task = None
-                if isinstance(news, Task) and news.state == "waiting" and call.can_ask:
+                if isinstance(news, Task) and news.state == "waiting" and call.caller.can_ask:
                     await self._put(call, news)
         except TaskNotFound:
             if last == after and task is None:

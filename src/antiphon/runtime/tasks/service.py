@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
     InvalidParams,
@@ -30,7 +31,6 @@ from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
 from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.backoff import Backoff
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
@@ -148,9 +148,9 @@ class TaskService:
             self.worker.begin(held)
         return held
 
-    async def begin(self, call: Call[CallTool], tool: Tool, stage: Environment) -> Promise:
+    async def begin(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
         """Promise what a tool gives."""
-        return await self.go_on(call, tool, await stage.carrier.open(call))
+        return await self.go_on(call, tool, await call.carrier.open(call))
 
     async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Promise what a tool gives, from where a journal leaves off."""
@@ -158,14 +158,14 @@ class TaskService:
         return Promise(made.task if isinstance(made, ClaimedTask) else made)
 
     async def answer_or_promise(
-        self, call: Call[CallTool], tool: Tool, stage: Environment, *, within: float | None = None
+        self, call: Call[CallTool], tool: Tool, environment: Environment, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
         """Answer, if the tool is quick enough; else promise what it gives.
 
         Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
         """
         turning = AnswerOrPromise(self, call, tool, within=within)
-        return await turning.run(stage)
+        return await turning.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
         """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
@@ -211,14 +211,14 @@ class TaskService:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """A task as it stands, and then each time it has changed, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, patience = -1, Backoff(0)
+            seen, backoff = -1, Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
                 except StoreUnavailable as error:
-                    await patience.wait(error)
+                    await backoff.wait(error)
                     continue
-                patience = Backoff(_AWAY)
+                backoff = Backoff(timeout=_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
@@ -235,7 +235,7 @@ class TaskService:
         """
         async with self.store.watch(id) as watch:
             reading, seen, silent = SegmentReader(self.store, id, after), -1, True
-            patience = Backoff(0)
+            backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -244,9 +244,9 @@ class TaskService:
                             silent = False
                             yield Segments(first, blocks, id)
                 except StoreUnavailable as error:
-                    await patience.wait(error)
+                    await backoff.wait(error)
                     continue
-                patience = Backoff(_AWAY)
+                backoff = Backoff(timeout=_AWAY)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)

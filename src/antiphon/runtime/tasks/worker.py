@@ -11,7 +11,6 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -38,10 +37,12 @@ from antiphon.model.task import (
     dump_result,
 )
 from antiphon.runtime.authoring.tool import Tool, merged
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.carriers.store import StoreCarrier
+from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
@@ -67,7 +68,7 @@ class Worker:
         store: Store,
         limits: Limits,
         find: Callable[[str], Tool],
-        stage: Callable[[], Environment],
+        environment: Environment,
         *,
         tools: Collection[str] | None = None,
         claims: bool = True,
@@ -76,8 +77,7 @@ class Worker:
         self._store = store
         self._limits = limits
         self._find = find
-        self._stage = stage
-        self._staged: tuple[Environment, Environment] | None = None
+        self._environment = environment
         self._tools = tools
         self._claims = claims
         self.lost = 0
@@ -259,26 +259,9 @@ class Worker:
             self._recent.add(held.task, held.principal)
 
     async def _perform(self, held: ClaimedTask) -> Result | InputRequired | RequestError:
-        created = held.created
         try:
             tool = self._find(held.task.tool)
-            client = created.get("client")
-            request_meta = RequestMeta(
-                client=None if client is None else msgspec.convert(client, Implementation),
-                capabilities=created.get("capabilities", {}),
-                response_modes=tuple(created.get("modes", ())),
-                raw=created.get("trace", {}),
-            )
-            call = _TaskCall(held)
-            call.request = CallTool(
-                name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)
-            )
-            call.id, call.request_meta, call.rounds = held.task.id, request_meta, True
-            call.task_id = held.task.id
-            call.principal = msgspec.convert(created["principal"], Principal)
-            call.journal = held.journal
-            call.task, call.started = asyncio.current_task(), asyncio.get_running_loop().time()
-            return await self._in_time(tool, call)
+            return await self._in_time(tool, _call_of(held))
         except NotFound:
             return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
         except RequestError as error:
@@ -287,44 +270,45 @@ class Worker:
     async def _in_time(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
         """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
         if tool.timeout is None:
-            return await tool.run(call, self._stage_of_tasks())
+            return await tool.run(call, self._environment)
         try:
             async with asyncio.timeout(tool.timeout):
-                return await tool.run(call, self._stage_of_tasks())
+                return await tool.run(call, self._environment)
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await merged(call, Result(message, is_error=True))
 
-    def _stage_of_tasks(self) -> Environment:
-        """The server's stage, but for who carries the journal."""
-        stage = self._stage()
-        if self._staged is None or self._staged[0] is not stage:
-            self._staged = (stage, replace(stage, carrier=StoreCarrier(), shed=None))
-        return self._staged[1]
+
+def _call_of(held: ClaimedTask) -> Call[CallTool]:
+    """Return the call that runs a claimed task, from what its log says of the request that made it."""
+    created = held.created
+    client = created.get("client")
+    return Call(
+        CallTool(name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)),
+        id=held.task.id,
+        request_meta=RequestMeta(
+            client=None if client is None else msgspec.convert(client, Implementation),
+            capabilities=created.get("capabilities", {}),
+            response_modes=tuple(created.get("modes", ())),
+            raw=created.get("trace", {}),
+        ),
+        principal=msgspec.convert(created["principal"], Principal),
+        carrier=StoreCarrier(held.journal),
+        caller=_TaskCaller(held),
+        work=Supervised.here(),
+    )
 
 
-class _TaskCall(Call[CallTool]):
-    """A call whose caller has a promise."""
+class _TaskCaller(Caller):
+    """The caller of a task is not connected: it reads the task's log."""
 
     def __init__(self, held: ClaimedTask) -> None:
         self._held = held
+        self.task_id = held.task.id
 
-    def begin_to_emit(self, journal: Journal, limits: Limits) -> OutputStream:
-        """Segments go into the log, which has those of the runs before."""
+    def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
+        """Write segments into the log, after those of earlier runs."""
         return LoggedOutput(self._held.emit, already=self._held.task.segments)
-
-
-class StoreCarrier:
-    """Carries journals in the logs of tasks. A call of a task has its journal from the start."""
-
-    async def open(self, call: Call[Any]) -> Journal:
-        """The task's journal."""
-        assert call.journal is not None
-        return call.journal
-
-    async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
-        """The log has it already."""
-        return stopped
 
 
 async def _quietly(work: Any) -> None:

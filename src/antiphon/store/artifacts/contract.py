@@ -1,12 +1,12 @@
-"""The contract of every store of artifacts, and what all of them do alike.
+"""The contract of every artifact store, and the functions that all of them share.
 
-An artifact belongs to one principal, and to nobody else it exists: whoever asks says for whom. Its bytes
-come in pieces and are read in ranges, so that nobody ever needs to have all of them in memory.
+An artifact belongs to one principal, and no other principal can see it: every lookup names the principal. Its
+bytes are written in pieces and read in ranges, so no process needs to hold all of them in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,79 +14,108 @@ import msgspec
 from antiphon.errors import TooLarge
 from antiphon.model.artifact import ArtifactRecord
 
-__all__ = ["CHUNK", "ArtifactPage", "ArtifactStore", "Held", "before", "cursor_of", "evicted", "in_chunks"]
+__all__ = [
+    "CHUNK_BYTES",
+    "ArtifactPage",
+    "ArtifactStore",
+    "StoredArtifact",
+    "artifacts_to_evict",
+    "decode_cursor",
+    "in_chunks",
+    "newest_page",
+    "page_of",
+]
 
-CHUNK = 256 * 1024
-"""The size of the pieces in which bytes are kept, the last of an artifact excepted."""
+CHUNK_BYTES = 256 * 1024
+"""The size of the pieces in which bytes are stored, except for the last piece of an artifact. Small
+enough that the transaction of a chunk is short, large enough that an artifact has few of them."""
+_AFTER_ALL_ARTIFACTS = 2**62
+"""A creation time later than that of every artifact."""
 
 
 class ArtifactPage(msgspec.Struct, frozen=True):
-    """Some artifacts, the newest first, and where to go on."""
+    """Some artifacts, newest first, and the cursor of the next page."""
 
     records: tuple[ArtifactRecord, ...]
     cursor: str | None = None
 
 
 class ArtifactStore(Protocol):
-    """Keeps artifacts. Any of these may raise `StoreUnavailable`."""
+    """A store of artifacts. Every method may raise `StoreUnavailable`."""
 
     async def open(self) -> None:
-        """Be ready."""
+        """Open the store, and create its tables or its folder."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the store. You may call this twice."""
 
-    async def put(self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, most: int) -> ArtifactRecord:
-        """Keep an artifact, durable when this returns; the record that is returned has its size.
+    async def put(
+        self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, max_bytes: int
+    ) -> ArtifactRecord:
+        """Store an artifact, and return its record with the size. It is durable when this returns.
 
-        Raises `TooLarge` for one of more than `most` bytes, of which nothing is kept.
+        Raises `TooLarge` for more than `max_bytes` bytes, and then stores nothing.
         """
 
     async def get(self, principal: str, id: str, *, now: int) -> ArtifactRecord | None:
-        """What is known of an artifact; `None` if there is none of this principal's now."""
+        """Return an artifact's record, or `None` if the principal has no such artifact or it has expired."""
 
     async def read(self, record: ArtifactRecord, offset: int, length: int) -> bytes:
-        """Some of its bytes; fewer than asked for at its end, none if it is gone."""
+        """Return a range of an artifact's bytes; fewer at its end, none if it was deleted."""
 
     async def list(self, principal: str, *, now: int, cursor: str | None, limit: int) -> ArtifactPage:
-        """A principal's artifacts, newest first; raises `ValueError` for a cursor that is none."""
+        """Return a page of a principal's artifacts, newest first; raises `ValueError` for a bad cursor."""
 
-    async def sweep(self, *, now: int, most: int) -> None:
-        """Forget what has expired; then of whoever has most the oldest, until all have `most` bytes."""
+    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
+        """Delete expired artifacts, then evict others until all together have `max_total_bytes` at most."""
 
 
-async def in_chunks(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of `CHUNK`; raises `TooLarge` for more than `most` of them."""
+async def in_chunks(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+    """Yield the same bytes in chunks of `CHUNK_BYTES`; raises `TooLarge` for more than `max_bytes`."""
     buffer, size = bytearray(), 0
     async for piece in pieces:
         size += len(piece)
-        if size > most:
-            raise TooLarge(f"An artifact has {most} bytes at most.")
+        if size > max_bytes:
+            raise TooLarge(f"The artifact is too large: it may have up to {max_bytes} bytes.")
         buffer += piece
-        while len(buffer) >= CHUNK:
-            yield bytes(buffer[:CHUNK])
-            del buffer[:CHUNK]
+        while len(buffer) >= CHUNK_BYTES:
+            yield bytes(buffer[:CHUNK_BYTES])
+            del buffer[:CHUNK_BYTES]
     if buffer:
         yield bytes(buffer)
 
 
-def cursor_of(record: ArtifactRecord) -> str:
-    """Where a list goes on after a record."""
-    return f"{record.created}.{record.id}"
+def decode_cursor(cursor: str | None) -> tuple[int, str]:
+    """Return the creation time and id in a cursor; raises `ValueError` for an invalid cursor.
 
-
-def before(cursor: str | None) -> tuple[int, str]:
-    """The place in a list that a cursor names; raises `ValueError`."""
+    Without a cursor, the result is larger than every artifact, so that the first page follows.
+    """
     if cursor is None:
-        return 2**62, ""
+        return _AFTER_ALL_ARTIFACTS, ""
     created, _, id = cursor.partition(".")
     if not (created.isascii() and created.isdigit() and len(created) < 19):
-        raise ValueError(cursor)
+        raise ValueError(f"Invalid cursor {cursor!r}: start again without a cursor.")
     return int(created), id
 
 
-class Held(msgspec.Struct, frozen=True):
-    """One artifact, as far as deciding about its eviction goes."""
+def page_of(records: Sequence[ArtifactRecord], limit: int) -> ArtifactPage:
+    """Return a page of the first `limit` records, with a cursor if there are more records."""
+    page = tuple(records[:limit])
+    cursor = f"{page[-1].created}.{page[-1].id}" if len(records) > limit else None
+    return ArtifactPage(page, cursor)
+
+
+def newest_page(
+    records: Iterable[ArtifactRecord], *, now: int, position: tuple[int, str], limit: int
+) -> ArtifactPage:
+    """Return the page of unexpired records below a position, newest first."""
+    found = [record for record in records if record.expires > now and (record.created, record.id) < position]
+    found.sort(key=lambda record: (record.created, record.id), reverse=True)
+    return page_of(found, limit)
+
+
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """The properties of an artifact that decide about its eviction."""
 
     principal: str
     id: str
@@ -94,24 +123,25 @@ class Held(msgspec.Struct, frozen=True):
     size: int
 
 
-def evicted(kept: Iterable[Held], most: int) -> list[Held]:
-    """Which artifacts to forget, so that the others have `most` bytes at most together.
+def artifacts_to_evict(stored: Iterable[StoredArtifact], max_total_bytes: int) -> list[StoredArtifact]:
+    """Choose the artifacts to evict, so that the others together have `max_total_bytes` at most.
 
-    Whoever has most loses its oldest, so that one who makes many does not cost the others theirs.
+    The principal with the most bytes loses its oldest artifact first, so that one principal's many artifacts
+    do not evict those of the others.
     """
-    queues: dict[str, list[Held]] = {}
+    queues: dict[str, list[StoredArtifact]] = {}
     sizes: dict[str, int] = {}
-    for held in sorted(kept, key=lambda held: held.created, reverse=True):
-        queues.setdefault(held.principal, []).append(held)
-        sizes[held.principal] = sizes.get(held.principal, 0) + held.size
-    found: list[Held] = []
+    for artifact in sorted(stored, key=lambda artifact: artifact.created, reverse=True):
+        queues.setdefault(artifact.principal, []).append(artifact)
+        sizes[artifact.principal] = sizes.get(artifact.principal, 0) + artifact.size
+    evicted: list[StoredArtifact] = []
     total = sum(sizes.values())
-    while total > most:
+    while total > max_total_bytes:
         largest = max(sizes, key=lambda principal: sizes[principal])
         oldest = queues[largest].pop()
         sizes[largest] -= oldest.size
         total -= oldest.size
         if not queues[largest]:
             del sizes[largest]
-        found.append(oldest)
-    return found
+        evicted.append(oldest)
+    return evicted

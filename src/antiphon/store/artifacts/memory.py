@@ -1,4 +1,4 @@
-"""Artifacts in the memory of one process, gone with it."""
+"""Artifacts in the memory of one process, lost when it ends. Knows no other process."""
 
 from __future__ import annotations
 
@@ -8,71 +8,67 @@ import msgspec
 
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts.contract import (
-    CHUNK,
+    CHUNK_BYTES,
     ArtifactPage,
-    Held,
-    before,
-    cursor_of,
-    evicted,
+    StoredArtifact,
+    artifacts_to_evict,
+    decode_cursor,
     in_chunks,
+    newest_page,
 )
 
 __all__ = ["MemoryArtifacts"]
 
 
 class MemoryArtifacts:
-    """A store of artifacts for tests, and for servers whose artifacts need not outlive them."""
+    """An artifact store for tests, and for servers whose artifacts may end with the process."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[ArtifactRecord, list[bytes]]] = {}
+        self._artifacts: dict[tuple[str, str], tuple[ArtifactRecord, list[bytes]]] = {}
 
     async def open(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: memory needs no opening."""
 
     async def close(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
+        """Delete all artifacts."""
+        self._artifacts.clear()
 
-    async def put(self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, most: int) -> ArtifactRecord:
-        """Keep an artifact."""
-        chunks = [chunk async for chunk in in_chunks(pieces, most)]
+    async def put(
+        self, record: ArtifactRecord, pieces: AsyncIterator[bytes], *, max_bytes: int
+    ) -> ArtifactRecord:
+        """Store an artifact."""
+        chunks = [chunk async for chunk in in_chunks(pieces, max_bytes)]
         record = msgspec.structs.replace(record, size=sum(map(len, chunks)))
-        self._kept[record.principal, record.id] = (record, chunks)
+        self._artifacts[record.principal, record.id] = (record, chunks)
         return record
 
     async def get(self, principal: str, id: str, *, now: int) -> ArtifactRecord | None:
-        """What is known of an artifact."""
-        found = self._kept.get((principal, id))
+        """Return an artifact's record."""
+        found = self._artifacts.get((principal, id))
         return found[0] if found is not None and found[0].expires > now else None
 
     async def read(self, record: ArtifactRecord, offset: int, length: int) -> bytes:
-        """Some of its bytes."""
-        found = self._kept.get((record.principal, record.id))
+        """Return a range of an artifact's bytes."""
+        found = self._artifacts.get((record.principal, record.id))
         if found is None or length <= 0:
             return b""
-        first, last = offset // CHUNK, (offset + length - 1) // CHUNK
-        start = offset - first * CHUNK
+        first, last = offset // CHUNK_BYTES, (offset + length - 1) // CHUNK_BYTES
+        start = offset - first * CHUNK_BYTES
         return b"".join(found[1][first : last + 1])[start : start + length]
 
     async def list(self, principal: str, *, now: int, cursor: str | None, limit: int) -> ArtifactPage:
-        """A principal's artifacts, newest first."""
-        place = before(cursor)
-        mine = [
-            record
-            for (owner, _), (record, _) in self._kept.items()
-            if owner == principal and record.expires > now and (record.created, record.id) < place
-        ]
-        mine.sort(key=lambda record: (record.created, record.id), reverse=True)
-        page = tuple(mine[:limit])
-        return ArtifactPage(page, cursor_of(page[-1]) if len(mine) > limit else None)
+        """Return a page of a principal's artifacts, newest first."""
+        owned = (record for (owner, _), (record, _) in self._artifacts.items() if owner == principal)
+        return newest_page(owned, now=now, position=decode_cursor(cursor), limit=limit)
 
-    async def sweep(self, *, now: int, most: int) -> None:
-        """Forget what has expired, and what is too much."""
-        for key, (record, _) in tuple(self._kept.items()):
+    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
+        """Delete expired artifacts, and evict others beyond the limit."""
+        for key, (record, _) in tuple(self._artifacts.items()):
             if record.expires <= now:
-                del self._kept[key]
-        held = (
-            Held(owner, id, record.created, record.size) for (owner, id), (record, _) in self._kept.items()
+                del self._artifacts[key]
+        stored = (
+            StoredArtifact(owner, id, record.created, record.size)
+            for (owner, id), (record, _) in self._artifacts.items()
         )
-        for gone in evicted(held, most):
-            del self._kept[gone.principal, gone.id]
+        for evicted in artifacts_to_evict(stored, max_total_bytes):
+            del self._artifacts[evicted.principal, evicted.id]

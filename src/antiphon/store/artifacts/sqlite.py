@@ -1,8 +1,8 @@
-"""Artifacts in an SQLite file: that of the task store, or one of their own.
+"""Artifacts in an SQLite file: the file of the task store, or a separate one.
 
-Owns two tables, which are made when the first artifact is kept; what else is in the file is the task
-store's. One thread does all the work, and each piece is a transaction of its own, so that those who
-write tasks into the same file never wait for long.
+Owns two tables, created when the store is opened; the other tables of the file belong to the task store. One
+thread runs all statements, and each chunk is its own transaction, so that writers of tasks in the same file
+never wait long.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.artifacts.tables import Tables
-from antiphon.store.sqlite.connection import Database
+from antiphon.store.artifacts.database import DatabaseArtifacts
+from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.migrations import prepare
 
 __all__ = ["SQLiteArtifacts"]
@@ -46,16 +46,16 @@ _TABLES = (
 )
 
 
-class SQLiteArtifacts(Tables):
-    """A store of artifacts that processes on one machine share."""
+class SQLiteArtifacts(DatabaseArtifacts):
+    """An artifact store that processes on one machine may share."""
 
-    def __init__(self, path: str, *, busy: float = 5.0) -> None:
-        self._database = Database(path, busy=busy)
+    def __init__(self, path: str, *, busy_timeout: float = 5.0) -> None:
+        self._database = Database(path, busy_timeout=busy_timeout)
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        """Open the file, and make it if it is not there."""
+        """Open the file, and create it if it does not exist."""
         self._database.check()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-artifacts")
         await self._run("opened", self._open)
@@ -68,21 +68,21 @@ class SQLiteArtifacts(Tables):
             self._thread.shutdown()
         self._thread = self._connection = None
 
-    # In the thread
+    # These methods run on the thread.
 
     def _open(self) -> None:
         prepare(self._database)
         connection = self._database.connect("write")
-        connection.execute("PRAGMA cache_size = -2048")  # bytes that pass through are not read again soon
+        connection.execute("PRAGMA cache_size = -2048")  # small: chunks are rarely read again soon
         self._connection = connection
         for statement in _TABLES:
-            self._database.patiently(partial(connection.execute, statement))
+            self._database.retry_while_busy(partial(connection.execute, statement))
 
     def _delete_all(self, owners: list[tuple[str, str]]) -> None:
         for owner in owners:
             self._transact(
-                _own("DELETE FROM artifact WHERE principal = $1 AND id = $2", owner),
-                _own("DELETE FROM artifact_chunk WHERE principal = $1 AND id = $2", owner),
+                _with_numbers("DELETE FROM artifact WHERE principal = $1 AND id = $2", owner),
+                _with_numbers("DELETE FROM artifact_chunk WHERE principal = $1 AND id = $2", owner),
             )
 
     def _transact(self, *statements: _Statement) -> None:
@@ -98,17 +98,17 @@ class SQLiteArtifacts(Tables):
                 connection.execute("ROLLBACK")
             raise
 
-    # From the event loop
+    # These methods run on the event loop.
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
-        def look() -> list[Any]:
+        def fetch() -> list[Any]:
             assert self._connection is not None
-            return self._connection.execute(*_own(statement, values)).fetchall()
+            return self._connection.execute(*_with_numbers(statement, values)).fetchall()
 
-        return await self._run("read", look)
+        return await self._run("read", fetch)
 
     async def _write(self, statement: str, *values: Any) -> None:
-        await self._run("written", lambda: self._transact(_own(statement, values)))
+        await self._run("written", lambda: self._transact(_with_numbers(statement, values)))
 
     async def _delete(self, owners: list[tuple[str, str]]) -> None:
         if owners:
@@ -116,13 +116,15 @@ class SQLiteArtifacts(Tables):
 
     async def _run(self, doing: str, work: Callable[[], T]) -> T:
         if self._thread is None:
-            raise StoreUnavailable(f"The artifacts in {self._database.path} are closed.")
+            raise StoreUnavailable(
+                f"The artifact store {self._database.path} is not open: call open() first."
+            )
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             raise self._database.explain(error, doing) from error
 
 
-def _own(statement: str, values: Sequence[Any]) -> _Statement:
-    """A statement with SQLite's placeholders, and what goes there."""
+def _with_numbers(statement: str, values: Sequence[Any]) -> _Statement:
+    """Return a statement with SQLite's numbered placeholders, and their values."""
     return statement.replace("$", "?"), {str(number): value for number, value in enumerate(values, 1)}

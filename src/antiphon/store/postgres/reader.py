@@ -1,14 +1,14 @@
-"""The one that reads. Records and logs that are asked for at the same time are looked up together.
+"""Reads batches of operations. Records and logs that are requested together are looked up together.
 
-Each read sees what was committed before it began, by whatever process. It may be done twice, so a
-connection that was lost is replaced without anybody noticing.
+Each read sees all commits before it, of every process. A read may safely run twice, so a lost connection is
+replaced without an error for the caller. The reader does not know the callers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
 import msgspec
@@ -16,167 +16,179 @@ import msgspec
 from antiphon.errors import StoreError
 from antiphon.store import rules
 from antiphon.store.contract import Entry, Page, Phase, Record
-from antiphon.store.postgres.lane import Job
-from antiphon.store.postgres.link import Database, Link
-from antiphon.store.postgres.statements import keep, kept, known, record_of, sql
+from antiphon.store.postgres.batcher import Job
+from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.database import Database
+from antiphon.store.postgres.statements import check_format, escape_text, record_of, sql, unescape_text
 
-__all__ = ["Count", "Get", "List", "Oldest", "Read", "Reader", "Reading"]
+__all__ = [
+    "CountTasks",
+    "GetOldestReady",
+    "GetRecord",
+    "ListRecords",
+    "ReadLog",
+    "ReadOperation",
+    "Reader",
+]
 
 
-class Get(NamedTuple):
-    """A record."""
+class GetRecord(NamedTuple):
+    """Gets a task's record."""
 
     id: str
 
 
-class Read(NamedTuple):
-    """Some of a log."""
+class ReadLog(NamedTuple):
+    """Reads entries of a log."""
 
     id: str
     after: int
     limit: int
 
 
-class List(NamedTuple):
-    """A page of records."""
+class ListRecords(NamedTuple):
+    """Gets a page of records."""
 
     principal: str | None
-    place: tuple[int, int]
+    position: tuple[int, int]
     limit: int
 
 
-class Count(NamedTuple):
-    """How many tasks are in a phase."""
+class CountTasks(NamedTuple):
+    """Counts the tasks in a phase."""
 
     phase: Phase
 
 
-class Oldest(NamedTuple):
-    """Since when the task waits that is next."""
+class GetOldestReady(NamedTuple):
+    """Gets the time of the next task to be claimed."""
 
 
-Reading = Get | Read | List | Count | Oldest
+ReadOperation: TypeAlias = GetRecord | ReadLog | ListRecords | CountTasks | GetOldestReady
 
 
 class Reader:
-    """Reads one database for one process, on as many connections as there are batches at a time."""
+    """The connections that read, one for each batch that runs at a time."""
 
-    def __init__(self, database: Database, clock: Callable[[], int | None], width: int) -> None:
+    def __init__(self, database: Database, clock: Callable[[], int | None], connections: int) -> None:
         self._database = database
         self._clock = clock
-        self._free = [Link(database) for _ in range(width)]
+        self._free = [ReconnectingConnection(database) for _ in range(connections)]
         self._all = tuple(self._free)
-        self._kinds: tuple[tuple[type[Any], Callable[..., Any]], ...] = (
-            (Get, self._get),
-            (Read, self._read),
-            (List, self._list),
-            (Count, self._count),
-            (Oldest, self._oldest),
+        self._handlers: tuple[tuple[type[Any], Callable[..., Any]], ...] = (
+            (GetRecord, self._get),
+            (ReadLog, self._read),
+            (ListRecords, self._list),
+            (CountTasks, self._count),
+            (GetOldestReady, self._get_oldest_ready),
         )
 
     @property
     def statements(self) -> int:
-        """How many statements were sent."""
-        return sum(link.statements for link in self._all)
+        """The number of statements that were sent."""
+        return sum(connection.statements for connection in self._all)
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        for link in self._all:
-            await link.close()
+        """Close the connections."""
+        for connection in self._all:
+            await connection.close()
 
     async def run(self, jobs: list[Job[Any]]) -> None:
-        """Read all of it."""
-        async with self._link() as link:
-            for kind, do in self._kinds:
-                alike = [job for job in jobs if isinstance(job.work, kind)]
-                if not alike:
+        """Run a batch, and end each of its jobs."""
+        async with self._free_connection() as connection:
+            for kind, handler in self._handlers:
+                matching = [job for job in jobs if isinstance(job.operation, kind)]
+                if not matching:
                     continue
                 try:
-                    await do(link, alike)
+                    await handler(connection, matching)
                 except asyncpg.PostgresError as error:
-                    _fail(alike, self._database.explain(error, "read"))
+                    _fail_all(matching, self._database.explain(error, "read"))
                 except StoreError as error:
-                    _fail(alike, error)
+                    _fail_all(matching, error)
 
     @asynccontextmanager
-    async def _link(self) -> Any:
-        # The one that is connected comes first; the others are only there for when it is busy.
-        link = self._free.pop()
+    async def _free_connection(self) -> Any:
+        # The connection used last is taken first, so that further ones are only made while it is busy.
+        connection = self._free.pop()
         try:
-            yield link
+            yield connection
         finally:
-            self._free.append(link)
+            self._free.append(connection)
 
-    async def _get(self, link: Link, jobs: list[Job[Get]]) -> None:
-        ids = list({keep(job.work.id) for job in jobs})
-        rows = await link.fetch(sql("get"), ids, self._clock(), again=True)
-        found = {kept(row["id"]): row for row in rows}
+    async def _get(self, connection: ReconnectingConnection, jobs: list[Job[GetRecord]]) -> None:
+        ids = list({escape_text(job.operation.id) for job in jobs})
+        rows = await connection.fetch(sql("get"), ids, self._clock(), retry=True)
+        found = {unescape_text(row["id"]): row for row in rows}
         for job in jobs:
-            row = found.get(job.work.id)
-            _give(job, _optional_record, row)
+            _finish(job, _to_record, found.get(job.operation.id))
 
-    async def _read(self, link: Link, jobs: list[Job[Read]]) -> None:
-        rows = await link.fetch(
+    async def _read(self, connection: ReconnectingConnection, jobs: list[Job[ReadLog]]) -> None:
+        rows = await connection.fetch(
             sql("read"),
-            [keep(job.work.id) for job in jobs],
-            [job.work.after for job in jobs],
-            [job.work.limit for job in jobs],
+            [escape_text(job.operation.id) for job in jobs],
+            [job.operation.after for job in jobs],
+            [job.operation.limit for job in jobs],
             self._clock(),
-            again=True,
+            retry=True,
         )
         logs: dict[int, list[Any]] = {}
         for row in rows:
             logs.setdefault(row["place"], []).append(row)
         for place, job in enumerate(jobs, 1):
-            _give(job, _log, logs.get(place, []))
+            _finish(job, _to_entries, logs.get(place, []))
 
-    async def _list(self, link: Link, jobs: list[Job[List]]) -> None:
+    async def _list(self, connection: ReconnectingConnection, jobs: list[Job[ListRecords]]) -> None:
         for job in jobs:
-            work = job.work
-            values: list[Any] = [*work.place, work.limit + 1, self._clock()]
-            if work.principal is None:
-                rows = await link.fetch(sql("page"), *values, again=True)
+            operation = job.operation
+            values: list[Any] = [*operation.position, operation.limit + 1, self._clock()]
+            if operation.principal is None:
+                rows = await connection.fetch(sql("list_all"), *values, retry=True)
             else:
-                rows = await link.fetch(sql("page_of"), *values, keep(work.principal), again=True)
-            _give(job, _page, rows, work.limit)
+                principal = escape_text(operation.principal)
+                rows = await connection.fetch(sql("list_by_principal"), *values, principal, retry=True)
+            _finish(job, _to_page, rows, operation.limit)
 
-    async def _count(self, link: Link, jobs: list[Job[Count]]) -> None:
+    async def _count(self, connection: ReconnectingConnection, jobs: list[Job[CountTasks]]) -> None:
         for job in jobs:
-            rows = await link.fetch(sql("count"), job.work.phase, again=True)
-            job.done(rows[0][0])
+            rows = await connection.fetch(sql("count"), job.operation.phase, retry=True)
+            job.succeed(rows[0][0])
 
-    async def _oldest(self, link: Link, jobs: list[Job[Oldest]]) -> None:
-        rows = await link.fetch(sql("oldest"), self._clock(), again=True)
+    async def _get_oldest_ready(
+        self, connection: ReconnectingConnection, jobs: list[Job[GetOldestReady]]
+    ) -> None:
+        rows = await connection.fetch(sql("oldest_ready"), self._clock(), retry=True)
         for job in jobs:
-            job.done(rows[0][0] if rows else None)
+            job.succeed(rows[0][0] if rows else None)
 
 
-def _optional_record(row: Any) -> Record | None:
+def _to_record(row: Any) -> Record | None:
     return None if row is None else record_of(row)
 
 
-def _log(rows: list[Any]) -> list[Entry]:
+def _to_entries(rows: list[Any]) -> list[Entry]:
     for row in rows:
-        known(row["format"])
+        check_format(row["format"])
     return [
-        Entry(row["number"], kept(row["kind"]), row["at"], msgspec.json.decode(row["data"])) for row in rows
+        Entry(row["number"], unescape_text(row["kind"]), row["at"], msgspec.json.decode(row["data"]))
+        for row in rows
     ]
 
 
-def _page(rows: list[Any], most: int) -> Page:
-    records = tuple(record_of(row) for row in rows[:most])
-    last = rows[most - 1] if len(rows) > most else None
-    return Page(records, None if last is None else rules.to_cursor(last["created"], last["key"]))
+def _to_page(rows: list[Any], limit: int) -> Page:
+    records = tuple(record_of(row) for row in rows[:limit])
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page(records, None if last is None else rules.encode_cursor(last["created"], last["key"]))
 
 
-def _give(job: Job[Any], make: Callable[..., Any], *rows: Any) -> None:
-    """End one job with what is made of its rows; what cannot be understood is its own misfortune."""
+def _finish(job: Job[Any], convert: Callable[..., Any], *rows: Any) -> None:
+    """End a job with its converted rows. Rows that cannot be converted fail this job only."""
     try:
-        job.done(make(*rows))
+        job.succeed(convert(*rows))
     except StoreError as error:
-        job.failed(error)
+        job.fail(error)
 
 
-def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
+def _fail_all(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
-        job.failed(error)
+        job.fail(error)

@@ -1,4 +1,7 @@
-"""The statements, each in a file of its own in `sql/`, and how texts and rows go in and out of them."""
+"""Reads the SQL statements in `sql/`, one file each, and converts values and rows for them.
+
+This module opens no connection.
+"""
 
 from __future__ import annotations
 
@@ -10,61 +13,72 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import StoreUnavailable
+from antiphon.store import unavailable
 from antiphon.store.contract import Record
+from antiphon.store.rules import MAX_INT64
 
-__all__ = ["FORMAT", "keep", "kept", "known", "mark_of", "record_of", "sql", "whole"]
+__all__ = [
+    "FORMAT",
+    "check_format",
+    "escape_text",
+    "record_of",
+    "sql",
+    "task_digest",
+    "to_bigint",
+    "unescape_text",
+]
 
 FORMAT = 1
-"""How this version writes heads and data: as JSON text."""
+"""The format of heads and data that this version writes: 1 is JSON text."""
 
-_LARGEST = 2**63 - 1
+_NO_NUMBER = -1
+"""A version and a token that no task has."""
 
 
 @cache
 def sql(name: str) -> str:
-    """A statement."""
+    """Return the statement in the file of this name."""
     return (Path(__file__).parent / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def keep(text: str) -> str:
-    """A text as PostgreSQL keeps it, which has no room for the character 0; raises `UnicodeEncodeError`."""
+def escape_text(text: str) -> str:
+    """Escape the character 0, which PostgreSQL cannot store; raises `UnicodeEncodeError`."""
     text.encode()
     if "\0" in text or "\1" in text:
         return text.replace("\1", "\1\1").replace("\0", "\1\2")
     return text
 
 
-def kept(text: str) -> str:
-    """A text as it was given to `keep`."""
+def unescape_text(text: str) -> str:
+    """Return the text that was given to `escape_text`."""
     if "\1" in text:
         return "\1".join(part.replace("\1\2", "\0") for part in text.split("\1\1"))
     return text
 
 
-def whole(number: int) -> int:
-    """A number, or one that no task has instead of one that PostgreSQL has no room for."""
-    return number if -1 <= number <= _LARGEST else -1
+def to_bigint(number: int) -> int:
+    """Return the number, or -1 if it does not fit into a `bigint`. No task has the version or token -1."""
+    return number if _NO_NUMBER <= number <= MAX_INT64 else _NO_NUMBER
 
 
-def mark_of(id: str) -> str:
-    """A short name of a task, by which notices tell of it; `write.sql` makes the same."""
+def task_digest(id: str) -> str:
+    """Return the short digest of an escaped id that notifications carry; `write.sql` computes the same."""
     return hashlib.sha256(id.encode()).hexdigest()[:16]
 
 
-def known(format: int) -> None:
-    """See that this version knows how something is written; raises `StoreUnavailable`."""
+def check_format(format: int) -> None:
+    """Raise `StoreUnavailable` if a newer version wrote a row."""
     if format > FORMAT:
-        raise StoreUnavailable("The store holds what a newer Antiphon has written: install that.")
+        raise unavailable.newer_format("in PostgreSQL")
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """The record in a row."""
-    known(row["format"])
+    """Return the record in a row; raises `StoreUnavailable` if a newer version wrote it."""
+    check_format(row["format"])
     return Record(
-        id=kept(row["id"]),
-        principal=kept(row["principal"]),
-        tool=kept(row["tool"]),
+        id=unescape_text(row["id"]),
+        principal=unescape_text(row["principal"]),
+        tool=unescape_text(row["tool"]),
         phase=row["phase"],
         version=row["version"],
         created=row["created"],

@@ -1,7 +1,7 @@
-"""The PostgreSQL store: what a caller asks for, given to the one that does it.
+"""The PostgreSQL store: hands each operation to the connection that runs it.
 
-One connection writes and shares commits between callers, some read, one listens for what other processes
-do. This module owns them and the watchers. It knows neither SQL nor what entries mean.
+One connection writes and shares commits between callers, some read, and one listens for the changes of other
+processes. This module owns the connections and the watchers. It knows neither SQL nor what entries mean.
 """
 
 from __future__ import annotations
@@ -13,57 +13,66 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.errors import StoreUnavailable
-from antiphon.store import rules
+from antiphon.store import rules, unavailable
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
-from antiphon.store.postgres.feed import Feed
-from antiphon.store.postgres.lane import Lane
-from antiphon.store.postgres.link import Database
+from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
+from antiphon.store.postgres.batcher import Batcher
+from antiphon.store.postgres.change_listener import ChangeListener
+from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.migrations import prepare
-from antiphon.store.postgres.reader import Count, Get, List, Oldest, Read, Reader, Reading
-from antiphon.store.postgres.statements import keep
+from antiphon.store.postgres.reader import (
+    CountTasks,
+    GetOldestReady,
+    GetRecord,
+    ListRecords,
+    Reader,
+    ReadLog,
+    ReadOperation,
+)
 from antiphon.store.postgres.writer import (
     Append,
+    ClaimTasks,
     Create,
     Expire,
-    Note,
-    Operation,
+    Publish,
     Release,
     Renew,
-    Say,
-    Take,
+    UseOnce,
+    WriteOperation,
     Writer,
-    subjects,
+    conflict_keys,
 )
 from antiphon.store.watchers import Watchers
 
 __all__ = ["PostgresStore"]
 
-_BATCH = 512
-"""Operations in one statement, at most."""
-_SWEEP = 100
-"""Tasks forgotten in one transaction, at most, so that others need not wait long for their turn."""
-_READERS = 2
+_READ_CONNECTIONS = 2
+"""Connections that read: two, so that a slow read does not hold up the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What an open store consists of."""
+    """The parts of an open store."""
 
     writer: Writer
     reader: Reader
-    feed: Feed
-    writing: Lane[Operation]
-    reading: Lane[Reading]
+    listener: ChangeListener
+    writing: Batcher[WriteOperation]
+    reading: Batcher[ReadOperation]
+
+    @property
+    def statements(self) -> int:
+        return self.writer.connection.statements + self.reader.statements + self.listener.statements
 
 
 class PostgresStore:
     """Tasks in a PostgreSQL database, which any number of processes on any number of machines may share.
 
-    The time is that of the database, so that nobody's clock matters; `clock` is for tests. `patience` is
-    how long a connection or a statement may take, in seconds; `poll_interval` how long a lost notice may
-    cost; `max_waiting` how many operations may wait. Belongs to the event loop that opened it.
+    The store uses the clock of the database, so the clocks of the processes do not matter; `clock` is for
+    tests. `timeout` is how many seconds a connection attempt or a statement may take. `poll_interval` is how
+    many seconds a lost notification may delay a change, and `max_queued` how many operations may be queued.
+    A store belongs to the event loop that opened it.
     """
 
     def __init__(
@@ -71,42 +80,52 @@ class PostgresStore:
         url: str,
         *,
         clock: Callable[[], float] | None = None,
-        patience: float = 10.0,
+        timeout: float = 10.0,
         poll_interval: float = 1.0,
-        max_waiting: int = 20_000,
+        max_queued: int = 20_000,
     ) -> None:
-        self._database = Database.of(url, patience)
+        self._database = Database.from_url(url, timeout)
         self._clock = clock
         self._poll_interval = poll_interval
-        self._max_waiting = max_waiting
-        self._hub = Watchers()
+        self._max_queued = max_queued
+        self._watchers = Watchers()
         self._parts: _Parts | None = None
         self._statements = 0
-        self.meter = CommitStats()
-        """What this store has committed since it was made."""
+        self.commit_stats = CommitStats()
+        """The commits of this store since it was created."""
 
     @property
     def commits(self) -> int:
-        """How many transactions this store has committed since it was made."""
-        return self.meter.commits
+        """The number of transactions that this store has committed since it was created."""
+        return self.commit_stats.commits
 
     @property
     def statements(self) -> int:
-        """How many statements this store has sent since it was made."""
-        return self._statements + (_sent(self._parts) if self._parts else 0)
+        """The number of statements that this store has sent since it was created."""
+        return self._statements + (self._parts.statements if self._parts else 0)
 
     async def open(self) -> None:
         if self._parts is not None:
             return
         await prepare(self._database)
         origin = secrets.token_hex(8)
-        writer = Writer(self._database, origin, self._now, hub=self._hub, meter=self.meter)
-        reader = Reader(self._database, self._now, _READERS)
-        feed = Feed(self._database, origin, self._hub, self._poll_interval)
-        await feed.start()
-        writing = Lane(writer.run, batch=_BATCH, bound=self._max_waiting, subjects=subjects)
-        reading = Lane(reader.run, batch=_BATCH, bound=self._max_waiting, width=_READERS)
-        self._parts = _Parts(writer, reader, feed, writing, reading)
+        writer = Writer(self._database, origin, self._now, watchers=self._watchers, stats=self.commit_stats)
+        reader = Reader(self._database, self._now, _READ_CONNECTIONS)
+        listener = ChangeListener(self._database, origin, self._watchers, self._poll_interval)
+        await listener.start()
+        writing = Batcher(
+            writer.run,
+            max_batch=MAX_BATCH_OPERATIONS,
+            max_queued=self._max_queued,
+            conflict_keys=conflict_keys,
+        )
+        reading = Batcher(
+            reader.run,
+            max_batch=MAX_BATCH_OPERATIONS,
+            max_queued=self._max_queued,
+            max_running=_READ_CONNECTIONS,
+        )
+        self._parts = _Parts(writer, reader, listener, writing, reading)
 
     async def close(self) -> None:
         parts, self._parts = self._parts, None
@@ -114,11 +133,11 @@ class PostgresStore:
             return
         await parts.writing.close()
         await parts.reading.close()
-        self._statements += _sent(parts)
-        await parts.feed.close()
+        self._statements += parts.statements
+        await parts.listener.close()
         await parts.reader.close()
-        await parts.writer.link.close()
-        self._hub.end()
+        await parts.writer.connection.close()
+        self._watchers.close()
 
     async def create(
         self,
@@ -128,9 +147,9 @@ class PostgresStore:
         worker: str | None = None,
         lease: float = 0.0,
     ) -> Claim | None:
-        pairs, length = rules.to_pairs(entries), rules.span(lease)
-        row = rules.begin(record, len(pairs), held=worker is not None)
-        claim: Claim | None = await self._write(Create(row, pairs, worker, length))
+        encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
+        row = rules.new_row(record, len(encoded), held=worker is not None)
+        claim: Claim | None = await self._write(Create(row, encoded, worker, length))
         return claim
 
     async def append(
@@ -143,44 +162,39 @@ class PostgresStore:
         head: Any,
         token: int | None = None,
     ) -> int:
-        pairs, text = rules.to_pairs(entries), rules.encode(head)
-        rules.known_phase(phase)
-        keep(id)
-        version: int = await self._write(Append(id, pairs, expect, phase, text, token))
+        encoded, text = rules.encode_entries(entries), rules.encode_json(head)
+        rules.check_phase(phase)
+        rules.check_text(id)
+        version: int = await self._write(Append(id, encoded, expect, phase, text, token))
         return version
 
     async def get(self, id: str) -> Record | None:
-        keep(id)
-        record: Record | None = await self._read(Get(id))
+        rules.check_text(id)
+        record: Record | None = await self._read(GetRecord(id))
         return record
 
     async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
-        keep(id)
-        entries: Sequence[Entry] = await self._read(Read(id, max(after, 0), max(limit, 0)))
+        rules.check_text(id)
+        entries: Sequence[Entry] = await self._read(ReadLog(id, max(after, 0), max(limit, 0)))
         return entries
 
     async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
-        place = rules.open_cursor(cursor)
-        rules.some(limit)
-        page: Page = await self._read(List(principal, place, limit))
+        position = rules.decode_cursor(cursor)
+        rules.check_page_limit(limit)
+        page: Page = await self._read(ListRecords(principal, position, limit))
         return page
 
     async def claim(
         self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
     ) -> Sequence[Claim]:
-        length, names = rules.span(lease), None if tools is None else sorted(set(tools))
+        length, names = rules.lease_milliseconds(lease), None if tools is None else sorted(set(tools))
         if limit < 1:
             return []
-        future = self._write(Take(worker, length, limit, names))
-        try:
-            claims: Sequence[Claim] = await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(self._give_back)
-            raise
-        return claims
+        claiming = self._write(ClaimTasks(worker, length, limit, names))
+        return await wait_for_claims(claiming, self._release)
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
-        length = rules.span(lease)
+        length = rules.lease_milliseconds(lease)
         held: set[str] = await self._write(Renew(tuple(claims), length))
         return held
 
@@ -188,69 +202,51 @@ class PostgresStore:
         await self._write(Release(id, token))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        gone: tuple[Record, ...] = ()
-        while len(gone) < limit:
-            records = await self._write(Expire(min(limit - len(gone), _SWEEP)))
-            if not records:
-                break
-            gone += tuple(records)
-        return gone
+        return await expire_in_portions(lambda portion: self._write(Expire(portion)), limit)
 
     async def count(self, phase: Phase) -> int:
-        count: int = await self._read(Count(rules.known_phase(phase)))
+        count: int = await self._read(CountTasks(rules.check_phase(phase)))
         return count
 
-    async def oldest(self) -> int | None:
-        since: int | None = await self._read(Oldest())
+    async def oldest_ready(self) -> int | None:
+        since: int | None = await self._read(GetOldestReady())
         return since
 
     async def use_once(self, key: str, *, until: int) -> bool:
-        keep(key)
-        first: bool = await self._write(Note(key, rules.moment(until)))
+        rules.check_text(key)
+        first: bool = await self._write(UseOnce(key, rules.check_timestamp(until)))
         return first
 
     def watch(self, id: str) -> AbstractAsyncContextManager[Watch]:
-        self._open().feed.know(id)
-        return self._hub.watch(id)
+        self._opened().listener.add_task(id)
+        return self._watchers.watch(id)
 
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
-        self._open()
-        return self._hub.watch_ready()
+        self._opened()
+        return self._watchers.watch_ready()
 
     async def publish(self, topic: str, data: Any) -> None:
-        keep(topic)
-        await self._write(Say(topic, rules.encode(data)))
+        rules.check_text(topic)
+        await self._write(Publish(topic, rules.encode_json(data)))
 
-    def hear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        self._open()
-        return self._hub.hear(topic)
+    def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        self._opened()
+        return self._watchers.subscribe(topic)
 
-    def _open(self) -> _Parts:
+    def _opened(self) -> _Parts:
         if self._parts is None:
-            raise StoreUnavailable("The store is not open: call open() first.")
+            raise unavailable.not_open()
         return self._parts
 
-    def _write(self, operation: Operation) -> asyncio.Future[Any]:
-        return self._open().writing.submit(operation)
+    def _write(self, operation: WriteOperation) -> asyncio.Future[Any]:
+        return self._opened().writing.submit(operation)
 
-    def _read(self, reading: Reading) -> asyncio.Future[Any]:
-        return self._open().reading.submit(reading)
+    def _read(self, operation: ReadOperation) -> asyncio.Future[Any]:
+        return self._opened().reading.submit(operation)
+
+    def _release(self, claim: Claim) -> asyncio.Future[Any]:
+        return self._write(Release(claim.record.id, claim.token))
 
     def _now(self) -> int | None:
-        """The time that statements are given: none, but in tests."""
+        """Return the time of the tests' clock, or `None` to use the clock of the database."""
         return None if self._clock is None else int(self._clock() * 1000)
-
-    def _give_back(self, claimed: asyncio.Future[Any]) -> None:
-        """Let go of what was claimed for a caller who has left meanwhile."""
-        if self._parts is None or claimed.cancelled() or claimed.exception():
-            return
-        for claim in claimed.result():
-            try:
-                released = self._write(Release(claim.record.id, claim.token))
-            except StoreUnavailable:
-                return  # the lease ends by itself
-            released.add_done_callback(lambda future: future.cancelled() or future.exception())
-
-
-def _sent(parts: _Parts) -> int:
-    return parts.writer.link.statements + parts.reader.statements + parts.feed.statements

@@ -1,12 +1,11 @@
-"""The one that writes: a connection, and one statement for all that came together and is alike.
+"""Writes batches of operations, with one statement for all operations of the same kind.
 
-A statement is a transaction, so that what it did is durable when it returns. It decides by itself what is
-refused; why, `rules.py` says afterwards. Knows the event loop's batches, not who waits for them.
+A statement is a transaction, so its changes are durable when it returns. The statement itself decides which
+operations it refuses; `rules.py` then finds the reason. The writer does not know the callers.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,47 +16,49 @@ from antiphon.errors import Stale, StoreError
 from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Phase
-from antiphon.store.postgres.lane import Job
-from antiphon.store.postgres.link import Database, Link
-from antiphon.store.postgres.statements import FORMAT, keep, kept, record_of, sql, whole
-from antiphon.store.rules import Pair, Row
+from antiphon.store.postgres.batcher import Job
+from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.database import Database
+from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
+from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.watchers import Watchers
 
 __all__ = [
     "Append",
+    "ClaimTasks",
     "Create",
     "Expire",
-    "Note",
-    "Operation",
+    "Publish",
     "Release",
     "Renew",
-    "Say",
-    "Take",
+    "UseOnce",
+    "WriteOperation",
     "Writer",
-    "subjects",
+    "conflict_keys",
 ]
 
-logger = logging.getLogger("antiphon")
-
-_FORGOTTEN = 5000
-"""Entries that are forgotten in one transaction, about: a long log goes at once, but alone."""
-_TRIES = 5
+_MAX_EXPIRED_ENTRIES = 5000
+"""Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
+_MAX_ATTEMPTS = 5
+"""Attempts of a statement that PostgreSQL aborts because of a deadlock with another process."""
+_COUNT_SLOTS = 251
+"""Rows per phase in the `counts` table. A prime, so that the random origins spread evenly over the rows."""
 
 
 class Create(NamedTuple):
-    """Begin a log."""
+    """Creates a task."""
 
     row: Row
-    pairs: Sequence[Pair]
+    entries: Sequence[EncodedEntry]
     worker: str | None
     lease: int
 
 
 class Append(NamedTuple):
-    """Add to a log."""
+    """Appends to a log."""
 
     id: str
-    pairs: Sequence[Pair]
+    entries: Sequence[EncodedEntry]
     expect: int
     phase: Phase
     head: str
@@ -65,35 +66,35 @@ class Append(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Hold tasks for longer."""
+    """Extends leases."""
 
     claims: Sequence[tuple[str, int]]
     lease: int
 
 
 class Release(NamedTuple):
-    """Let go of a task."""
+    """Gives up a claim."""
 
     id: str
     token: int
 
 
-class Note(NamedTuple):
-    """Note a key."""
+class UseOnce(NamedTuple):
+    """Records a key."""
 
     key: str
     until: int
 
 
-class Say(NamedTuple):
-    """Publish something."""
+class Publish(NamedTuple):
+    """Publishes a message."""
 
     topic: str
     data: str
 
 
-class Take(NamedTuple):
-    """Claim tasks."""
+class ClaimTasks(NamedTuple):
+    """Claims tasks."""
 
     worker: str
     lease: int
@@ -102,26 +103,26 @@ class Take(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """Forget tasks whose time is over."""
+    """Deletes expired tasks."""
 
     limit: int
 
 
-Operation: TypeAlias = Create | Append | Renew | Release | Note | Say | Take | Expire
+WriteOperation: TypeAlias = Create | Append | Renew | Release | UseOnce | Publish | ClaimTasks | Expire
 _Jobs: TypeAlias = list[Job[Any]]
 
 
-def subjects(work: Operation) -> tuple[str, ...]:
-    """What no two operations of one statement may be about."""
-    if isinstance(work, Append):
-        return (f"task {work.id}",)
-    if isinstance(work, Create):
-        return (f"task {work.row.id}",)
-    return (f"key {work.key}",) if isinstance(work, Note) else ()
+def conflict_keys(operation: WriteOperation) -> tuple[str, ...]:
+    """Return the names of the rows that no two operations of one statement may write."""
+    if isinstance(operation, Append):
+        return (f"task {operation.id}",)
+    if isinstance(operation, Create):
+        return (f"task {operation.row.id}",)
+    return (f"key {operation.key}",) if isinstance(operation, UseOnce) else ()
 
 
 class Writer:
-    """Writes to one database for one process, and tells the watchers of all."""
+    """The connection that writes the tasks of one store, and notifies the watchers of all processes."""
 
     def __init__(
         self,
@@ -129,219 +130,241 @@ class Writer:
         origin: str,
         clock: Callable[[], int | None],
         *,
-        hub: Watchers,
-        meter: CommitStats,
+        watchers: Watchers,
+        stats: CommitStats,
     ) -> None:
-        self.link = Link(database)
+        self.connection = ReconnectingConnection(database)
         self._database = database
         self._origin = origin
-        self._slot = int(origin, 16) % 251
+        self._slot = int(origin, 16) % _COUNT_SLOTS
         self._clock = clock
-        self._hub = hub
-        self._meter = meter
+        self._watchers = watchers
+        self._stats = stats
 
     async def run(self, jobs: _Jobs) -> None:
-        """Do the operations of a batch; those that look for tasks come last."""
-        for kinds, do in (
+        """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
+        for kinds, handler in (
             ((Create, Append), self._write),
             ((Release,), self._release),
             ((Renew,), self._renew),
-            ((Note,), self._note),
-            ((Say,), self._say),
-            ((Take,), self._take),
+            ((UseOnce,), self._use_once),
+            ((Publish,), self._publish),
+            ((ClaimTasks,), self._claim),
             ((Expire,), self._expire),
         ):
-            alike = [job for job in jobs if isinstance(job.work, kinds)]
-            if alike:
-                await self._together(alike, do)
+            matching = [job for job in jobs if isinstance(job.operation, kinds)]
+            if matching:
+                await self._try(matching, handler)
 
-    async def _together(self, jobs: _Jobs, do: Callable[[_Jobs], Any]) -> None:
-        """Do what is alike. If PostgreSQL finds fault with it, let only the one fail that is to blame."""
-        for turn in range(_TRIES):
+    async def _try(self, jobs: _Jobs, handler: Callable[[_Jobs], Any]) -> None:
+        """Run operations of one kind together; if one is invalid, run each alone, so that only one fails."""
+        for attempt in range(_MAX_ATTEMPTS):
             try:
-                await do(jobs)
+                await handler(jobs)
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-                if turn + 1 == _TRIES:
-                    _fail(jobs, self._database.explain(error, "written"))
+                if attempt + 1 == _MAX_ATTEMPTS:
+                    _fail_all(jobs, self._database.explain(error, "written"))
             except asyncpg.DataError as error:
                 if len(jobs) == 1:
-                    _fail(jobs, ValueError(f"The store cannot keep this: {error}."))
+                    _fail_all(jobs, ValueError(f"PostgreSQL cannot store a value: {error}."))
                 else:
                     for job in jobs:
-                        await self._together([job], do)
+                        await self._try([job], handler)
                 return
             except asyncpg.PostgresError as error:
-                _fail(jobs, self._database.explain(error, "written"))
+                _fail_all(jobs, self._database.explain(error, "written"))
                 return
             except StoreError as error:
-                _fail(jobs, error)
+                _fail_all(jobs, error)
                 return
             else:
                 return
 
     async def _write(self, jobs: _Jobs) -> None:
-        creates = [job for job in jobs if isinstance(job.work, Create)]
-        appends = [job for job in jobs if isinstance(job.work, Append)]
+        creates = [job for job in jobs if isinstance(job.operation, Create)]
+        appends = [job for job in jobs if isinstance(job.operation, Append)]
         values = (
-            *_columns(_created(job.work) for job in creates),
-            *_columns((_appended(job.work) for job in appends), 6),
-            *_columns(_entries(creates, appends), 4),
+            *_columns((_create_row(job.operation) for job in creates), 11),
+            *_columns((_append_row(job.operation) for job in appends), 6),
+            *_columns(_entry_rows(creates, appends), 4),
         )
-        rows = await self.link.fetch(
+        rows = await self.connection.fetch(
             sql("write"), self._clock(), FORMAT, *values, self._slot, self._database.schema, self._origin
         )
-        found = {row["id"]: row for row in rows}
-        self._count(len(found))
-        self._hub.wake([kept(id) for id in found], any(row["free"] for row in rows))
+        written = {row["id"]: row for row in rows}
+        self._count(len(written))
+        self._watchers.notify([unescape_text(id) for id in written], any(row["free"] for row in rows))
         for job in creates:
-            work: Create = job.work
-            row = found.get(keep(work.row.id))
+            operation: Create = job.operation
+            row = written.get(escape_text(operation.row.id))
             if row is None:
-                job.failed(Stale(f"There is a task {work.row.id!r} already: take another id."))
+                job.fail(rules.id_in_use(operation.row.id))
+            elif operation.worker is None:
+                job.succeed(None)
             else:
-                job.done(None if work.worker is None else Claim(rules.record_of(work.row), row["token"]))
+                job.succeed(Claim(rules.record_of(operation.row), row["token"]))
         refused = []
         for job in appends:
-            row = found.get(keep(job.work.id))
+            row = written.get(escape_text(job.operation.id))
             if row is None:
                 refused.append(job)
             else:
-                job.done(row["version"])
+                job.succeed(row["version"])
         if refused:
-            await self._explain(refused)
+            await self._explain_refusals(refused)
 
-    async def _explain(self, jobs: _Jobs) -> None:
-        """Say why appends were refused. One that no longer would be is late: somebody was in between."""
-        ids = [keep(job.work.id) for job in jobs]
-        rows = await self.link.fetch(sql("rows"), ids, self._clock(), again=True)
+    async def _explain_refusals(self, jobs: _Jobs) -> None:
+        """Fail refused appends with the reason. An append that is allowed by now was refused as stale."""
+        ids = [escape_text(job.operation.id) for job in jobs]
+        rows = await self.connection.fetch(sql("task_rows"), ids, self._clock(), retry=True)
         found = {row["id"]: row for row in rows}
         for job in jobs:
-            work: Append = job.work
-            row = found.get(keep(work.id))
+            operation: Append = job.operation
+            row = found.get(escape_text(operation.id))
             try:
-                rules.check(
+                rules.check_append(
                     None if row is None else Row(*tuple(row)[:12]),
-                    work.id,
-                    expect=work.expect,
-                    token=work.token,
+                    operation.id,
+                    expect=operation.expect,
+                    token=operation.token,
                     now=0 if row is None else row["now"],
                 )
             except StoreError as refusal:
-                job.failed(refusal)
+                job.fail(refusal)
             else:
-                job.failed(Stale(f"The task {work.id!r} was being written: read it, then decide again."))
+                job.fail(
+                    Stale(
+                        f"Another process was writing to the task {operation.id!r}: "
+                        "read the log and decide again."
+                    )
+                )
 
     async def _renew(self, jobs: _Jobs) -> None:
         claims = [
-            (keep(id), whole(token), job.work.lease)
+            (escape_text(id), to_bigint(token), job.operation.lease)
             for job in jobs
-            for id, token in dict(job.work.claims).items()
+            for id, token in dict(job.operation.claims).items()
         ]
-        rows = await self.link.fetch(sql("renew"), self._clock(), *_columns(claims, 3), again=True)
-        held = {kept(row["id"]) for row in rows}
+        rows = await self.connection.fetch(sql("renew"), self._clock(), *_columns(claims, 3), retry=True)
+        held = {unescape_text(row["id"]) for row in rows}
         self._count(len(held))
         for job in jobs:
-            job.done({id for id, _ in job.work.claims if id in held})
+            job.succeed({id for id, _ in job.operation.claims if id in held})
 
     async def _release(self, jobs: _Jobs) -> None:
-        claims = [(keep(job.work.id), whole(job.work.token)) for job in jobs]
-        rows = await self.link.fetch(
-            sql("release"), *_columns(claims, 2), self._database.schema, self._origin, again=True
+        claims = [(escape_text(job.operation.id), to_bigint(job.operation.token)) for job in jobs]
+        rows = await self.connection.fetch(
+            sql("release"), *_columns(claims, 2), self._database.schema, self._origin, retry=True
         )
         self._count(len(jobs))
-        self._hub.wake((), rows[0]["free"])
+        self._watchers.notify((), rows[0]["free"])
         for job in jobs:
-            job.done(None)
+            job.succeed(None)
 
-    async def _note(self, jobs: _Jobs) -> None:
-        keys = [(keep(job.work.key), job.work.until) for job in jobs]
-        rows = await self.link.fetch(sql("note"), self._clock(), *_columns(keys, 2))
-        noted = {row["key"] for row in rows}
-        self._count(len(noted))
+    async def _use_once(self, jobs: _Jobs) -> None:
+        keys = [(escape_text(job.operation.key), job.operation.until) for job in jobs]
+        rows = await self.connection.fetch(sql("use_once"), self._clock(), *_columns(keys, 2))
+        recorded = {row["key"] for row in rows}
+        self._count(len(recorded))
         for job in jobs:
-            job.done(keep(job.work.key) in noted)
+            job.succeed(escape_text(job.operation.key) in recorded)
 
-    async def _say(self, jobs: _Jobs) -> None:
-        words = [(keep(job.work.topic), job.work.data) for job in jobs]
-        await self.link.fetch(sql("publish"), *_columns(words, 2), self._database.schema, self._origin)
+    async def _publish(self, jobs: _Jobs) -> None:
+        messages = [(escape_text(job.operation.topic), job.operation.data) for job in jobs]
+        await self.connection.fetch(
+            sql("publish"), *_columns(messages, 2), self._database.schema, self._origin
+        )
         self._count(len(jobs))
         for job in jobs:
-            self._hub.tell(job.work.topic, msgspec.json.decode(job.work.data))
-            job.done(None)
+            self._watchers.deliver(job.operation.topic, msgspec.json.decode(job.operation.data))
+            job.succeed(None)
 
-    async def _take(self, jobs: _Jobs) -> None:
+    async def _claim(self, jobs: _Jobs) -> None:
         for job in jobs:
-            work: Take = job.work
-            values: list[Any] = [self._clock(), keep(work.worker), work.lease, work.limit]
-            if work.tools is None:
-                rows = await self.link.fetch(sql("claim"), *values)
+            operation: ClaimTasks = job.operation
+            values: list[Any] = [
+                self._clock(),
+                escape_text(operation.worker),
+                operation.lease,
+                operation.limit,
+            ]
+            if operation.tools is None:
+                rows = await self.connection.fetch(sql("claim"), *values)
             else:
-                rows = await self.link.fetch(sql("claim_of"), *values, [keep(tool) for tool in work.tools])
+                tools = [escape_text(tool) for tool in operation.tools]
+                rows = await self.connection.fetch(sql("claim_by_tool"), *values, tools)
             self._count(len(rows))
             rows.sort(key=lambda row: (row["created"], row["key"]))
-            job.done([Claim(record_of(row), row["token"]) for row in rows])
+            job.succeed([Claim(record_of(row), row["token"]) for row in rows])
 
     async def _expire(self, jobs: _Jobs) -> None:
         for job in jobs:
-            rows = await self.link.fetch(
+            rows = await self.connection.fetch(
                 sql("expire"),
                 self._clock(),
-                job.work.limit,
-                _FORGOTTEN,
+                job.operation.limit,
+                _MAX_EXPIRED_ENTRIES,
                 self._slot,
                 self._database.schema,
                 self._origin,
             )
             self._count(len(rows))
             if rows:
-                await self.link.fetch(sql("forget"), [row["key"] for row in rows], again=True)
+                keys = [row["key"] for row in rows]
+                await self.connection.fetch(sql("delete_entries"), keys, retry=True)
             records = [record_of(row) for row in rows]
-            self._hub.wake([record.id for record in records], False)
-            job.done(records)
+            self._watchers.notify([record.id for record in records], False)
+            job.succeed(records)
 
     def _count(self, operations: int) -> None:
         if operations:
-            self._meter.add(operations)
+            self._stats.add(operations)
 
 
-def _created(work: Create) -> tuple[Any, ...]:
-    row = work.row
+def _create_row(operation: Create) -> tuple[Any, ...]:
+    row = operation.row
     return (
-        keep(row.id),
-        keep(row.principal),
-        keep(row.tool),
+        escape_text(row.id),
+        escape_text(row.principal),
+        escape_text(row.tool),
         row.phase,
         row.version,
         row.created,
         row.updated,
         row.expires,
-        None if work.worker is None else keep(work.worker),
-        work.lease,
+        None if operation.worker is None else escape_text(operation.worker),
+        operation.lease,
         row.head,
     )
 
 
-def _appended(work: Append) -> tuple[Any, ...]:
-    token = None if work.token is None else whole(work.token)
-    return keep(work.id), whole(work.expect), len(work.pairs), work.phase, work.head, token
+def _append_row(operation: Append) -> tuple[Any, ...]:
+    return (
+        escape_text(operation.id),
+        to_bigint(operation.expect),
+        len(operation.entries),
+        operation.phase,
+        operation.head,
+        None if operation.token is None else to_bigint(operation.token),
+    )
 
 
-def _entries(creates: _Jobs, appends: _Jobs) -> list[tuple[Any, ...]]:
-    logs = [(job.work.row.id, 1, job.work.pairs) for job in creates]
-    logs += [(job.work.id, job.work.expect + 1, job.work.pairs) for job in appends]
+def _entry_rows(creates: _Jobs, appends: _Jobs) -> list[tuple[Any, ...]]:
+    logs = [(job.operation.row.id, 1, job.operation.entries) for job in creates]
+    logs += [(job.operation.id, job.operation.expect + 1, job.operation.entries) for job in appends]
     return [
-        (keep(id), whole(number), keep(kind), data)
-        for id, first, pairs in logs
-        for number, (kind, data) in enumerate(pairs, first)
+        (escape_text(id), to_bigint(number), escape_text(kind), data)
+        for id, first, entries in logs
+        for number, (kind, data) in enumerate(entries, first)
     ]
 
 
-def _columns(rows: Any, width: int = 11) -> list[list[Any]]:
-    """Rows as the arrays that a statement takes."""
+def _columns(rows: Any, width: int) -> list[list[Any]]:
+    """Turn rows of `width` values into the arrays that a statement takes, one for each column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     return columns or [[] for _ in range(width)]
 
 
-def _fail(jobs: _Jobs, error: Exception) -> None:
+def _fail_all(jobs: _Jobs, error: Exception) -> None:
     for job in jobs:
-        job.failed(error)
+        job.fail(error)

@@ -1,8 +1,8 @@
-"""One transaction's worth of work: load the rows, decide in Python, write what changed.
+"""The work of one transaction: load the rows, apply the operations in Python, write the changed rows.
 
-The operations of a batch come from callers that do not know of each other. One that is refused has
-changed nothing, and the others go on. All rows are loaded by one statement and written by one, whatever
-the size of the batch. The batch owns its rows; it neither begins nor commits.
+The operations of a batch come from independent callers. A refused operation changes nothing, and the others
+continue. One statement loads all rows and one writes them, whatever the size of the batch. The batch owns
+its rows; it neither begins nor commits the transaction.
 """
 
 from __future__ import annotations
@@ -16,198 +16,223 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antiphon.errors import Stale
 from antiphon.store import rules
 from antiphon.store.contract import Claim, Phase, Record
-from antiphon.store.rules import Pair, Row
-from antiphon.store.sqlite import sql
+from antiphon.store.rules import EncodedEntry, Row
+from antiphon.store.sqlite import statements
 
 __all__ = ["Batch", "Operation"]
 
-_LAPSED = 1000
-"""Leases that one claim ends, at most, if they ran out."""
-_SWEPT = 4
-"""Old keys forgotten for each new one."""
-_FORGOTTEN = 5000
-"""Entries that one `expire` deletes in one transaction, about: a long log goes at once, but alone."""
-_KEPT = 512
-"""Commits and messages that others can look back on; who is further behind takes all as changed."""
-_TRIMMED = 64
+_MAX_ENDED_LEASES = 1000
+"""Expired leases that one claim ends, so that a claim after a long pause does not block other writers."""
+_OLD_KEYS_PER_NEW_KEY = 4
+"""Expired keys deleted for each new key: more than one, so that the table shrinks."""
+_MAX_EXPIRED_ENTRIES = 5000
+"""Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
+_RETAINED_ROWS = 512
+"""Commits and messages kept for the pollers of other processes. A poller that is further behind treats
+every task as changed."""
+_DELETE_EVERY_ROWS = 64
+"""Rows inserted between two deletions of old rows, so that most commits do not pay for a deletion."""
 
 _rows = msgspec.json.Decoder(list[Row])
 _names = msgspec.json.Decoder(list[str])
 
 
 class Operation(NamedTuple):
-    """Something to be done in a batch, and the tasks that it must find loaded."""
+    """An operation of a batch, and the ids of the tasks whose rows it needs."""
 
     run: Callable[[Batch], Any]
     ids: tuple[str, ...] = ()
-    queries: bool = False
-    """Whether it looks for tasks by itself; if so it comes last, after the others are written."""
+    is_search: bool = False
+    """Whether the operation searches for tasks. Searches run last, after the other changes are written."""
 
 
 class Batch:
-    """The rows that a transaction has loaded, and what is to be written."""
+    """The rows that a transaction has loaded, and its unwritten changes."""
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self._connection = connection
         self._now = now
         self._rows: dict[str, Row] = {}
-        self._last = 0
+        self._last_key = 0
         self._new: dict[int, Row] = {}
         self._changed: dict[int, Row] = {}
         self._entries: list[Sequence[Any]] = []
         self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
-        self._said: list[tuple[str, str]] = []
+        self._messages: list[tuple[str, str]] = []
         self.touched: set[str] = set()
+        """The ids of the tasks whose watchers must be notified."""
         self.ready = False
+        """Whether a task became claimable."""
 
     def load(self, ids: Iterable[str]) -> None:
-        """Load the rows of these tasks, as far as there are any."""
-        for size, values in sql.padded([(id,) for id in dict.fromkeys(ids)]):
-            found, self._last = self._connection.execute(sql.load(size), values).fetchone()
+        """Load the rows of the tasks with these ids, if they exist."""
+        for size, values in statements.padded_portions([(id,) for id in dict.fromkeys(ids)]):
+            query = statements.load_rows(size)
+            found, self._last_key = self._connection.execute(query, values).fetchone()
             for row in _rows.decode(found):
                 self._rows[row.id] = row
 
-    def create(self, row: Row, pairs: Sequence[Pair], worker: str | None, lease: int) -> Claim | None:
-        """Begin a log; raises `Stale`."""
+    def create(
+        self, row: Row, entries: Sequence[EncodedEntry], worker: str | None, lease: int
+    ) -> Claim | None:
+        """Create a task; raises `Stale` if its id is in use."""
         if row.id in self._rows:
-            raise Stale(f"There is a task {row.id!r} already: take another id.")
-        row = copy(row)  # the operation may have to be done again
-        self._last += 1
-        row.key = self._last
+            raise rules.id_in_use(row.id)
+        row = copy(row)  # the operation may have to run again, with an unchanged row
+        self._last_key += 1
+        row.key = self._last_key
         self._rows[row.id] = self._new[row.key] = row
         if worker is not None:
-            rules.hold(row, worker, self._now + lease)
-        self._add(row, 1, pairs)
+            rules.claim(row, worker, self._now + lease)
+        self._add_entries(row, 1, entries)
         self._counts[row.phase] += 1
         return None if worker is None else Claim(rules.record_of(row), row.token)
 
     def append(
-        self, id: str, pairs: Sequence[Pair], expect: int, phase: Phase, head: str, token: int | None
+        self,
+        id: str,
+        entries: Sequence[EncodedEntry],
+        expect: int,
+        phase: Phase,
+        head: str,
+        token: int | None,
     ) -> int:
-        """Add to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
-        row = rules.check(self._rows.get(id), id, expect=expect, token=token, now=self._now)
+        """Append to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
+        row = rules.check_append(self._rows.get(id), id, expect=expect, token=token, now=self._now)
         if row.phase != phase:
             self._counts[row.phase] -= 1
             self._counts[phase] += 1
         first = row.version + 1
-        rules.advance(row, len(pairs), phase=phase, now=self._now)
+        rules.apply_append(row, len(entries), phase=phase, now=self._now)
         row.head = head
-        self._add(row, first, pairs)
-        self._change(row)
+        self._add_entries(row, first, entries)
+        self._mark_changed(row)
         return row.version
 
     def renew(self, claims: Collection[tuple[str, int]], lease: int) -> set[str]:
-        """Hold on to tasks; returns those that are held."""
+        """Extend leases, and return the ids that are still held."""
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
             if row and rules.renew(row, token, until=self._now + lease, now=self._now):
-                self._change(row)
+                self._mark_changed(row)
                 held.add(id)
         return held
 
     def release(self, id: str, token: int) -> None:
-        """Let go of a task."""
+        """Give up a claim."""
         row = self._rows.get(id)
         if row and rules.release(row, token):
-            self._change(row)
-            self.ready = self.ready or rules.free(row)
+            self._mark_changed(row)
+            self.ready = self.ready or rules.is_claimable(row)
 
     def claim(self, worker: str, lease: int, limit: int, tools: Collection[str] | None) -> list[Claim]:
-        """Take the oldest tasks that are free."""
+        """Claim the oldest claimable tasks."""
         if limit < 1:
             return []
         self._flush()
-        self._connection.execute(sql.LAPSE, {"now": self._now, "limit": _LAPSED})
-        names = _names.decode(self._one(sql.ALL_TOOLS)) if tools is None else sorted(set(tools))
-        found = [
-            _rows.decode(self._one(sql.FREE, {"tool": tool, "now": self._now, "limit": limit}))
-            for tool in names
-        ]
+        values = {"now": self._now, "limit": _MAX_ENDED_LEASES}
+        self._connection.execute(statements.END_EXPIRED_LEASES, values)
+        if tools is None:
+            names = _names.decode(self._fetch_text(statements.TOOLS_WITH_READY_TASKS))
+        else:
+            names = sorted(set(tools))
+        by_tool = [self._claimable(tool, limit) for tool in names]
         claims = []
-        for row in islice(merge(*found, key=lambda row: (row.created, row.key)), limit):
-            claims.append(Claim(rules.record_of(row), rules.hold(row, worker, self._now + lease)))
-            row.head = None  # it stays what it is
+        for row in islice(merge(*by_tool, key=lambda row: (row.created, row.key)), limit):
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._now + lease)))
+            row.head = None  # unchanged, so it is not written
             self._rows[row.id] = row
-            self._change(row)
+            self._mark_changed(row)
         return claims
 
     def expire(self, limit: int) -> list[Record]:
-        """Forget some tasks whose time is over; fewer than `limit` if their logs are long."""
+        """Delete some expired tasks; fewer than `limit` if their logs are long."""
         self._flush()
-        found = _rows.decode(self._one(sql.DUE, {"now": self._now, "limit": limit}))
+        values = {"now": self._now, "limit": limit}
+        found = _rows.decode(self._fetch_text(statements.EXPIRED_TASKS, values))
         rows: list[Row] = []
         entries = 0
         for row in found:
             entries += row.version
-            if rows and entries > _FORGOTTEN:
+            if rows and entries > _MAX_EXPIRED_ENTRIES:
                 break
             rows.append(row)
             self._rows.pop(row.id, None)
             self._counts[row.phase] -= 1
             self.touched.add(row.id)
-        for size, keys in sql.padded([(row.key,) for row in rows]):
-            self._connection.execute(sql.delete_entries(size), keys)
-            self._connection.execute(sql.delete_tasks(size), keys)
+        for size, keys in statements.padded_portions([(row.key,) for row in rows]):
+            self._connection.execute(statements.delete_entries(size), keys)
+            self._connection.execute(statements.delete_tasks(size), keys)
         return [rules.record_of(row) for row in rows]
 
     def use_once(self, key: str, until: int) -> bool:
-        """Note a key, unless it is noted already."""
-        self._connection.execute(sql.SWEEP_KEYS, {"now": self._now, "limit": _SWEPT})
-        cursor = self._connection.execute(sql.NOTE_KEY, {"key": key, "until": until, "now": self._now})
+        """Record a key; return false if it is already recorded."""
+        execute = self._connection.execute
+        execute(statements.DELETE_OLD_KEYS, {"now": self._now, "limit": _OLD_KEYS_PER_NEW_KEY})
+        cursor = execute(statements.INSERT_KEY, {"key": key, "until": until, "now": self._now})
         return cursor.rowcount == 1
 
     def publish(self, topic: str, data: str) -> None:
-        """Say something to other processes."""
-        self._said.append((topic, data))
+        """Add a message for other processes."""
+        self._messages.append((topic, data))
 
     def finish(self, origin: str) -> None:
-        """Write all that is not written yet, and what other processes should know of it."""
+        """Write the remaining changes, and record them for the pollers of other processes."""
         self._flush()
         if any(self._counts.values()):
-            self._connection.execute(sql.RECOUNT, self._counts)
-        for topic, data in self._said:
-            number = self._connection.execute(sql.SAY, (origin, topic, data)).lastrowid or 0
-            if number % _TRIMMED == 0:
-                self._connection.execute(sql.TRIM_MESSAGES, (number - _KEPT,))
+            self._connection.execute(statements.UPDATE_COUNTS, self._counts)
+        for topic, data in self._messages:
+            self._insert_numbered(
+                statements.INSERT_MESSAGE, (origin, topic, data), statements.DELETE_OLD_MESSAGES
+            )
         if self.touched or self.ready:
-            touched = rules.encode(sorted(self.touched))
-            number = self._connection.execute(sql.NOTE_COMMIT, (origin, touched, self.ready)).lastrowid or 0
-            if number % _TRIMMED == 0:
-                self._connection.execute(sql.TRIM_COMMITS, (number - _KEPT,))
+            touched = rules.encode_json(sorted(self.touched))
+            self._insert_numbered(
+                statements.INSERT_COMMIT, (origin, touched, self.ready), statements.DELETE_OLD_COMMITS
+            )
 
-    def _add(self, row: Row, first: int, pairs: Sequence[Pair]) -> None:
-        for number, (kind, data) in enumerate(pairs, first):
-            self._entries.append((row.key, number, kind, self._now, sql.FORMAT, data))
+    def _claimable(self, tool: str, limit: int) -> list[Row]:
+        values = {"tool": tool, "now": self._now, "limit": limit}
+        return _rows.decode(self._fetch_text(statements.CLAIMABLE_TASKS, values))
+
+    def _insert_numbered(self, insert: str, values: tuple[Any, ...], delete_old: str) -> None:
+        """Insert a row with a growing number, and now and then delete the old rows of its table."""
+        number = self._connection.execute(insert, values).lastrowid or 0
+        if number % _DELETE_EVERY_ROWS == 0:
+            self._connection.execute(delete_old, (number - _RETAINED_ROWS,))
+
+    def _add_entries(self, row: Row, first: int, entries: Sequence[EncodedEntry]) -> None:
+        for number, (kind, data) in enumerate(entries, first):
+            self._entries.append((row.key, number, kind, self._now, statements.FORMAT, data))
         self.touched.add(row.id)
-        self.ready = self.ready or rules.free(row)
+        self.ready = self.ready or rules.is_claimable(row)
 
-    def _change(self, row: Row) -> None:
+    def _mark_changed(self, row: Row) -> None:
         if row.key not in self._new:
             self._changed[row.key] = row
 
     def _flush(self) -> None:
-        """Write rows and entries, so that queries find them."""
-        self._write(sql.insert_tasks, [_whole(row) for row in self._new.values()])
-        self._write(sql.update_tasks, [_mutable(row) for row in self._changed.values()])
-        self._write(sql.insert_entries, self._entries)
+        """Write rows and entries, so that searches find them."""
+        self._write(statements.insert_tasks, [_all_columns(row) for row in self._new.values()])
+        self._write(statements.update_tasks, [_changing_columns(row) for row in self._changed.values()])
+        self._write(statements.insert_entries, self._entries)
         self._new, self._changed, self._entries = {}, {}, []
 
     def _write(self, statement: Callable[[int], str], rows: Sequence[Sequence[Any]]) -> None:
-        for size, values in sql.padded(rows):
+        for size, values in statements.padded_portions(rows):
             self._connection.execute(statement(size), values)
 
-    def _one(self, query: str, values: dict[str, Any] | tuple[()] = ()) -> str:
+    def _fetch_text(self, query: str, values: dict[str, Any] | tuple[()] = ()) -> str:
         return str(self._connection.execute(query, values).fetchone()[0])
 
 
-def _whole(row: Row) -> Sequence[Any]:
+def _all_columns(row: Row) -> Sequence[Any]:
     *columns, head = msgspec.structs.astuple(row)
-    return (*columns, sql.FORMAT, head)
+    return (*columns, statements.FORMAT, head)
 
 
-def _mutable(row: Row) -> Sequence[Any]:
+def _changing_columns(row: Row) -> Sequence[Any]:
     return row.key, row.phase, row.version, row.updated, row.token, row.worker, row.lease, row.head

@@ -1,7 +1,7 @@
-"""Brings a file to the schema of this version. `PRAGMA user_version` says which schema a file has.
+"""Migrates a file to the schema of this version. `PRAGMA user_version` holds the version of a file's schema.
 
-Schema `n` is what `schema/1.sql` to `schema/n.sql` make, one after another. A file once released is
-never changed. This module knows the files' names, not what is in them.
+The scripts `schema/1.sql` to `schema/n.sql`, run in order, create schema `n`. A released script never
+changes. This module does not know what is in the scripts.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.sqlite.connection import Database
+from antiphon.store.schema_scripts import read_scripts
+from antiphon.store.sqlite.database import Database
 
 __all__ = ["migrate", "prepare", "scripts"]
 
-_MARK = 0x416E7470
-"""Says, in the file's header, that it is a store of ours: the letters `Antp`."""
+_APPLICATION_ID = 0x416E7470
+"""The number in the header of every file of ours: the letters `Antp`."""
 
 
 def scripts() -> list[str]:
-    """The scripts of all schemas, the first first."""
-    folder = Path(__file__).parent / "schema"
-    paths = sorted(folder.glob("*.sql"), key=lambda path: int(path.stem))
-    return [path.read_text(encoding="utf-8") for path in paths]
+    """Return the scripts of all schemas, in order."""
+    return read_scripts(Path(__file__).parent / "schema")
 
 
 def prepare(database: Database) -> None:
-    """Make the file ready for use; raises `StoreUnavailable` or `sqlite3.Error`."""
+    """Create or migrate the file; raises `StoreUnavailable` or `sqlite3.Error`."""
     steps = scripts()
     connection = database.connect("write")
     try:
-        database.patiently(lambda: _version(database, connection, len(steps)))
+        database.retry_while_busy(lambda: _schema_version(database, connection, len(steps)))
         database.use_wal(connection)
         migrate(database, connection, steps)
     finally:
@@ -39,20 +38,20 @@ def prepare(database: Database) -> None:
 
 
 def migrate(database: Database, connection: sqlite3.Connection, steps: Sequence[str]) -> None:
-    """Run the scripts that a file lacks, all or none; raises `StoreUnavailable` for a file that is not ours.
+    """Run the missing scripts, all or none; raises `StoreUnavailable` for a file of another program.
 
-    Takes the writer's place even if there is nothing to do, so that a file that cannot be written is
-    found now and not at the first task.
+    Takes the write lock even if no script is missing, so that a file that cannot be written is noticed now
+    and not with the first task.
     """
     database.begin(connection)
     try:
-        version = _version(database, connection, len(steps))
+        version = _schema_version(database, connection, len(steps))
         for number, script in enumerate(steps[version:], version + 1):
             for statement in _statements(script):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
         if version == 0:
-            connection.execute(f"PRAGMA application_id = {_MARK}")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -60,25 +59,25 @@ def migrate(database: Database, connection: sqlite3.Connection, steps: Sequence[
         raise
 
 
-def _version(database: Database, connection: sqlite3.Connection, known: int) -> int:
-    """Which schema a file has: 0 for an empty one."""
-    mark = connection.execute("PRAGMA application_id").fetchone()[0]
+def _schema_version(database: Database, connection: sqlite3.Connection, known: int) -> int:
+    """Return the version of a file's schema, 0 for an empty file; raises `StoreUnavailable`."""
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if tables and mark != _MARK:
+    if tables and application_id != _APPLICATION_ID:
         raise StoreUnavailable(
-            f"The file {database.path} is a database of another program: name another file."
+            f"The file {database.path} is a database of another program: choose another file."
         )
     if version > known:
         raise StoreUnavailable(
-            f"The store {database.path} has schema {version}, and this Antiphon knows {known} at most: "
-            "install a newer Antiphon. Nothing was changed."
+            f"The store {database.path} has schema {version}, but this version of Antiphon supports schemas "
+            f"up to {known}: install a newer Antiphon. The file was not changed."
         )
     return version
 
 
 def _statements(script: str) -> Iterator[str]:
-    """A script's statements. `executescript` would commit before it begins."""
+    """Split a script into statements, because `executescript` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,7 +1,7 @@
-"""The one that reads: a connection that writes nothing. Lives on the reader's thread.
+"""Reads batches of operations on a read-only connection. Runs on the reader's thread.
 
-Each read sees what was committed before it began, by whatever process. Records that are asked for at the
-same time are looked up together. It must not know the event loop.
+Each read sees all commits before it, of every process. Records that are requested together are looked up
+together. The reader does not know the event loop.
 """
 
 from __future__ import annotations
@@ -12,94 +12,93 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antiphon.errors import StoreUnavailable
-from antiphon.store import rules
+from antiphon.store import rules, unavailable
 from antiphon.store.contract import Entry, Page, Phase, Record
-from antiphon.store.sqlite import sql
-from antiphon.store.sqlite.connection import Database
-from antiphon.store.sqlite.lane import Done, Outcome
+from antiphon.store.sqlite import statements
+from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
+from antiphon.store.sqlite.database import Database
 
-__all__ = ["Reader", "Reading"]
+__all__ = ["ReadOperation", "Reader"]
 
 _records = msgspec.json.Decoder(list[Record])
 _entries = msgspec.json.Decoder(list[Entry])
-_places = msgspec.json.Decoder(list[tuple[int, int]])
+_positions = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-class Reading(NamedTuple):
-    """Something to be read: a query of the reader's, or the record of one task."""
+class ReadOperation(NamedTuple):
+    """A read: a method of the reader to call, or the id of one task to look up."""
 
     run: Callable[[Reader], Any] | None = None
     id: str = ""
 
 
 class Reader:
-    """Reads one file for one process."""
+    """A read-only connection to the file."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
 
-    def run(self, readings: list[Reading]) -> Done:
-        """Read all of it; each gets its own outcome."""
-        ids = [reading.id for reading in readings if reading.run is None]
-        records, error = self._outcome(lambda reader: reader._get(ids)) if ids else ({}, None)
-        outcomes: list[Outcome] = []
-        for reading in readings:
-            if reading.run is not None:
-                outcomes.append(self._outcome(reading.run))
+    def run(self, operations: list[ReadOperation]) -> BatchResult:
+        """Run all reads; each gets its own result."""
+        ids = [operation.id for operation in operations if operation.run is None]
+        records, error = self._try(lambda reader: reader._get(ids)) if ids else ({}, None)
+        results: list[OperationResult] = []
+        for operation in operations:
+            if operation.run is not None:
+                results.append(self._try(operation.run))
             else:
-                outcomes.append((None, error) if error else (records.get(reading.id), None))
-        return Done(outcomes)
+                results.append((None, error) if error else (records.get(operation.id), None))
+        return BatchResult(results)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def read(self, id: str, after: int, limit: int) -> list[Entry]:
-        """Entries of one log."""
+        """Return entries of one log."""
         values = {"id": id, "after": after, "limit": limit, "now": self._now()}
         try:
-            text, form = self._one(sql.READ, values)
-        except sqlite3.DataError:  # more than SQLite can put into one text
+            text, newest_format = self._one(statements.READ_ENTRIES, values)
+        except sqlite3.DataError:  # the entries exceed the longest text that SQLite can return
             if limit == 1:
                 raise
             first = self.read(id, after, limit // 2)
             rest = self.read(id, first[-1].number, limit - len(first)) if first else []
             return first + rest
-        return _entries.decode(self._known(text, form))
+        return _entries.decode(self._check_format(text, newest_format))
 
-    def page(self, principal: str | None, place: tuple[int, int], limit: int) -> Page:
-        """A page of records."""
-        values: dict[str, Any] = {"created": place[0], "key": place[1], "limit": limit + 1}
+    def page(self, principal: str | None, position: tuple[int, int], limit: int) -> Page:
+        """Return a page of records."""
+        values: dict[str, Any] = {"created": position[0], "key": position[1], "limit": limit + 1}
         values |= {"principal": principal, "now": self._now()}
-        text, form, places = self._one(sql.page(principal is not None), values)
-        records = _records.decode(self._known(text, form))
+        text, newest_format, positions = self._one(statements.list_records(principal is not None), values)
+        records = _records.decode(self._check_format(text, newest_format))
         if len(records) <= limit:
             return Page(tuple(records), None)
-        return Page(tuple(records[:limit]), rules.to_cursor(*_places.decode(places)[limit - 1]))
+        return Page(tuple(records[:limit]), rules.encode_cursor(*_positions.decode(positions)[limit - 1]))
 
     def count(self, phase: Phase) -> int:
-        """How many tasks are in a phase."""
-        return int(self._one(sql.COUNT, (phase,))[0])
+        """Return the number of tasks in a phase."""
+        return int(self._one(statements.COUNT_TASKS, (phase,))[0])
 
-    def oldest(self) -> int | None:
-        """Since when the task waits that is next."""
-        found = self._one(sql.OLDEST, {"now": self._now()})
+    def oldest_ready(self) -> int | None:
+        """Return when the next task to be claimed last changed."""
+        found = self._one(statements.OLDEST_READY, {"now": self._now()})
         return None if found is None else int(found[0])
 
     def _get(self, ids: list[str]) -> dict[str, Record]:
         found: dict[str, Record] = {}
-        for size, values in sql.padded([(id,) for id in dict.fromkeys(ids)]):
-            text, form = self._one(sql.get(size), [*values, self._now()])
-            for record in _records.decode(self._known(text, form)):
+        for size, values in statements.padded_portions([(id,) for id in dict.fromkeys(ids)]):
+            text, newest_format = self._one(statements.get_records(size), [*values, self._now()])
+            for record in _records.decode(self._check_format(text, newest_format)):
                 found[record.id] = record
         return found
 
-    def _outcome(self, run: Callable[[Reader], Any]) -> Outcome:
+    def _try(self, run: Callable[[Reader], Any]) -> OperationResult:
         try:
             return run(self), None
         except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
@@ -113,12 +112,10 @@ class Reader:
             self._connection = self._database.connect("read")
         return self._connection.execute(query, values).fetchone()
 
-    def _known(self, text: str, form: int | None) -> str:
-        """The text, if this version knows how it is written."""
-        if form is not None and form > sql.FORMAT:
-            raise StoreUnavailable(
-                f"The store {self._database.path} holds what a newer Antiphon has written: install that."
-            )
+    def _check_format(self, text: str, newest_format: int | None) -> str:
+        """Return the text; raises `StoreUnavailable` if a newer version wrote part of it."""
+        if newest_format is not None and newest_format > statements.FORMAT:
+            raise unavailable.newer_format(self._database.path)
         return text
 
     def _now(self) -> int:

@@ -1,7 +1,7 @@
-"""The SQLite store: what a caller asks for, given to the thread that does it.
+"""The SQLite store: hands each operation to the thread that runs it.
 
-One thread writes and shares commits between callers, one reads, one notices other processes. This module
-owns the three and the watchers. It knows neither SQL nor what entries mean.
+One thread writes and shares commits between callers, one reads, and one polls for the commits of other
+processes. This module owns the threads and the watchers. It knows neither SQL nor what entries mean.
 """
 
 from __future__ import annotations
@@ -18,44 +18,40 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import StoreUnavailable
-from antiphon.store import rules
+from antiphon.store import rules, unavailable
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
 from antiphon.store.sqlite.batch import Batch, Operation
-from antiphon.store.sqlite.connection import Database
-from antiphon.store.sqlite.feed import Feed
-from antiphon.store.sqlite.lane import Lane
+from antiphon.store.sqlite.batch_thread import BatchThread
+from antiphon.store.sqlite.change_poller import ChangePoller
+from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.migrations import prepare
-from antiphon.store.sqlite.reader import Reader, Reading
+from antiphon.store.sqlite.reader import Reader, ReadOperation
 from antiphon.store.sqlite.writer import Writer
 from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
 
-_BATCH = 512
-"""Operations in one transaction, and reads in one go, at most."""
-_SWEEP = 100
-"""Tasks forgotten in one transaction, at most, so that others need not wait long for their turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Threads:
-    """What an open store consists of."""
+    """The parts of an open store."""
 
     writer: Writer
     reader: Reader
-    feed: Feed
-    writing: Lane[Operation]
-    reading: Lane[Reading]
+    poller: ChangePoller
+    writing: BatchThread[Operation]
+    reading: BatchThread[ReadOperation]
 
 
 class SQLiteStore:
     """Tasks in one SQLite file, which any number of processes on one machine may share.
 
-    `busy_timeout` is how long to wait for another process that writes, in seconds; `poll_interval` how
-    often to look for what others wrote, while somebody watches; `max_waiting` how many operations may
-    wait; `max_bytes` how large the file may get. Belongs to the event loop that opened it.
+    `busy_timeout` is how many seconds to wait while another process writes. `poll_interval` is how many
+    seconds pass between two polls for the commits of other processes, while there are watchers. `max_queued`
+    is how many operations may be queued, and `max_bytes` how large the file may get. A store belongs to the
+    event loop that opened it.
     """
 
     def __init__(
@@ -65,38 +61,48 @@ class SQLiteStore:
         clock: Callable[[], float] = time.time,
         busy_timeout: float = 10.0,
         poll_interval: float = 0.015,
-        max_waiting: int = 20_000,
+        max_queued: int = 20_000,
         max_bytes: int | None = None,
     ) -> None:
         self._database = Database(os.path.abspath(path), busy_timeout, max_bytes)
         self._clock = clock
         self._poll_interval = poll_interval
-        self._max_waiting = max_waiting
-        self._hub = Watchers(self._idle)
+        self._max_queued = max_queued
+        self._watchers = Watchers(self._set_idle)
         self._threads: _Threads | None = None
-        self.meter = CommitStats()
-        """What this store has committed since it was made."""
+        self.commit_stats = CommitStats()
+        """The commits of this store since it was created."""
 
     @property
     def commits(self) -> int:
-        """How many transactions this store has committed since it was made."""
-        return self.meter.commits
+        """The number of transactions that this store has committed since it was created."""
+        return self.commit_stats.commits
 
     async def open(self) -> None:
         if self._threads is not None:
             return
-        writer, reader = Writer(self._database, self._clock, self.meter), Reader(self._database, self._clock)
-        feed = Feed(self._database, writer.origin, self._poll_interval, *self._reporters())
+        writer = Writer(self._database, self._clock, self.commit_stats)
+        reader = Reader(self._database, self._clock)
+        poller = ChangePoller(self._database, writer.origin, self._poll_interval, *self._poller_callbacks())
         try:
-            await asyncio.to_thread(self._prepare, feed)
+            await asyncio.to_thread(self._prepare, poller)
         except (sqlite3.Error, OSError) as error:
-            feed.close()
+            poller.close()
             raise self._database.explain(error, "opened") from error
-        writing = Lane(
-            "antiphon-store-writer", writer.run, told=self._hub.wake, batch=_BATCH, bound=self._max_waiting
+        writing = BatchThread(
+            "antiphon-store-writer",
+            writer.run,
+            notify=self._watchers.notify,
+            max_batch=MAX_BATCH_OPERATIONS,
+            max_queued=self._max_queued,
         )
-        reading = Lane("antiphon-store-reader", reader.run, batch=_BATCH, bound=self._max_waiting)
-        self._threads = _Threads(writer, reader, feed, writing, reading)
+        reading = BatchThread(
+            "antiphon-store-reader",
+            reader.run,
+            max_batch=MAX_BATCH_OPERATIONS,
+            max_queued=self._max_queued,
+        )
+        self._threads = _Threads(writer, reader, poller, writing, reading)
 
     async def close(self) -> None:
         threads, self._threads = self._threads, None
@@ -104,8 +110,8 @@ class SQLiteStore:
             return
         await threads.writing.close()
         await threads.reading.close()
-        await asyncio.to_thread(_let_go, threads)
-        self._hub.end()
+        await asyncio.to_thread(_close_connections, threads)
+        self._watchers.close()
 
     async def create(
         self,
@@ -115,10 +121,10 @@ class SQLiteStore:
         worker: str | None = None,
         lease: float = 0.0,
     ) -> Claim | None:
-        pairs, length = rules.to_pairs(entries), rules.span(lease)
-        row = rules.begin(record, len(pairs), held=worker is not None)
+        encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
+        row = rules.new_row(record, len(encoded), held=worker is not None)
         claim: Claim | None = await self._write(
-            lambda batch: batch.create(row, pairs, worker, length), (row.id,)
+            lambda batch: batch.create(row, encoded, worker, length), (row.id,)
         )
         return claim
 
@@ -132,15 +138,15 @@ class SQLiteStore:
         head: Any,
         token: int | None = None,
     ) -> int:
-        pairs, text = rules.to_pairs(entries), rules.encode(head)
-        rules.known_phase(phase)
+        encoded, text = rules.encode_entries(entries), rules.encode_json(head)
+        rules.check_phase(phase)
         version: int = await self._write(
-            lambda batch: batch.append(id, pairs, expect, phase, text, token), (id,)
+            lambda batch: batch.append(id, encoded, expect, phase, text, token), (id,)
         )
         return version
 
     async def get(self, id: str) -> Record | None:
-        record: Record | None = await self._lanes().reading.submit(Reading(id=id))
+        record: Record | None = await self._opened().reading.submit(ReadOperation(id=id))
         return record
 
     async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
@@ -150,25 +156,20 @@ class SQLiteStore:
         return entries
 
     async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
-        place = rules.open_cursor(cursor)
-        rules.some(limit)
-        page: Page = await self._read(lambda reader: reader.page(principal, place, limit))
+        position = rules.decode_cursor(cursor)
+        rules.check_page_limit(limit)
+        page: Page = await self._read(lambda reader: reader.page(principal, position, limit))
         return page
 
     async def claim(
         self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
     ) -> Sequence[Claim]:
-        length, names = rules.span(lease), None if tools is None else tuple(tools)
-        future = self._search(lambda batch: batch.claim(worker, length, limit, names))
-        try:
-            claims: Sequence[Claim] = await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(self._give_back)
-            raise
-        return claims
+        length, names = rules.lease_milliseconds(lease), None if tools is None else tuple(tools)
+        claiming = self._search(lambda batch: batch.claim(worker, length, limit, names))
+        return await wait_for_claims(claiming, self._release)
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
-        pairs, length = tuple(claims), rules.span(lease)
+        pairs, length = tuple(claims), rules.lease_milliseconds(lease)
         held: set[str] = await self._write(
             lambda batch: batch.renew(pairs, length), tuple(id for id, _ in pairs)
         )
@@ -178,105 +179,92 @@ class SQLiteStore:
         await self._write(lambda batch: batch.release(id, token), (id,))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        gone: tuple[Record, ...] = ()
-        while len(gone) < limit:
-            portion = min(limit - len(gone), _SWEEP)
-            records = await self._search(partial(Batch.expire, limit=portion))
-            if not records:
-                break
-            gone += tuple(records)
-        return gone
+        return await expire_in_portions(
+            lambda portion: self._search(partial(Batch.expire, limit=portion)), limit
+        )
 
     async def count(self, phase: Phase) -> int:
-        rules.known_phase(phase)
+        rules.check_phase(phase)
         count: int = await self._read(lambda reader: reader.count(phase))
         return count
 
-    async def oldest(self) -> int | None:
-        since: int | None = await self._read(lambda reader: reader.oldest())
+    async def oldest_ready(self) -> int | None:
+        since: int | None = await self._read(lambda reader: reader.oldest_ready())
         return since
 
     async def use_once(self, key: str, *, until: int) -> bool:
-        rules.moment(until)
+        rules.check_timestamp(until)
         first: bool = await self._write(lambda batch: batch.use_once(key, until))
         return first
 
     def watch(self, id: str) -> AbstractAsyncContextManager[Watch]:
-        self._lanes()
-        return self._hub.watch(id)
+        self._opened()
+        return self._watchers.watch(id)
 
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
-        self._lanes()
-        return self._hub.watch_ready()
+        self._opened()
+        return self._watchers.watch_ready()
 
     async def publish(self, topic: str, data: Any) -> None:
-        text = rules.encode(data)
+        text = rules.encode_json(data)
         await self._write(lambda batch: batch.publish(topic, text))
-        self._hub.tell(topic, msgspec.json.decode(text))
+        self._watchers.deliver(topic, msgspec.json.decode(text))
 
-    def hear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        self._lanes()
-        return self._hub.hear(topic)
+    def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        self._opened()
+        return self._watchers.subscribe(topic)
 
-    def _lanes(self) -> _Threads:
+    def _opened(self) -> _Threads:
         if self._threads is None:
-            raise StoreUnavailable("The store is not open: call open() first.")
+            raise unavailable.not_open()
         return self._threads
 
     def _write(self, run: Callable[[Batch], Any], ids: tuple[str, ...] = ()) -> asyncio.Future[Any]:
-        return self._lanes().writing.submit(Operation(run, ids))
+        return self._opened().writing.submit(Operation(run, ids))
 
     def _search(self, run: Callable[[Batch], Any]) -> asyncio.Future[Any]:
-        return self._lanes().writing.submit(Operation(run, queries=True))
+        return self._opened().writing.submit(Operation(run, is_search=True))
 
     def _read(self, run: Callable[[Reader], Any]) -> asyncio.Future[Any]:
-        return self._lanes().reading.submit(Reading(run))
+        return self._opened().reading.submit(ReadOperation(run))
 
-    def _give_back(self, claimed: asyncio.Future[Any]) -> None:
-        """Let go of what was claimed for a caller who has left meanwhile."""
-        if self._threads is None or claimed.cancelled() or claimed.exception():
-            return
-        for claim in claimed.result():
-            id = claim.record.id
-            try:
-                released = self._write(partial(Batch.release, id=id, token=claim.token), (id,))
-            except StoreUnavailable:
-                return  # the lease ends by itself
-            released.add_done_callback(lambda future: future.cancelled() or future.exception())
+    def _release(self, claim: Claim) -> asyncio.Future[Any]:
+        id = claim.record.id
+        return self._write(partial(Batch.release, id=id, token=claim.token), (id,))
 
-    def _prepare(self, feed: Feed) -> None:
+    def _prepare(self, poller: ChangePoller) -> None:
         self._database.check()
         prepare(self._database)
-        feed.start()
+        poller.start()
 
-    def _idle(self, idle: bool) -> None:
+    def _set_idle(self, idle: bool) -> None:
         if self._threads is not None:
-            self._threads.feed.idle(idle)
+            self._threads.poller.set_idle(idle)
 
-    def _reporters(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """What the feed calls from its thread."""
+    def _poller_callbacks(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return the functions `notify` and `deliver` that the poller calls from its thread."""
         loop = asyncio.get_running_loop()
 
-        def wake(touched: Collection[str] | None, ready: bool) -> None:
+        def notify(touched: Collection[str] | None, ready: bool) -> None:
             if touched is None:
-                self._hub.wake_all()
+                self._watchers.notify_all()
             else:
-                self._hub.wake(touched, ready)
+                self._watchers.notify(touched, ready)
 
-        def tell(messages: Sequence[tuple[str, str]]) -> None:
+        def deliver(messages: Sequence[tuple[str, str]]) -> None:
             for topic, data in messages:
-                self._hub.tell(topic, msgspec.json.decode(data))
+                self._watchers.deliver(topic, msgspec.json.decode(data))
 
-        def later(function: Callable[..., None], *arguments: Any) -> None:
+        def on_loop(function: Callable[..., None], *arguments: Any) -> None:
             try:
                 loop.call_soon_threadsafe(function, *arguments)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
+            except RuntimeError:  # the loop is closed, so there are no watchers
                 pass
 
-        return partial(later, wake), partial(later, tell)
+        return partial(on_loop, notify), partial(on_loop, deliver)
 
 
-def _let_go(threads: _Threads) -> None:
-    threads.feed.close()
+def _close_connections(threads: _Threads) -> None:
+    threads.poller.close()
     threads.reader.close()
     threads.writer.close()

@@ -1,4 +1,5 @@
-"""Channels: how a client reaches a server, over HTTP, a child process's streams, or in memory.
+"""The client's side of every transport: channels that carry messages to one server and back.
 
-A channel knows no protocol version and no method.
+A channel bounds what it reads, because a server may be hostile. It must not know protocol versions, tools
+or tasks.
 """

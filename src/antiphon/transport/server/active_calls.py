@@ -11,12 +11,12 @@ __all__ = ["ActiveCalls"]
 
 
 class ActiveCalls(dict[RequestId, Supervised]):
-    """What is under way, by id."""
+    """The calls under way, by request id."""
 
-    def told(self, frame: Frame) -> RequestId | None:
-        """Take a notification; only that a call is to be cancelled means anything.
+    def notified(self, frame: Frame) -> RequestId | None:
+        """Take a notification; cancel the call that it names, if it is a cancellation.
 
-        Gives the id of a call that is to be cancelled, and is not under way here.
+        Returns the id of a call that is to be cancelled and is not under way here.
         """
         cancel = read_cancellation(frame)
         if cancel is None or self.cancel(cancel.request_id):
@@ -24,7 +24,7 @@ class ActiveCalls(dict[RequestId, Supervised]):
         return cancel.request_id
 
     def cancel(self, request_id: RequestId) -> bool:
-        """Stop a call; false if it is not under way here."""
+        """Stop a call; return false if it is not under way here."""
         watched = self.get(request_id)
         if watched is not None:
             watched.stop("cancelled")

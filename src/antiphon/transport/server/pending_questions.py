@@ -1,6 +1,6 @@
-"""Questions put to a client while a call waits, until their answers come: the connection as the carrier.
+"""Questions that were asked on a connection and wait for their answers.
 
-Owns the questions that are open on one session or connection.
+Owns the open questions of one session or connection.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class PendingQuestions:
     def __init__(self) -> None:
         self._open: dict[str, asyncio.Future[Any]] = {}
 
-    async def put(
+    async def ask(
         self,
-        ask: Question,
+        question: Question,
         dialect: Dialect,
         write: Callable[[bytes], Awaitable[None]],
         task_id: str | None = None,
     ) -> Any:
-        """Ask, and wait for the response; raises `Failure` if the client cannot give one."""
+        """Ask, and return the response; raises `Failure` if the client answers with an error."""
         request_id = f"ask-{secrets.token_hex(8)}"
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:
-            method, params = dialect.ask(ask, task_id, question_id=request_id)
+            method, params = dialect.ask(question, task_id, question_id=request_id)
             await write(jsonrpc.request(request_id, method, params))
             return await future
         finally:
             del self._open[request_id]
 
     def answer(self, frame: Frame) -> bool:
-        """Take a response; false for one that answers nothing here."""
+        """Take a response; return false if it answers no question of this connection."""
         future = self._open.get(str(frame.request_id))
         if future is None or future.done():
             return False

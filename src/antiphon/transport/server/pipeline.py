@@ -1,38 +1,141 @@
-"""From how a call ended to the frame that says so, also where that turns out not to be writable.
+"""From a frame to a call, and from its outcome to the frame that answers it: the same for every transport.
 
-What an author returns may hold things that JSON cannot; their caller gets an answer all the same.
+A transport reads frames and writes frames. The pipeline chooses the dialect, builds the call, serves it,
+and turns whatever comes of it into bytes. It knows no HTTP and no streams.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Any
 
-from antiphon.errors import InternalError, RequestError
+from antiphon.errors import Busy, InternalError, RequestError
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.outcome import Outcome
-from antiphon.model.request import Request, RequestId
-from antiphon.wire.server.dialect import Dialect
+from antiphon.model.request import Request, RequestId, RequestMeta
+from antiphon.runtime.engine import Engine
+from antiphon.runtime.execution.call import Call, Caller, SessionState
+from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.wire import jsonrpc
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.dialect import Dialect, Negotiated
+from antiphon.wire.versions import Dialects
 
-__all__ = ["refusal", "response"]
+__all__ = ["Pipeline"]
 
 logger = logging.getLogger("antiphon")
 
 
-def response(dialect: Dialect, request: Request, request_id: RequestId, outcome: Outcome) -> bytes:
-    """The frame that answers a request; raises `InternalError` for an outcome that cannot be written."""
+class Pipeline:
+    """Serves the frames of one server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._handle = engine.handle
+        self._max_calls = engine.limits.max_calls
+        self.dialects = Dialects(engine.info)
+
+    # From a frame to a call
+
+    def read(
+        self,
+        frame: Frame,
+        dialect: Dialect,
+        negotiated: Negotiated | None,
+        headers: Mapping[bytes, bytes] | None,
+    ) -> tuple[Any, RequestMeta]:
+        """Return the request in a frame, and its metadata; raises `RequestError`.
+
+        `headers` are those of the HTTP request that brought the frame, which some versions check.
+        """
+        if headers is None:
+            return dialect.parse(frame), dialect.request_meta(frame, negotiated)
+        return dialect.understand(frame, negotiated, headers)
+
+    def check_room(self, calls: int) -> None:
+        """Raise `Busy` if this many calls are as many as the server takes."""
+        if calls >= self._max_calls:
+            raise Busy("The server is at its limit of calls: try again.")
+
+    def call(
+        self,
+        dialect: Dialect,
+        request: Any,
+        request_meta: RequestMeta,
+        *,
+        id: RequestId,
+        caller: Caller,
+        work: Supervised,
+        principal: Principal = ANONYMOUS,
+        session_state: SessionState | None = None,
+    ) -> Call[Any]:
+        """Build the call of a request."""
+        engine = self._engine
+        return Call(
+            request,
+            carrier=engine.client_carrier if dialect.rounds else engine.connection_carrier,
+            caller=caller,
+            work=work,
+            id=id,
+            request_meta=request_meta,
+            principal=principal,
+            session_state=session_state,
+        )
+
+    # From a call to a frame
+
+    async def serve(self, dialect: Dialect, call: Call[Any]) -> bytes:
+        """Serve a call, and return the frame that answers it; raises what `refuse` takes."""
+        try:
+            outcome = await self._handle(call)
+        except asyncio.CancelledError:
+            work = call.work
+            if work.stop_reason != "deadline":
+                raise
+            work.uncancel()
+            work.stop_reason = None
+            outcome = await self._engine.overdue(call)
+        return _response(dialect, call.request, call.id, outcome)
+
+    def refuse(
+        self,
+        raised: Exception,
+        dialect: Dialect | None,
+        call: Call[Any] | None,
+        request_id: RequestId | None = None,
+    ) -> tuple[RequestError, bytes]:
+        """Return the error that answers an exception, and its frame.
+
+        `dialect` and `call` are `None` if the exception came before they were known.
+        """
+        error = self._engine.error_of(call.id if call is not None else request_id, raised)
+        if request_id is None:
+            request_id = error.request_id
+        if dialect is None:
+            return error, jsonrpc.failure(request_id, error.code, error.message, error.data)
+        if call is None:
+            return error, dialect.error(request_id, error)
+        return error, _refusal(dialect, call.request, call.id, error)
+
+
+def _response(dialect: Dialect, request: Request, request_id: RequestId, outcome: Outcome) -> bytes:
+    """Return the frame of an outcome; raises `InternalError` if JSON cannot express the outcome."""
     try:
         return dialect.response(request, request_id, outcome)
     except Exception:
         logger.exception("The outcome of request %r cannot be written as JSON.", request_id)
         raise InternalError(
-            f"The server cannot write down its answer. Its log has the details, under request {request_id!r}."
+            f"The server cannot write its answer as JSON. Its log says why, under request {request_id!r}."
         ) from None
 
 
-def refusal(dialect: Dialect, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-    """The frame that refuses a request; without the error's data where that cannot be written."""
+def _refusal(dialect: Dialect, request: Request, request_id: RequestId, error: RequestError) -> bytes:
+    """Return the frame of an error, without its data if JSON cannot express the data."""
     try:
         return dialect.refusal(request, request_id, error)
     except Exception:
-        logger.exception("The error of request %r cannot be written as JSON.", request_id)
+        logger.exception("The error data of request %r cannot be written as JSON.", request_id)
         error.data = None
         return dialect.refusal(request, request_id, error)

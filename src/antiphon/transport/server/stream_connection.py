@@ -1,6 +1,6 @@
 """One client on a connection of its own, over which frames go both ways: standard streams, or memory.
 
-Owns what was negotiated on the connection and the calls under way on it. Knows no bytes' way.
+Owns what was negotiated on the connection and the calls that are under way on it. Knows no bytes' way.
 """
 
 from __future__ import annotations
@@ -11,46 +11,48 @@ from typing import Any
 
 from msgspec import UNSET
 
-from antiphon.errors import Busy, RequestError
+from antiphon.errors import RequestError
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.question import Question
 from antiphon.model.request import Initialize, Listen, RequestId
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.engine import Engine
-from antiphon.runtime.execution.call import Call, SessionState
+from antiphon.runtime.execution.call import Call, Caller, SessionState
 from antiphon.runtime.execution.supervisor import Supervised, Supervisor
-from antiphon.transport.server import pipeline as writing
 from antiphon.transport.server.active_calls import ActiveCalls
 from antiphon.transport.server.pending_questions import PendingQuestions
+from antiphon.transport.server.pipeline import Pipeline
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
-from antiphon.wire.versions import Dialects
 
 __all__ = ["StreamConnection"]
 
+_CLOSE_SECONDS = 1.0
+"""How long stopped calls may take to unwind when the connection is closed."""
+
+Write = Callable[[bytes], Awaitable[None]]
+
 
 class StreamConnection:
-    """Serves one client; `write` takes whole frames, and may be called by several tasks at once."""
+    """Serves one client; `write` takes whole frames, and several tasks may call it at once."""
 
-    def __init__(
-        self, host: Engine, write: Callable[[bytes], Awaitable[None]], *, principal: Principal = ANONYMOUS
-    ) -> None:
-        self._host = host
+    def __init__(self, engine: Engine, write: Write, *, principal: Principal = ANONYMOUS) -> None:
+        self._engine = engine
+        self._pipeline = Pipeline(engine)
         self._write = write
         self._principal = principal
-        self._dialects = Dialects(host.info)
         self._negotiated: Negotiated | None = None
-        self._peer = SessionState()
+        self._session_state = SessionState()
         self._questions = PendingQuestions()
-        self._warden = Supervisor()
+        self._supervisor = Supervisor()
         self._calls = ActiveCalls()
-        self._listening: set[Supervised] = set()
+        self._listeners: set[Supervised] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hearing: asyncio.Task[None] | None = None
+        self._sending_changes: asyncio.Task[None] | None = None
 
     def receive(self, data: bytes | bytearray | str) -> None:
-        """Take one frame; what answers it is written later."""
+        """Take one frame; its answer is written later."""
         try:
             frame = jsonrpc.decode(data)
         except RequestError as error:
@@ -61,80 +63,68 @@ class StreamConnection:
             self._questions.answer(frame)
             return
         if request_id is None:
-            self._calls.told(frame)
+            self._calls.notified(frame)
         else:
             self._spawn(self._serve(frame, request_id))
 
     async def close(self, *, within: float) -> None:
-        """The client sends no more: let its calls end, for `within` seconds, then stop them."""
-        for watched in tuple(self._listening):
-            watched.stop("cancelled")
-        if not await self._warden.drained(within):
-            self._warden.stop("shutdown")
-        if self._hearing is not None:
-            self._hearing.cancel()
+        """Let the calls under way end, for `within` seconds, then stop them."""
+        for listener in tuple(self._listeners):
+            listener.stop("cancelled")
+        if not await self._supervisor.drained(within):
+            self._supervisor.stop("shutdown")
+        if self._sending_changes is not None:
+            self._sending_changes.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1)
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
 
     async def _serve(self, frame: Frame, request_id: RequestId) -> None:
-        call = _StreamCall(self._write, self._questions, request_id)
-        self._warden.enter(call, asyncio.get_running_loop())
+        work = Supervised()
+        self._supervisor.enter(work, asyncio.get_running_loop())
         dialect: Dialect | None = None
-        request: Any = None
+        call: Call[Any] | None = None
         try:
-            try:
-                dialect = call.dialect = self._dialects.choose(frame, None, self._negotiated)
-                call.request_meta = dialect.request_meta(frame, self._negotiated)
-                request = call.request = dialect.parse(frame)
-                if len(self._warden) > self._host.limits.max_calls:
-                    raise Busy("The server is at its limit of calls: try again.")
-                call.principal, call.peer = self._principal, self._peer
-                call.rounds, call.can_ask = dialect.rounds, not dialect.rounds
-                self._calls[request_id] = call
-                if type(request) is Listen:
-                    self._listening.add(call)
-                outcome = await self._outcome(call)
-                if type(request) is Initialize:
-                    self._initialized(request, dialect)
-                answer = writing.response(dialect, request, request_id, outcome)
-            except Exception as raised:
-                error = self._host.error_of(call, raised)
-                if dialect is None:
-                    answer = jsonrpc.failure(request_id, error.code, error.message, error.data)
-                elif request is None:
-                    answer = dialect.error(request_id, error)
-                else:
-                    answer = writing.refusal(dialect, request, request_id, error)
+            dialect = self._pipeline.dialects.choose(frame, None, self._negotiated)
+            request, request_meta = self._pipeline.read(frame, dialect, self._negotiated, None)
+            self._pipeline.check_room(len(self._supervisor) - 1)
+            call = self._pipeline.call(
+                dialect,
+                request,
+                request_meta,
+                id=request_id,
+                caller=_StreamCaller(self._write, self._questions, dialect, request_id),
+                work=work,
+                principal=self._principal,
+                session_state=self._session_state,
+            )
+            self._calls[request_id] = work
+            if type(request) is Listen:
+                self._listeners.add(work)
+            answer = await self._pipeline.serve(dialect, call)
+            if type(request) is Initialize:
+                self._initialized(request, dialect)
         except asyncio.CancelledError:
-            if call.stopped is None:
+            if work.stop_reason is None:
                 raise
-            call.absolve()
+            work.uncancel()
             return
+        except Exception as raised:
+            _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
         finally:
-            self._warden.leave(call)
-            self._listening.discard(call)
-            if self._calls.get(request_id) is call:
+            self._supervisor.leave(work)
+            self._listeners.discard(work)
+            if self._calls.get(request_id) is work:
                 del self._calls[request_id]
         await self._write(answer)
 
-    async def _outcome(self, call: Call[Any]) -> Any:
-        try:
-            return await self._host.handle(call)
-        except asyncio.CancelledError:
-            if call.stopped != "deadline":
-                raise
-            call.absolve()
-            call.stopped = None
-            return await self._host.overdue(call)
-
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:
         self._negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
-        if self._hearing is not None:
-            self._hearing.cancel()
-        self._hearing = self._spawn(self._tell_changes(dialect))
+        if self._sending_changes is not None:
+            self._sending_changes.cancel()
+        self._sending_changes = self._spawn(self._send_changes(dialect))
 
-    async def _tell_changes(self, dialect: Dialect) -> None:
-        with self._host.changes.listen(self._peer.wants) as listener:
+    async def _send_changes(self, dialect: Dialect) -> None:
+        with self._engine.changes.listen(self._session_state.wants) as listener:
             async for change in listener:
                 await self._write(dialect.notification(change, None))
 
@@ -145,22 +135,22 @@ class StreamConnection:
         return task
 
 
-class _StreamCall(Call[Any]):
-    """A call that came by a connection of its own."""
-
-    dialect: Dialect
+class _StreamCaller(Caller):
+    """Reaches the client of a connection of its own."""
 
     def __init__(
-        self, write: Callable[[bytes], Awaitable[None]], questions: PendingQuestions, request_id: RequestId
+        self, write: Write, questions: PendingQuestions, dialect: Dialect, request_id: RequestId
     ) -> None:
-        self.id = request_id
         self._write = write
         self._questions = questions
+        self._dialect = dialect
+        self._request_id = request_id
+        self.can_ask = not dialect.rounds
 
-    async def notify(self, notification: CallerMessage) -> None:
-        """Say something meanwhile."""
-        await self._write(self.dialect.notification(notification, self.id))
+    async def notify(self, message: CallerMessage) -> None:
+        """Send a message to the client."""
+        await self._write(self._dialect.notification(message, self._request_id))
 
-    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
-        """Put a question, and wait for the answer."""
-        return await self._questions.put(ask, self.dialect, self._write, task_id)
+    async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
+        """Ask the client, and wait for its response."""
+        return await self._questions.ask(question, self._dialect, self._write, task_id)

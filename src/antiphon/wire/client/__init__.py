@@ -1,4 +1,5 @@
-"""The client's side of the protocol: writes requests and reads responses, one dialect for each version.
+"""The client's dialects: they write requests and read results.
 
-Pure: knows no clock and no connection.
+A dialect reads what a foreign server sends, so it checks every shape before it trusts it. It must not know a
+transport, and it does not decide when a request is sent again.
 """

@@ -1,4 +1,5 @@
-"""The server's side of the protocol: reads requests and writes responses, one dialect for each version.
+"""The server's dialects: they read requests and write results.
 
-Pure: knows no clock, no connection and no runtime.
+Each protocol version has one module, and the modules share what the versions have in common. A dialect must
+not know how a call is run or which transport brought its request.
 """

@@ -1,11 +1,11 @@
--- The first schema. A later one is a file of its own; this one never changes again.
+-- The first schema. A later schema is another file; the statements of this one never change.
 --
--- A later one only adds: instances of this version go on working beside those of the next, while the first
--- of them are being replaced. What they must not see any more is taken away one version after that.
+-- A later schema only adds, because processes of this version run beside processes of the next one during
+-- an upgrade. What a version no longer uses is removed one version later.
 
--- `key` grows with each task. `lease` is when it ends by this database's clock, 0 for none; only a task that
--- is ready has one. `was` is the phase before the last entry, for the counts. `format` says how `head` is
--- written: 1 is JSON text. Half of each page is left empty, so that a task grows where it lies.
+-- `key` grows with each task. `lease` is when the lease ends by the clock of this database, 0 for no lease;
+-- only a ready task has one. `was` is the phase before the last entry, for the counts. `format` is the format
+-- of `head`: 1 is JSON text. Half of each page stays empty, so that a task is updated within its page.
 CREATE TABLE tasks (
     key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text COLLATE "C" NOT NULL,
@@ -30,7 +30,7 @@ CREATE INDEX tasks_by_age ON tasks (created, key);
 
 CREATE INDEX tasks_of_principal ON tasks (principal, created, key);
 
--- What a worker may take, oldest first. They hold nothing else, so finished tasks cost them nothing.
+-- The claimable tasks, oldest first. The indexes hold no other tasks, so finished tasks do not slow them down.
 CREATE INDEX tasks_free ON tasks (created, key) WHERE phase = 'ready' AND lease = 0;
 
 CREATE INDEX tasks_free_of_tool ON tasks (tool, created, key) WHERE phase = 'ready' AND lease = 0;
@@ -39,7 +39,7 @@ CREATE INDEX tasks_leased ON tasks (lease) WHERE lease > 0;
 
 CREATE INDEX tasks_expiring ON tasks (expires, key) WHERE expires IS NOT NULL;
 
--- One log a task. `format` says how `data` is written: 1 is JSON text.
+-- One log per task. `format` is the format of `data`: 1 is JSON text.
 CREATE TABLE entries (
     task bigint NOT NULL,
     number bigint NOT NULL,
@@ -50,8 +50,8 @@ CREATE TABLE entries (
     PRIMARY KEY (task, number)
 );
 
--- How many tasks are in each phase, so that nobody has to count. Each process adds to a row of its own,
--- so that none waits for another.
+-- The number of tasks in each phase, so that nothing has to count the tasks. Each process updates its own
+-- rows, so that no process waits for another.
 CREATE TABLE counts (
     slot integer NOT NULL,
     phase text COLLATE "C" NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE counts (
     PRIMARY KEY (slot, phase)
 ) WITH (fillfactor = 20);
 
--- Keys that may be used once, until when.
+-- Keys that may be used once, until the time `until`.
 CREATE TABLE used (
     key text COLLATE "C" PRIMARY KEY,
     until bigint NOT NULL

@@ -1,4 +1,4 @@
--- What processes say to each other. A message is there for a minute; who was told of it reads it by its number.
+-- The messages between processes. A message is kept for a minute; a notified process reads it by its number.
 CREATE TABLE messages (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     origin text COLLATE "C" NOT NULL,

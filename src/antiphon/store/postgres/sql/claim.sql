@@ -1,24 +1,27 @@
--- Takes hold of the oldest tasks that are free, of all tools. What others are taking is passed over.
--- A task whose lease has run out is as free as one that has none, and keeps its place.
+-- Claims the oldest claimable tasks of all tools, and skips the ones that other processes are claiming.
+-- A task with an expired lease is claimable, and keeps its place in the order. Up to 1000 of them are
+-- considered, so that a claim after a long pause does not lock too many rows.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
-free AS MATERIALIZED (
+claimable AS MATERIALIZED (
     SELECT key, created FROM tasks
     WHERE phase = 'ready' AND lease = 0 AND (expires IS NULL OR expires > (SELECT now FROM moment))
     ORDER BY created, key LIMIT $4::bigint FOR UPDATE SKIP LOCKED
 ),
-lapsed AS MATERIALIZED (
+lease_expired AS MATERIALIZED (
     SELECT key, created FROM tasks
     WHERE lease > 0 AND lease <= (SELECT now FROM moment)
         AND (expires IS NULL OR expires > (SELECT now FROM moment))
     ORDER BY lease LIMIT 1000 FOR UPDATE SKIP LOCKED
 ),
-picked AS MATERIALIZED (
-    SELECT key FROM (SELECT key, created FROM free UNION ALL SELECT key, created FROM lapsed) AS both_of_them
+chosen AS MATERIALIZED (
+    SELECT key FROM (
+        SELECT key, created FROM claimable UNION ALL SELECT key, created FROM lease_expired
+    ) AS candidates
     ORDER BY created, key LIMIT $4::bigint
 )
 UPDATE tasks SET token = tasks.token + 1, worker = $2::text, lease = moment.now + $3::bigint
-FROM moment, picked WHERE tasks.key = picked.key
+FROM moment, chosen WHERE tasks.key = chosen.key
 RETURNING tasks.key, tasks.id, tasks.principal, tasks.tool, tasks.phase, tasks.version, tasks.created,
     tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.token

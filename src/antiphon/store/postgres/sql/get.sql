@@ -1,4 +1,4 @@
--- Records by id.
+-- Gets records by id.
 SELECT id, principal, tool, phase, version, created, updated, expires, format, head
 FROM tasks WHERE id = ANY ($1::text[]) AND (
     expires IS NULL

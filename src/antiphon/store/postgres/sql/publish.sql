@@ -1,18 +1,19 @@
--- Says things to all processes, and forgets a few that were said a minute ago.
-WITH over AS MATERIALIZED (
+-- Publishes messages to all processes, and deletes a few messages that are over a minute old. A notification
+-- names up to 300 messages, because PostgreSQL allows less than 8000 bytes.
+WITH old AS MATERIALIZED (
     SELECT number FROM messages WHERE at < clock_timestamp() - interval '1 minute'
     ORDER BY number LIMIT 10 + 4 * cardinality($1::text[]) FOR UPDATE SKIP LOCKED
 ),
-swept AS (
-    DELETE FROM messages USING over WHERE messages.number = over.number
+deleted AS (
+    DELETE FROM messages USING old WHERE messages.number = old.number
 ),
-said AS (
+inserted AS (
     INSERT INTO messages (origin, at, topic, data)
     SELECT $4::text, clock_timestamp(), fresh.topic, fresh.data
     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS fresh (topic, data, place) ORDER BY fresh.place
     RETURNING number
 ),
-mentioned AS (
-    SELECT number, (row_number() OVER () - 1) / 300 AS portion FROM said
+numbers AS (
+    SELECT number, (row_number() OVER () - 1) / 300 AS portion FROM inserted
 )
-SELECT pg_notify($3::text, $4::text || 'm' || string_agg(number::text, ',')) FROM mentioned GROUP BY portion
+SELECT pg_notify($3::text, $4::text || 'm' || string_agg(number::text, ',')) FROM numbers GROUP BY portion

@@ -1,6 +1,6 @@
--- Entries of several logs, each after a number and up to a limit.
+-- Reads entries of several logs, each after a number and up to a limit.
 SELECT wanted.place, found.number, found.kind, found.at, found.format, found.data
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS wanted (id, after, most, place)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS wanted (id, after, max_entries, place)
 CROSS JOIN LATERAL (
     SELECT entries.number, entries.kind, entries.at, entries.format, entries.data
     FROM tasks JOIN entries ON entries.task = tasks.key
@@ -8,6 +8,6 @@ CROSS JOIN LATERAL (
         tasks.expires IS NULL
         OR tasks.expires > coalesce($4::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
     )
-    ORDER BY entries.number LIMIT wanted.most
+    ORDER BY entries.number LIMIT wanted.max_entries
 ) AS found
 ORDER BY wanted.place, found.number

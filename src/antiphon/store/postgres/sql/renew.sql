@@ -1,4 +1,4 @@
--- Holds tasks for longer, where the token is still good.
+-- Extends the leases of claims whose token is valid.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 )

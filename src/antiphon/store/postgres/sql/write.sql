@@ -1,10 +1,11 @@
--- Begins logs and adds to logs, all that came together, in one statement and so in one commit.
--- What is refused changes nothing and gives no row; why it was refused is asked afterwards, with rows.sql.
--- No two of the tasks are the same. $1 is the time, NULL for that of this database.
+-- Creates tasks and appends to logs, a whole batch in one statement and so in one commit.
+-- A refused operation changes nothing and returns no row; task_rows.sql then finds the reason.
+-- All tasks are different. $1 is the time, NULL for the clock of this database. A notification names up to 400
+-- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
-made AS (
+created AS (
     INSERT INTO tasks (
         id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head
     )
@@ -22,7 +23,7 @@ made AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING key, id, version, token, phase, lease
 ),
-grown AS (
+appended AS (
     UPDATE tasks SET
         version = tasks.version + a.added,
         was = tasks.phase,
@@ -41,35 +42,35 @@ grown AS (
         AND tasks.version = a.expect
     RETURNING tasks.key, tasks.id, tasks.version, tasks.token, tasks.phase, tasks.lease, tasks.was
 ),
-done AS (
-    SELECT key, id, version, token, phase, lease FROM made
+changed AS (
+    SELECT key, id, version, token, phase, lease FROM created
     UNION ALL
-    SELECT key, id, version, token, phase, lease FROM grown
+    SELECT key, id, version, token, phase, lease FROM appended
 ),
-written AS (
+inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
-    SELECT done.key, e.number, e.kind, moment.now, $2::smallint, e.data
+    SELECT changed.key, e.number, e.kind, moment.now, $2::smallint, e.data
     FROM moment, unnest($20::text[], $21::bigint[], $22::text[], $23::text[]) AS e (id, number, kind, data)
-    JOIN done ON done.id = e.id
+    JOIN changed ON changed.id = e.id
 ),
 counted AS (
-    INSERT INTO counts AS kept (slot, phase, tasks)
+    INSERT INTO counts AS current (slot, phase, tasks)
     SELECT $24::integer, phase, sum(change) FROM (
-        SELECT phase, 1 AS change FROM done UNION ALL SELECT was, -1 FROM grown
+        SELECT phase, 1 AS change FROM changed UNION ALL SELECT was, -1 FROM appended
     ) AS changes GROUP BY phase HAVING sum(change) <> 0
-    ON CONFLICT (slot, phase) DO UPDATE SET tasks = kept.tasks + excluded.tasks
+    ON CONFLICT (slot, phase) DO UPDATE SET tasks = current.tasks + excluded.tasks
 ),
-touched AS (
+digests AS (
     SELECT
-        left(encode(sha256(convert_to(id, 'UTF8')), 'hex'), 16) AS mark,
+        left(encode(sha256(convert_to(id, 'UTF8')), 'hex'), 16) AS digest,
         phase = 'ready' AND lease = 0 AS free,
         (row_number() OVER () - 1) / 400 AS portion
-    FROM done
+    FROM changed
 ),
-told AS (
-    SELECT pg_notify($25::text, $26::text || bool_or(free)::int || string_agg(mark, ',')) AS notified
-    FROM touched GROUP BY portion
+notified AS (
+    SELECT pg_notify($25::text, $26::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
+    FROM digests GROUP BY portion
 )
-SELECT done.id, done.version, done.token, done.phase = 'ready' AND done.lease = 0 AS free,
-    (SELECT count(notified::text) FROM told) AS notices
-FROM done
+SELECT changed.id, changed.version, changed.token, changed.phase = 'ready' AND changed.lease = 0 AS free,
+    (SELECT count(sent::text) FROM notified) AS notices
+FROM changed

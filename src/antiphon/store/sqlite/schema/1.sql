@@ -1,7 +1,7 @@
--- The first schema. A later one is a file of its own; this one never changes again.
+-- The first schema. A later schema is another file; the statements of this one never change.
 
--- `key` grows with each task. `lease` is when it ends, 0 for none; only a task that is ready has one.
--- `format` says how `head` is written: 1 is JSON text.
+-- `key` grows with each task. `lease` is when the lease ends, 0 for no lease; only a ready task has one.
+-- `format` is the format of `head`: 1 is JSON text.
 CREATE TABLE tasks (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
@@ -25,14 +25,14 @@ CREATE INDEX tasks_by_age ON tasks (created);
 
 CREATE INDEX tasks_of_principal ON tasks (principal, created);
 
--- What a worker may take, oldest first. It holds nothing else, so a million waiting tasks cost it nothing.
+-- The claimable tasks, oldest first. The index holds no other tasks, so waiting tasks do not slow it down.
 CREATE INDEX tasks_free ON tasks (tool, created) WHERE phase = 'ready' AND lease = 0;
 
 CREATE INDEX tasks_leased ON tasks (lease) WHERE lease > 0;
 
 CREATE INDEX tasks_expiring ON tasks (expires) WHERE expires IS NOT NULL;
 
--- One log a task, its entries side by side. `format` says how `data` is written: 1 is JSON text.
+-- One log per task, its entries side by side. `format` is the format of `data`: 1 is JSON text.
 CREATE TABLE entries (
     task INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE entries (
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
--- How many tasks are in each phase, so that nobody has to count.
+-- The number of tasks in each phase, so that nothing has to count the tasks.
 CREATE TABLE counts (
     phase TEXT PRIMARY KEY,
     tasks INTEGER NOT NULL
@@ -51,8 +51,8 @@ CREATE TABLE counts (
 
 INSERT INTO counts VALUES ('ready', 0), ('waiting', 0), ('ended', 0);
 
--- What the last commits changed, for the watchers of other processes. `origin` is the process that wrote,
--- `touched` a JSON list of ids, `ready` whether a task became free to take. Old rows are deleted.
+-- The changes of the last commits, for the watchers of other processes. `origin` is the process that wrote,
+-- `touched` a JSON list of task ids, and `ready` whether a task became claimable. Old rows are deleted.
 CREATE TABLE commits (
     number INTEGER PRIMARY KEY,
     origin TEXT NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE commits (
     ready INTEGER NOT NULL
 ) STRICT;
 
--- Keys that may be used once, until when.
+-- Keys that may be used once, until the time `until`.
 CREATE TABLE used (
     key TEXT PRIMARY KEY,
     until INTEGER NOT NULL

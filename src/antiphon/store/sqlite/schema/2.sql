@@ -1,4 +1,4 @@
--- What processes say to each other. The last few hundred are there, for those who look a little later.
+-- The messages between processes. The last few hundred are kept, for processes that poll a little later.
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY,
     origin TEXT NOT NULL,

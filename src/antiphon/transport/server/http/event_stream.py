@@ -6,16 +6,13 @@ Owns the order of what is written on it. A stream that can be taken up again is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
 
+from antiphon.transport.server.http.asgi import Send
 from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.wire import sse
 
-__all__ = ["EventStream", "Receive", "Send"]
-
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+__all__ = ["EventStream"]
 
 _HEADERS = [
     (b"content-type", b"text/event-stream"),

@@ -1,26 +1,34 @@
-"""One HTTP request and its response: JSON if the call ends without a word, else an event stream.
+"""One HTTP request and its response: JSON if the call ends without a message, else an event stream.
 
-An exchange is the call that it carries. Owns its response, and notices when the caller goes away.
+An exchange is the caller of the call that it brings. Owns the response, and notices when the client goes
+away.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
 
 from antiphon.model.question import Question
+from antiphon.model.request import RequestId
 from antiphon.model.segment import CallerMessage
-from antiphon.runtime.execution.call import Call
-from antiphon.transport.server.http.event_stream import EventStream, Receive, Send
+from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.transport.server.http.asgi import Receive, Send
+from antiphon.transport.server.http.event_stream import EventStream
 from antiphon.transport.server.http.sessions import Session
 from antiphon.wire.server.dialect import Dialect
 
-__all__ = ["Exchange", "send_json"]
+__all__ = ["Exchange", "Phase", "send_json"]
+
+Phase: TypeAlias = Literal["reading", "addressed", "running", "answering"]
+"""How far an exchange has come: the request is being read; its dialect is known; it is being served, as a
+call or as a stream that a client opened; its answer is being sent, so that nothing else may be sent."""
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> None:
-    """A whole JSON response, or an empty one."""
+    """Send a whole JSON response, or an empty one."""
     lines = [(b"content-length", b"%d" % len(body))]
     if body:
         lines.append((b"content-type", b"application/json"))
@@ -30,97 +38,91 @@ async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tupl
     await send({"type": "http.response.body", "body": body})
 
 
-class Exchange(Call[Any]):
-    """A call that came by HTTP."""
+class Exchange(Supervised, Caller):
+    """A request that came by HTTP, as the caller of its call."""
 
-    dialect: Dialect
+    phase: Phase = "reading"
+    dialect: Dialect | None = None
+    """The dialect of the request, from the phase `addressed` on."""
+    call: Call[Any] | None = None
+    """The call, from the phase `running` on; `None` for a stream that a client opened by GET."""
     session: Session | None = None
     streams_only: bool = False
-    """Whether its answer is an event stream, even if there is nothing else to say."""
+    """Whether the answer is an event stream even if it is the only message."""
     is_counted: bool = False
-    """Whether it counts towards the calls that may be under way at once."""
-    outlet: EventStream | None = None
-    answering: bool = False
-    """Whether the answer is being sent, so that nothing more is to be said."""
+    """Whether it counts towards `Limits.max_calls`."""
+    event_stream: EventStream | None = None
     tasks: set[asyncio.Task[None]] | None = None
-    """What is done on the side: watching for a caller that goes away, keeping the connection alive."""
-    elsewhere: Awaitable[None] | None = None
-    """What is to be told to other processes, of a message that is none of ours."""
+    """Background work: watching for a client that goes away, keeping the connection alive."""
     _watching: bool = False
 
-    def __init__(self, send: Send, receive: Receive, keep_alive: float) -> None:
+    def __init__(self, send: Send, receive: Receive, keep_alive_interval: float) -> None:
         self.send = send
         self.receive = receive
-        self._keep_alive = keep_alive
-
-    @property
-    def streams(self) -> bool:
-        """Whether the caller wants what is emitted as it comes, and can get it so."""
-        return self.request_meta.wants_stream and self.takes_streams
+        self._keep_alive_interval = keep_alive_interval
 
     # While the call is under way
 
-    async def notify(self, notification: CallerMessage) -> None:
-        """Say something meanwhile; a caller that takes no streams does not hear it."""
-        if self.takes_streams:
-            await self.stream().write(self.dialect.notification(notification, self.id))
+    async def notify(self, message: CallerMessage) -> None:
+        """Send a message on the event stream; a client that takes no streams does not get it."""
+        if self.takes_streams and self.dialect is not None:
+            await self.stream().write(self.dialect.notification(message, self.request_id))
 
-    async def ask(self, key: str, ask: Question, task_id: str | None = None) -> Any:
-        """Put a question on the stream, and wait for the answer, which comes as a request of its own."""
+    async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
+        """Ask on the event stream, and wait for the response, which comes as a request of its own."""
         assert self.session is not None
-        return await self.session.questions.put(ask, self.dialect, self.stream().write, task_id)
+        assert self.dialect is not None
+        return await self.session.questions.ask(question, self.dialect, self.stream().write, task_id)
 
     async def close_stream(self) -> None:
-        """Let go of the connection; the caller comes back for the rest, if it can."""
+        """Close the connection, if the client can resume the stream."""
         if self.takes_streams and self._resumable and not self.stream().detached:
             await self.stream().detach()
 
     @property
-    def known_dialect(self) -> Dialect | None:
-        """Its dialect, once that is known."""
-        return self.__dict__.get("dialect")
-
-    @property
-    def is_understood(self) -> bool:
-        """Whether it is known what is asked for."""
-        return "request" in self.__dict__
+    def request_id(self) -> RequestId:
+        """The id of the request; 0 if it has none."""
+        return 0 if self.call is None else self.call.id
 
     def stream(self) -> EventStream:
-        """Its event stream."""
-        if self.outlet is None:
-            resumable = self._resumable and self.session is not None
-            self.outlet = EventStream(self.send, self.session.stream if resumable and self.session else None)
-        return self.outlet
+        """Return the event stream of the response."""
+        if self.event_stream is None:
+            session = self.session if self._resumable else None
+            self.event_stream = EventStream(self.send, None if session is None else session.stream)
+        return self.event_stream
 
     def tick(self, now: float) -> None:
-        """A call that takes long: watch for a caller that goes away, and keep the connection alive."""
-        if not self.is_understood or self.answering or (self.outlet is not None and self.outlet.detached):
+        """Watch for a client that goes away, and keep the connection alive, while the call takes long."""
+        if self.phase != "running" or (self.event_stream is not None and self.event_stream.detached):
             return
-        if not self._watching and (self.dialect.closing_cancels or self.request is None):
+        assert self.dialect is not None
+        if not self._watching and (self.dialect.closing_cancels or self.call is None):
             self._watching = True
             self._spawn(self._watch())
-        outlet = self.outlet
-        if outlet is not None and outlet.waiting_since is not None:
-            if now - outlet.waiting_since >= 2 * self._keep_alive:
-                self.stop("disconnected")  # it is there and takes nothing: it may not keep its place for ever
+        events = self.event_stream
+        if events is not None and events.waiting_since is not None:
+            if now - events.waiting_since >= 2 * self._keep_alive_interval:
+                self.stop(
+                    "disconnected"
+                )  # the client is connected and reads nothing: it may not hold its place
             return
-        written = self.started if outlet is None else outlet.written
-        if self.takes_streams and now - written >= self._keep_alive:
+        written = self.started if events is None else events.written
+        if self.takes_streams and now - written >= self._keep_alive_interval:
             stream = self.stream()
             stream.written = now
             self._spawn(stream.keep_alive())
 
     def close(self) -> None:
-        """The request is over, however it went."""
+        """Release what the exchange holds: the request is over."""
         if self.tasks is not None:
             for task in self.tasks:
                 task.cancel()
-        if self.outlet is not None:
-            self.outlet.close()
+        if self.event_stream is not None:
+            self.event_stream.close()
 
     @property
     def _resumable(self) -> bool:
-        return self.session is not None and self.dialect.resumable
+        return self.session is not None and self.dialect is not None and self.dialect.resumable
 
     async def _watch(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The event streams that a client with a session opens by GET: to listen, or to take up a broken stream."""
+"""The event streams that a client with a session opens by GET: to listen, or to resume a broken stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.transport.server.http.exchange import Exchange
 from antiphon.transport.server.http.sessions import Session
 
-__all__ = ["find", "listen", "take_up"]
+__all__ = ["find", "listen", "resume"]
 
 
 async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> None:
@@ -20,36 +20,36 @@ async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> N
     session.listening = exchange
     stream = exchange.stream()
     try:
-        with changes.listen(session.peer.wants) as listener:
+        with changes.listen(session.state.wants) as listener:
             await stream.open()
             async for change in listener:
                 await exchange.notify(change)
         await stream.end()
     except asyncio.CancelledError:
-        if exchange.stopped != "cancelled":
+        if exchange.stop_reason != "cancelled":
             raise
-        exchange.absolve()
+        exchange.uncancel()
         await stream.end()
     finally:
-        exchange.answering = True
+        exchange.phase = "answering"
         if session.listening is exchange:
             session.listening = None
 
 
 def find(session: Session, event_id: str) -> tuple[EventBuffer, int]:
-    """The stream that an event was on, and the event's number; raises `StreamGone`."""
-    found = session.take_up(event_id)
+    """Return the stream that an event was on, and the event's number; raises `StreamGone`."""
+    found = session.find_stream(event_id)
     if found is None:
         raise StreamGone("That stream is no longer kept: send the request again.")
     return found
 
 
-async def take_up(found: tuple[EventBuffer, int], exchange: Exchange) -> None:
-    """Send what came after an event, on the stream that it was on."""
-    replay, after = found
+async def resume(found: tuple[EventBuffer, int], exchange: Exchange) -> None:
+    """Send what came after an event, on the stream that the event was on."""
+    buffer, after = found
     stream = exchange.stream()
     await stream.open()
-    async for event in replay.follow(after):
+    async for event in buffer.follow(after):
         await stream.pass_on(event)
-    exchange.answering = True
+    exchange.phase = "answering"
     await stream.end()

@@ -60,6 +60,22 @@ class Guard:
         path, root = scope["path"], scope.get("root_path", "")
         if (path.removeprefix(root) if root else path) not in self._paths:
             return NoEndpoint(f"There is no MCP endpoint at {path}.")
+        problem = self._judge_origin(scope, headers)
+        if problem is not None:
+            return problem
+        try:
+            check_content_type(headers)
+        except BadMediaType as error:
+            return error
+        return None
+
+    def check_page(self, scope: Mapping[str, Any]) -> None:
+        """Raise `BadOrigin` for a request to a page from a host or an origin that is not trusted."""
+        problem = self._judge_origin(scope, dict(scope["headers"]))
+        if problem is not None:
+            raise problem
+
+    def _judge_origin(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> RequestError | None:
         address = scope.get("server")
         local = address is not None and (address[0] in _LOCAL or str(address[0]).startswith("127."))
         host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
@@ -67,10 +83,6 @@ class Guard:
             return BadOrigin(f"This server does not answer to the host {host!r}: add it to `hosts`.")
         if origin and not self._origin_is_good(origin, host, local):
             return BadOrigin(f"This server does not trust pages from {origin!r}: add it to `origins`.")
-        try:
-            check_content_type(headers)
-        except BadMediaType as error:
-            return error
         return None
 
     def _host_is_good(self, host: str, local: bool) -> bool:

@@ -1,49 +1,75 @@
-"""Keeps a server's lifespan open, in a task of its own, so that it closes where it was opened."""
+"""Keeps a server running, in an asyncio task of its own, so that its lifespan is closed where it was
+opened."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
+from antiphon.errors import InternalError, StoreError
 from antiphon.runtime.engine import Engine
 
 __all__ = ["ServerLifespan"]
+
+logger = logging.getLogger("antiphon")
 
 
 class ServerLifespan:
     """Starts a server when it is first needed, and stops it when told to."""
 
-    def __init__(self, host: Engine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.started = False
-        self._host = host
+        self.failure: Exception | None = None
+        """Why the server did not start, or `None`."""
+        self._engine = engine
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._stop: asyncio.Event | None = None
 
     async def start(self) -> None:
-        """Wait until the server runs; raises what its lifespan raised."""
+        """Start the server; raises what its lifespan raised."""
         if self._ready is None:
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()
             self._stop = asyncio.Event()
-            self._task = loop.create_task(self._own(self._ready, self._stop))
+            self._task = loop.create_task(self._run(self._ready, self._stop))
         try:
             await asyncio.shield(self._ready)
-        except Exception:
+        except Exception as error:
             self._ready = None
+            self.failure = error
             raise
         self.started = True
 
+    async def start_for_request(self) -> None:
+        """Start the server with its first request, if no lifespan event came before it.
+
+        Raises `InternalError`; the log has the reason.
+        """
+        try:
+            await self.start()
+        except Exception as error:
+            self.report(error)
+            raise InternalError("The server could not start. Its log has the details.") from None
+
     async def stop(self) -> None:
-        """Close the server."""
+        """Stop the server."""
         if self._task is not None and self._stop is not None:
             self._stop.set()
             await self._task
         self.started = False
         self._task = self._ready = self._stop = None
 
-    async def _own(self, ready: asyncio.Future[None], stop: asyncio.Event) -> None:
+    def report(self, error: Exception) -> None:
+        """Log why the server does not start; without a traceback if its store is unavailable."""
+        if isinstance(error, StoreError):
+            logger.error("The server cannot start. %s", error)
+        else:
+            logger.error("The server cannot start: its lifespan failed.", exc_info=error)
+
+    async def _run(self, ready: asyncio.Future[None], stop: asyncio.Event) -> None:
         try:
-            async with self._host.running():
+            async with self._engine.running():
                 ready.set_result(None)
                 await stop.wait()
         except Exception as error:

@@ -1,68 +1,65 @@
-"""What load balancers and monitors ask of a process: `/healthz`, `/readyz` and `/metrics`, beside MCP.
+"""What load balancers and monitors ask a process: `/healthz`, `/readyz` and `/metrics`.
 
-`/healthz` says that the process answers at all. `/readyz` says whether to send it requests: not before it
-has started, and not once it is shutting down. A store that is away is mentioned, and no reason to send
-nobody anything: plain answers go on. None of it asks who is calling, so none of it belongs on the internet.
+`/healthz` says that the process responds. `/readyz` says whether to send requests to it: not before it has
+started, and not once it is shutting down. A store that is unavailable is mentioned there, but does not make
+the process unready: plain calls still work. The probes do not authenticate, so keep them off the internet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.observability.metrics import CONTENT_TYPE
-from antiphon.transport.server.http.event_stream import Receive, Send
+from antiphon.transport.server.http.asgi import Receive, Send
+from antiphon.transport.server.http.router import HttpRequest, HttpResponse, Router, Routes
 
-__all__ = ["Probes"]
+__all__ = ["ProbeApp", "probe_routes"]
 
-_PATHS = ("/healthz", "/readyz", "/metrics")
+_UNCACHED = {"cache-control": "no-store"}
 
 
-class Probes:
-    """An app with probes. `app` gets all that is not for them; without one there is nothing else."""
+def probe_routes(engine: Engine, is_ready: Callable[[], bool]) -> Routes:
+    """Return the probes of a server, as pages."""
 
-    def __init__(
-        self,
-        host: Engine,
-        app: Callable[[Any, Receive, Send], Awaitable[None]] | None = None,
-        *,
-        is_ready: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._host = host
-        self._app = app
-        self._is_ready = is_ready
+    async def health(request: HttpRequest) -> HttpResponse:
+        return HttpResponse("ok\n", headers=_UNCACHED)
+
+    async def readiness(request: HttpRequest) -> HttpResponse:
+        ready, responds = is_ready(), await engine.store_responds()
+        condition: dict[str, Any] = {"ready": ready}
+        if responds is not None:
+            condition["store"] = "up" if responds else "away"
+        return HttpResponse(condition, status=200 if ready else 503, headers=_UNCACHED)
+
+    async def metrics(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(await engine.metrics(), media_type=CONTENT_TYPE, headers=_UNCACHED)
+
+    routes = Routes()
+    routes.add("/healthz", ["GET"], health)
+    routes.add("/readyz", ["GET"], readiness)
+    routes.add("/metrics", ["GET"], metrics)
+    return routes
+
+
+class ProbeApp:
+    """An ASGI app that serves the probes and nothing else, for a process that serves no MCP."""
+
+    def __init__(self, engine: Engine, is_ready: Callable[[], bool]) -> None:
+        limits = engine.limits
+        self._router = Router(
+            probe_routes(engine, is_ready),
+            max_bytes=limits.max_body_bytes,
+            timeout=limits.body_timeout,
+            in_thread=engine.threads.run,
+        )
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in _PATHS and scope["method"] in ("GET", "HEAD"):
-            await self._answer(scope["path"], send)
-        elif self._app is not None:
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return
+        page = self._router.find(scope)
+        if page is None:
+            await HttpResponse("not found\n", status=404).send(send)
         else:
-            await _send(send, 404, b"not found\n")
-
-    async def _answer(self, path: str, send: Send) -> None:
-        if path == "/healthz":
-            await _send(send, 200, b"ok\n")
-            return
-        if path == "/metrics":
-            await _send(send, 200, (await self._host.metrics()).encode(), CONTENT_TYPE)
-            return
-        ready, store = self._is_ready(), await self._host.store_answers()
-        condition: dict[str, Any] = {"ready": ready}
-        if store is not None:
-            condition["store"] = "up" if store else "away"
-        body = msgspec.json.encode(condition) + b"\n"
-        await _send(send, 200 if ready else 503, body, "application/json")
-
-
-async def _send(send: Send, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
-    headers = [
-        (b"content-type", kind.encode()),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+            await self._router.serve(page, scope, receive, send)

@@ -58,7 +58,7 @@ class SessionRelay:
         """A call is to be cancelled that is not under way here."""
         await self._say(_Said(session.name, cancel=request_id))
 
-    async def wants(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
+    async def changed(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
         """A session has said what it wants to hear of; its stream may be anywhere."""
         if isinstance(request, Subscribe):
             await self._say(_Said(session.name, subscribe=(request.uri,)))
@@ -91,12 +91,12 @@ class SessionRelay:
             session.questions.answer(msgspec.convert(said.answer, Frame))
         if said.cancel is not None:
             session.calls.cancel(said.cancel)
-        session.peer.subscriptions.update(said.subscribe)
-        session.peer.subscriptions.difference_update(said.unsubscribe)
+        session.state.subscriptions.update(said.subscribe)
+        session.state.subscriptions.difference_update(said.unsubscribe)
         if said.level is not None:
-            session.peer.log_level = said.level
-        if said.who and (session.peer.subscriptions or session.peer.log_level):
+            session.state.log_level = said.level
+        if said.who and (session.state.subscriptions or session.state.log_level):
             known = _Said(
-                session.name, subscribe=sorted(session.peer.subscriptions), level=session.peer.log_level
+                session.name, subscribe=sorted(session.state.subscriptions), level=session.state.log_level
             )
             self._relay.say_soon(_TOPIC, msgspec.to_builtins(known))

@@ -40,7 +40,7 @@ class Session:
         """By which processes speak of it: nobody can use the session who knows it."""
         self.negotiated = negotiated
         self.principal = principal
-        self.peer = SessionState()
+        self.state = SessionState()
         self.questions = PendingQuestions()
         self.calls = ActiveCalls()
         self.listening: Supervised | None = None
@@ -58,7 +58,7 @@ class Session:
             del self._streams[oldest]
         return replay
 
-    def take_up(self, event_id: str) -> tuple[EventBuffer, int] | None:
+    def find_stream(self, event_id: str) -> tuple[EventBuffer, int] | None:
         """The stream that an event was on, and the event's number; `None` if it is no longer there."""
         name, _, number = event_id.rpartition(".")
         replay = self._streams.get(name)

@@ -1,0 +1,95 @@
+"""`antiphon call --task`: prints the ID of a task, then waits for its result.
+
+On a terminal, one line shows the status of the task and is rewritten in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from antiphon.cli import render
+from antiphon.cli.exit_codes import FAILED, CommandError
+from antiphon.cli.targets import Target
+from antiphon.errors import TaskCancelled
+from antiphon.model.outcome import Result
+
+if TYPE_CHECKING:
+    from antiphon.client import TaskHandle
+
+__all__ = ["TaskFollower"]
+
+REDRAW_SECONDS = 0.5
+MAX_LINE_CHARACTERS = 100
+_CLEAR_LINE = "\r\x1b[2K"
+
+
+class TaskFollower:
+    """Follows one task to its end. The status line is hidden while the user answers a question."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._has_terminal = sys.stderr.isatty()
+        self._open_questions = 0
+        self._started = time.monotonic()
+        self._status = "working"
+
+    def hidden_during(self, ask: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Wrap a callback so that the status line is hidden while the callback runs."""
+
+        async def ask_without_line(question: Any) -> Any:
+            self._open_questions += 1
+            self._clear()
+            try:
+                return await ask(question)
+            finally:
+                self._open_questions -= 1
+
+        return ask_without_line
+
+    async def wait_for_result(self, handle: TaskHandle) -> Result:
+        """Return the result of the task. Raises `CommandError` if the task is cancelled."""
+        if handle.id is None:  # the server has responded with a result, not with a task
+            return await handle.result(check=False)
+        print(f"Task: {render.strip_control(handle.id)}", file=sys.stderr, flush=True)
+        drawing = [asyncio.create_task(self._follow_status(handle)), asyncio.create_task(self._redraw())]
+        try:
+            return await handle.result(check=False)
+        except TaskCancelled as error:
+            raise CommandError(str(error), FAILED) from None
+        except BaseException:
+            self._clear()
+            if self._target.is_remote:
+                command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id)}"
+                print(f"The task is still running. To follow it: {command}", file=sys.stderr)
+            raise
+        finally:
+            for task in drawing:
+                task.cancel()
+            await asyncio.gather(*drawing, return_exceptions=True)
+            self._clear()
+
+    async def _follow_status(self, handle: TaskHandle) -> None:
+        if self._has_terminal:
+            async for status in handle.updates():
+                self._status = f"{status.status}{f': {status.message}' if status.message else ''}"
+                self._draw()
+
+    async def _redraw(self) -> None:
+        """Keep the elapsed seconds up to date."""
+        while self._has_terminal:
+            self._draw()
+            await asyncio.sleep(REDRAW_SECONDS)
+
+    def _draw(self) -> None:
+        if not self._open_questions:
+            seconds = int(time.monotonic() - self._started)
+            line = render.strip_control(f"{seconds} s, {self._status}").replace("\n", " ")
+            print(f"{_CLEAR_LINE}{line[:MAX_LINE_CHARACTERS]}", end="", file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._has_terminal:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

@@ -1,0 +1,82 @@
+"""Explains why an address is not an MCP server, and finds one nearby.
+
+Tries other common paths of the same host, and the transport of protocol version 2024-11-05. Sends no
+requests other than those that open a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from urllib.parse import urlsplit, urlunsplit
+
+from antiphon.cli.targets import Target
+from antiphon.errors import AntiphonError, BadAnswer, Forbidden, RequestError, Unauthorized, Unreachable
+
+__all__ = ["explain_failure"]
+
+COMMON_PATHS = ("/mcp", "/mcp/", "/", "/sse")
+PROBE_TIMEOUT_SECONDS = 3.0
+
+
+async def explain_failure(target: Target, error: AntiphonError) -> str | None:
+    """Return a message that says more than the error, or `None` if there is nothing to add."""
+    url = target.name
+    if isinstance(error, Unauthorized):
+        challenge = dict(error.headers).get("www-authenticate", "Bearer")
+        return (
+            f"{url} requires authentication ({challenge}). "
+            "Send a token with --token, or another header with --header."
+        )
+    if isinstance(error, Forbidden):
+        return f"{url} refuses the connection: {error.message}"
+    if isinstance(error, Unreachable) or not isinstance(error, BadAnswer | RequestError):
+        return None
+    if await _speaks_http_sse(url):
+        return (
+            f"{url} uses HTTP+SSE, the transport of 2024-11-05, which is not supported. "
+            "Ask for the server's Streamable HTTP address, often /mcp."
+        )
+    others = [other for path in COMMON_PATHS if (other := _with_path(url, path)) != url]
+    found = await asyncio.gather(*(_is_server(target, other) for other in others))
+    for other, is_server in zip(others, found, strict=True):
+        if is_server:
+            return f"There is no MCP server at {url}, but there is one at {other}"
+    tried = ", ".join(urlsplit(other).path for other in others)
+    return f"{str(error).removesuffix('.')}. Other paths were tried and are not MCP servers: {tried}."
+
+
+async def _is_server(target: Target, url: str) -> bool:
+    timeout = min(PROBE_TIMEOUT_SECONDS, target.timeout)
+    other = dataclasses.replace(target, name=url, endpoint=url, timeout=timeout)
+    try:
+        async with other.client(connect_timeout=timeout):
+            return True
+    except Unauthorized:
+        return True
+    except AntiphonError:
+        return False
+
+
+async def _speaks_http_sse(url: str) -> bool:
+    """Return whether a GET opens a stream whose first event names an endpoint, as in 2024-11-05."""
+    import httpx2
+
+    try:
+        async with (
+            httpx2.AsyncClient(timeout=PROBE_TIMEOUT_SECONDS) as http,
+            asyncio.timeout(PROBE_TIMEOUT_SECONDS),
+            http.stream("GET", url, headers={"accept": "text/event-stream"}) as response,
+        ):
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                return False
+            async for line in response.aiter_lines():
+                return line.replace(" ", "") == "event:endpoint"
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError):
+        pass
+    return False
+
+
+def _with_path(url: str, path: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))

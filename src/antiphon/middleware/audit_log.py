@@ -1,0 +1,97 @@
+"""An audit log: one line for each request, with who made it and how it ended.
+
+The lines go to the logger `antiphon.audit`, as JSON, so that they can be shipped and searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import RequestError
+from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.request import CallTool, Discover, Initialize, Ping
+from antiphon.model.task import Promise
+from antiphon.runtime.middleware import CallNext, IncomingRequest
+
+__all__ = ["AuditLog"]
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class AuditLog:
+    """Logs every request at the level `INFO`: time, principal, request, target, outcome and duration.
+
+    `arguments` adds the arguments of tool calls, which may hold secrets. `leave_out` are kinds of requests
+    to leave out.
+    """
+
+    def __init__(
+        self,
+        *,
+        arguments: bool = False,
+        leave_out: Collection[type[Any]] = (Ping, Initialize, Discover),
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._leave_out = tuple(leave_out)
+        self._logger = logger or logging.getLogger("antiphon.audit")
+
+    async def __call__(self, incoming: IncomingRequest, call_next: CallNext) -> Any:
+        """Handle a request, and log it."""
+        if isinstance(incoming.request, self._leave_out) or not self._logger.isEnabledFor(logging.INFO):
+            return await call_next()
+        started = time.monotonic()
+        entry: dict[str, Any] = {"outcome": "failed"}
+        try:
+            outcome = await call_next()
+            entry = _outcome(outcome)
+            return outcome
+        except RequestError as error:
+            entry = {"outcome": "error", "code": error.code, "message": error.message}
+            raise
+        except asyncio.CancelledError:
+            entry = {"outcome": "cancelled"}
+            raise
+        finally:
+            self._write(incoming, entry, time.monotonic() - started)
+
+    def _write(self, incoming: IncomingRequest, entry: Mapping[str, Any], seconds: float) -> None:
+        request = incoming.request
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "principal": incoming.principal.id,
+            "client": None if incoming.client is None else incoming.client.name,
+            "request": type(request).__name__,
+            "target": _target(request),
+            "id": incoming.id,
+            **entry,
+            "seconds": round(seconds, 6),
+        }
+        if self._arguments and isinstance(request, CallTool):
+            line["arguments"] = request.arguments
+        self._logger.info("%s", _encode(line).decode(), extra={"audit": line})
+
+
+def _target(request: Any) -> str | None:
+    """Return what a request is about: a tool, a prompt, an address or a task."""
+    for name in ("name", "uri", "task_id"):
+        found = getattr(request, name, None)
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _outcome(outcome: Any) -> dict[str, Any]:
+    if isinstance(outcome, Result):
+        return {"outcome": "failed" if outcome.is_error else "complete"}
+    if isinstance(outcome, InputRequired):
+        return {"outcome": "input_required", "questions": list(outcome.questions)}
+    if isinstance(outcome, Promise):
+        return {"outcome": "task", "task": outcome.task.id}
+    return {"outcome": "complete"}

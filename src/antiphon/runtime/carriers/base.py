@@ -1,0 +1,52 @@
+"""The contract of a carrier: where the journal of a call is while its function does not run.
+
+A question that the journal cannot answer goes to the carrier of the call. The carrier either gets the answer
+while the function waits, or stops the run, so that the function is run again when the answer is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from antiphon.model.outcome import InputRequired
+from antiphon.model.question import Question
+from antiphon.runtime.execution.journal import Journal
+
+if TYPE_CHECKING:
+    from antiphon.runtime.execution.call import Call
+    from antiphon.runtime.execution.run import Run
+
+__all__ = ["Carrier", "Check"]
+
+Check: TypeAlias = Callable[[Any], str | None]
+"""Returns what is wrong with an answer, or `None` if the answer fits the question."""
+
+
+class Carrier(Protocol):
+    """Keeps the journal of a call between two runs of its function."""
+
+    @property
+    def returns_questions(self) -> bool:
+        """Whether a question ends the request. The caller makes the request again, with the answers."""
+
+    @property
+    def sheds(self) -> bool:
+        """Whether a busy server may end a run at a checkpoint, for the caller to make the request again."""
+
+    async def open(self, call: Call[Any]) -> Journal:
+        """Return the journal of a call; raises `InvalidParams` if it belongs to another caller or call."""
+
+    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+        """Return the answer to a question, or stop the run at it.
+
+        Raises `Failure` if there is no way to reach the caller.
+        """
+
+    async def close(
+        self, call: Call[Any], journal: Journal, stopped: InputRequired
+    ) -> InputRequired | Mapping[str, Any]:
+        """Take the journal of a run that stopped with questions.
+
+        Returns the outcome of the request, or the responses with which to run the function again.
+        """

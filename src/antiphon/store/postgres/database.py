@@ -1,0 +1,122 @@
+"""Connects to one PostgreSQL database and explains its errors. Knows no table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+import asyncpg
+
+from antiphon.errors import StoreUnavailable
+
+__all__ = ["CONNECTION_LOST", "Database"]
+
+_DEFAULT_SCHEMA = "antiphon"
+_EXTRA_TIMEOUT_SECONDS = 2.0
+"""How much longer than PostgreSQL we wait for a statement. PostgreSQL must give up first: it might complete
+a statement long after we gave up."""
+_MIN_POSTGRES_VERSION = 14
+"""The first version that has everything `write.sql` uses."""
+
+_SETTINGS = {
+    "application_name": "antiphon",
+    # Each statement is planned for the current size of the tables, and never with a sequential scan: no
+    # operation may get slower as the number of tasks grows.
+    "plan_cache_mode": "force_custom_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
+    # Notices a machine that disappeared without closing its connections.
+    "tcp_keepalives_idle": "15",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
+CONNECTION_LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,
+)
+"""The errors of a connection that is lost or cannot be made."""
+
+_ADVICE = (
+    (asyncpg.InvalidPasswordError, "Check the user and the password in the URL."),
+    (asyncpg.InvalidAuthorizationSpecificationError, "Check the user and the password in the URL."),
+    (asyncpg.InvalidCatalogNameError, "Create the database first: createdb."),
+    (asyncpg.InsufficientPrivilegeError, "Allow this user to create and use the schema."),
+    (
+        asyncpg.TooManyConnectionsError,
+        "Raise PostgreSQL's max_connections: each process of Antiphon needs four.",
+    ),
+    (asyncpg.DiskFullError, "Free some space on PostgreSQL's disk; then try again."),
+    (asyncpg.ReadOnlySQLTransactionError, "This PostgreSQL is read-only: name the primary in the URL."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database, and how to connect to it."""
+
+    dsn: str
+    schema: str
+    display_url: str
+    """The URL without its password, for messages."""
+    timeout: float
+    """Seconds that a connection attempt or a statement may take."""
+
+    @classmethod
+    def from_url(cls, url: str, timeout: float) -> Database:
+        """Parse a URL; raises `ValueError` for an invalid schema name."""
+        base, _, query = url.partition("?")
+        pairs = parse_qsl(query, keep_blank_values=True)
+        schema = dict(pairs).get("schema", _DEFAULT_SCHEMA)
+        if not (schema.isascii() and schema.replace("_", "a").isalnum() and schema == schema.lower()):
+            raise ValueError(
+                f"Invalid schema name {schema!r}: use lowercase letters, digits and underscores."
+            )
+        options = urlencode([pair for pair in pairs if pair[0] != "schema"], safe="/")
+        without_password = re.sub(r"(?<=//)([^/@]*?):[^/@]*@", r"\1@", base)
+        return cls(f"{base}?{options}" if options else base, schema, without_password, timeout)
+
+    async def connect(self) -> asyncpg.Connection:
+        """Return a new connection; raises `StoreUnavailable`."""
+        try:
+            connection = await asyncpg.connect(
+                self.dsn,
+                timeout=self.timeout,
+                command_timeout=self.timeout + _EXTRA_TIMEOUT_SECONDS,
+                server_settings={
+                    **_SETTINGS,
+                    "search_path": self.schema,
+                    "statement_timeout": str(int(self.timeout * 1000)),
+                },
+            )
+        except ValueError as error:  # asyncpg cannot parse the URL
+            raise StoreUnavailable(
+                f"The store {self.display_url} cannot be reached: {error}. Correct the URL."
+            ) from error
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            raise self.explain(error, "reached") from error
+        version = connection.get_server_version().major
+        if version < _MIN_POSTGRES_VERSION:
+            await connection.close()
+            raise StoreUnavailable(
+                f"PostgreSQL {version} at {self.display_url} is too old: "
+                f"install PostgreSQL {_MIN_POSTGRES_VERSION} or later."
+            )
+        return connection
+
+    def explain(self, error: BaseException, doing: str) -> StoreUnavailable:
+        """Return an error that says what failed, why, and what to do."""
+        advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
+        if not advice:
+            is_lost = isinstance(error, CONNECTION_LOST)
+            advice = "PostgreSQL may be starting or stopped: try again." if is_lost else "Then try again."
+        reason = str(error).rstrip(".") or type(error).__name__
+        return StoreUnavailable(
+            f"The store {self.display_url} cannot be {doing}: {reason}. {advice} "
+            "No acknowledged write is lost."
+        )

@@ -1,2 +1,0 @@
--- The number of the last message.
-SELECT coalesce(max(number), 0) FROM messages

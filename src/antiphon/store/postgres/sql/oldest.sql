@@ -1,6 +1,0 @@
--- Since when the task waits that a worker would get next.
-SELECT updated FROM tasks WHERE phase = 'ready' AND lease = 0 AND (
-    expires IS NULL
-    OR expires > coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-)
-ORDER BY created, key LIMIT 1

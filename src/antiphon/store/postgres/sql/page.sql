@@ -1,7 +1,0 @@
--- Records before a place, newest first, of all principals.
-SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head
-FROM tasks WHERE (created, key) < ($1::bigint, $2::bigint) AND (
-    expires IS NULL
-    OR expires > coalesce($4::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-)
-ORDER BY created DESC, key DESC LIMIT $3::bigint

@@ -1,4 +1,0 @@
--- Tasks without their heads, whether their time is over or not: to say why something was refused.
-SELECT key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease,
-    coalesce($2::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
-FROM tasks WHERE id = ANY ($1::text[])

@@ -1,0 +1,388 @@
+"""The MCP endpoint over HTTP: POST for messages, GET for a session's stream, DELETE to end a session.
+
+Owns what is HTTP about MCP: methods, headers, statuses, sessions and streams. Which version a request
+speaks, and what that version says, is the dialects' business; serving a call is the pipeline's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.errors import (
+    BodyTooLarge,
+    Busy,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotAcceptable,
+    RequestError,
+)
+from antiphon.model.identity import ANONYMOUS, Principal
+from antiphon.model.request import (
+    CallTool,
+    Initialize,
+    Listen,
+    RequestMeta,
+    SetLogLevel,
+    Subscribe,
+    Unsubscribe,
+)
+from antiphon.runtime.engine import Engine
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.supervisor import Supervisor
+from antiphon.transport.server.http import get_streams
+from antiphon.transport.server.http.asgi import Receive, Scope, Send
+from antiphon.transport.server.http.exchange import Exchange, send_json
+from antiphon.transport.server.http.guard import Guard, accepts
+from antiphon.transport.server.http.lifespan import ServerLifespan
+from antiphon.transport.server.http.session_relay import SessionRelay
+from antiphon.transport.server.http.sessions import Sessions
+from antiphon.transport.server.pipeline import Pipeline
+from antiphon.wire import jsonrpc
+from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.server.dialect import Negotiated
+
+__all__ = ["Endpoint"]
+
+logger = logging.getLogger("antiphon")
+
+_USUAL_ACCEPT = b"application/json, text/event-stream"
+"""The Accept header that MCP clients send."""
+_SESSION_REQUESTS = (SetLogLevel, Subscribe, Unsubscribe)
+"""Requests that change the state of a session, which other processes have to know."""
+_UNBOUNDED_BYTES = 32 * 1024
+"""How large an answer may be to be sent without a deadline: it fits into the socket's buffer."""
+
+Headers = Mapping[bytes, bytes]
+_NO_META = RequestMeta()
+
+
+class Endpoint:
+    """Serves MCP over HTTP for one server."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lifespan: ServerLifespan,
+        *,
+        path: str,
+        hosts: Sequence[str] | None,
+        origins: Sequence[str] | None,
+    ) -> None:
+        limits = engine.limits
+        self._engine = engine
+        self._lifespan = lifespan
+        self._limits = limits
+        self._max_body = limits.max_body_bytes
+        self._max_body_digits = len(str(limits.max_body_bytes))
+        self._body_timeout = limits.body_timeout
+        self._keep_alive_interval = limits.keep_alive_interval
+        self.guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
+        self._pipeline = Pipeline(engine)
+        self._dialects = self._pipeline.dialects
+        self._versions: dict[bytes | None, str | UnsetType | None] = {
+            None: None,
+            **{version.encode(): version for version in self._dialects.advertised},
+        }
+        self._sessions = Sessions(engine.seal, engine.info.name, limits)
+        self._session_relay = SessionRelay(engine.relay, self._sessions)
+        self.supervisor = Supervisor()
+        self._mirrored = engine.mirrored
+        self._authenticates = engine.authenticates
+        self._max_calls = limits.max_calls
+        self._calls = 0
+        self._listeners = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        exchange = Exchange(send, receive, self._keep_alive_interval)
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            loop = self._loop = asyncio.get_running_loop()
+            self.supervisor.forget()
+        self.supervisor.enter(exchange, loop)
+        exchange.deadline = exchange.started + self._body_timeout
+        try:
+            if not self._lifespan.started:
+                await self._lifespan.start_for_request()
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            self.guard.check(scope, headers)
+            principal = await self._principal(headers) if self._authenticates else ANONYMOUS
+            if scope["method"] != "POST":
+                await self._get_or_delete(exchange, scope["method"], headers, principal)
+                return
+            if len(headers.get(b"content-length", b"")) >= self._max_body_digits:
+                self._check_length(headers)
+            message = await receive()
+            body = message.get("body")
+            if body is None or len(body) > self._max_body or message.get("more_body"):
+                body = await self._rest(message, receive)
+            call = self._understand(exchange, body, headers, principal)
+            if isinstance(call, Frame):
+                await self._take_message(exchange, call, headers, principal)
+                await send_json(send, 202, b"")
+                return
+            await self._answer_call(exchange, call, loop)
+        except Exception as error:
+            await self._refuse(exchange, error)
+        except asyncio.CancelledError:
+            await self._stopped(exchange)
+        finally:
+            self.supervisor.leave(exchange)
+            if exchange.is_counted:
+                self._calls -= 1
+            if exchange.session is not None and exchange.call is not None:
+                exchange.session.calls.pop(exchange.call.id, None)
+            if exchange.event_stream is not None or exchange.tasks is not None:
+                exchange.close()
+
+    # Reading a request
+
+    async def _principal(self, headers: Headers) -> Principal:
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        try:
+            return await self._engine.identify(given)
+        except RequestError:
+            raise
+        except Exception:
+            logger.exception("The authenticate function of the server failed.")
+            raise InternalError("The server failed to authenticate this request.") from None
+
+    def _check_length(self, headers: Headers) -> None:
+        length = headers[b"content-length"]
+        if length.isdigit() and int(length[:20]) > self._max_body:
+            raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
+
+    async def _rest(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | bytearray:
+        """Return a body that comes in several parts; raises `BodyTooLarge`."""
+        parts = bytearray()
+        while True:
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            parts += message.get("body", b"")
+            if len(parts) > self._max_body:
+                raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
+            if not message.get("more_body", False):
+                return parts
+            message = await receive()
+
+    def _understand(
+        self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
+    ) -> Call[Any] | Frame:
+        """Return the call in a body, or the frame of a message that gets no answer."""
+        accept = headers.get(b"accept")
+        usual = accept == _USUAL_ACCEPT
+        prefers_json, takes_streams = (True, True) if usual else accepts(accept)
+        if usual and self._calls < self._max_calls:
+            plain = self._dialects.glance(body, headers)
+            if plain is not None and plain[2].name not in self._mirrored:
+                exchange.dialect = plain[0]
+                return self._begin(exchange, plain[0], plain[2], plain[3], plain[1], principal)
+        if not takes_streams:
+            exchange.takes_streams = False
+        frame = jsonrpc.decode(body)
+        try:
+            version = self._version(headers)
+            session = None
+            token = headers.get(b"mcp-session-id")
+            if token is not None and not self._dialects.is_sessionless(frame, version):
+                session = exchange.session = self._sessions.open(token.decode("latin-1").strip(), principal)
+            negotiated = None if session is None else session.negotiated
+            dialect = self._dialects.choose(frame, version, negotiated)
+            exchange.dialect, exchange.phase = dialect, "addressed"
+            request_id = frame.request_id
+            if request_id is None or frame.method is UNSET:
+                return frame
+            request, request_meta = self._pipeline.read(frame, dialect, negotiated, headers)
+            if type(request) is CallTool:
+                if request.name in self._mirrored:
+                    dialect.check_mirrored(self._mirrored[request.name], request, headers)
+            elif type(request) is Listen and not takes_streams:
+                raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
+            self._pipeline.check_room(self._calls)
+        except RequestError as error:
+            error.request_id = frame.request_id
+            raise
+        if not prefers_json or type(request) is Listen:
+            exchange.streams_only = True
+        if session is not None:
+            session.calls[request_id] = exchange
+            exchange.can_ask = takes_streams and not dialect.rounds
+        return self._begin(exchange, dialect, request, request_meta, request_id, principal)
+
+    def _begin(
+        self,
+        exchange: Exchange,
+        dialect: Any,
+        request: Any,
+        request_meta: Any,
+        request_id: Any,
+        principal: Principal,
+    ) -> Call[Any]:
+        session = exchange.session
+        call = exchange.call = self._pipeline.call(
+            dialect,
+            request,
+            request_meta,
+            id=request_id,
+            caller=exchange,
+            work=exchange,
+            principal=principal,
+            session_state=None if session is None else session.state,
+        )
+        exchange.phase = "running"
+        self._calls += 1
+        exchange.is_counted = True
+        return call
+
+    def _version(self, headers: Headers) -> str | None:
+        version = self._versions.get(headers.get(b"mcp-protocol-version"), UNSET)
+        if version is UNSET:
+            return headers[b"mcp-protocol-version"].decode("latin-1").strip()
+        return version
+
+    async def _take_message(
+        self, exchange: Exchange, frame: Frame, headers: Headers, principal: Principal
+    ) -> None:
+        """Take a notification or a response, neither of which gets an answer."""
+        session, dialect = exchange.session, exchange.dialect
+        assert dialect is not None
+        if frame.method is not UNSET:
+            if session is not None:
+                unknown = session.calls.notified(frame)
+                if unknown is not None and self._session_relay.exists:
+                    await self._session_relay.cancel(session, unknown)
+            return
+        request = dialect.answered(frame)
+        if request is not None:
+            await self._take_answer(exchange, request, principal)
+        elif self._dialects.is_sessionless(frame, self._version(headers)):
+            raise InvalidRequest("In this version a server makes no requests, so there is nothing to answer.")
+        elif session is not None and not session.questions.answer(frame) and self._session_relay.exists:
+            await self._session_relay.answer(session, frame)
+
+    async def _take_answer(self, exchange: Exchange, request: Any, principal: Principal) -> None:
+        """Take a response that answers the question of a task, which was asked on no connection."""
+        try:
+            self._pipeline.check_room(self._calls)
+            call = self._begin(exchange, exchange.dialect, request, _NO_META, 0, principal)
+            await self._engine.handle(call)
+        except Exception:
+            # A response has no answer with an id: the message is refused as a whole.
+            exchange.call = exchange.dialect = None
+            exchange.phase = "reading"
+            raise
+
+    # Answering it
+
+    async def _answer_call(
+        self, exchange: Exchange, call: Call[Any], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Serve a call, and send its answer."""
+        dialect, request = exchange.dialect, call.request
+        assert dialect is not None
+        if type(request) is Listen:
+            with self._listening(exchange):
+                answer = await self._pipeline.serve(dialect, call)
+        else:
+            answer = await self._pipeline.serve(dialect, call)
+            if exchange.session is not None and type(request) in _SESSION_REQUESTS:
+                await self._session_relay.changed(exchange.session, request)
+        exchange.phase = "answering"
+        if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
+            exchange.deadline = loop.time() + self._body_timeout
+        if exchange.event_stream is not None or exchange.streams_only:
+            await exchange.stream().finish(answer)
+        elif type(request) is Initialize:
+            negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
+            token = self._sessions.create(negotiated, call.principal)
+            await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
+        else:
+            head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+            await exchange.send({"type": "http.response.start", "status": 200, "headers": head})
+            await exchange.send({"type": "http.response.body", "body": answer})
+
+    async def _refuse(self, exchange: Exchange, raised: Exception) -> None:
+        """Answer with the error of an exception."""
+        if exchange.phase == "answering":
+            raise raised
+        if isinstance(raised, _ClientGone):
+            return
+        dialect, call = exchange.dialect, exchange.call
+        exchange.phase = "answering"
+        error, body = self._pipeline.refuse(raised, dialect, call)
+        status = error.status if dialect is None else dialect.status(error, understood=call is not None)
+        if exchange.event_stream is not None:
+            await exchange.event_stream.finish(body)
+        else:
+            await send_json(exchange.send, status, body, error.headers)
+
+    async def _stopped(self, exchange: Exchange) -> None:
+        """Answer after the task was cancelled, by the supervisor or by the server that runs this app."""
+        reason = exchange.stop_reason
+        if reason is None:
+            raise asyncio.CancelledError
+        exchange.uncancel()
+        if exchange.phase == "answering":
+            return
+        if exchange.phase != "running":
+            if reason == "deadline":
+                body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
+                await send_json(exchange.send, 408, body, (("connection", "close"),))
+        elif reason == "cancelled":
+            await exchange.stream().end()
+
+    # GET and DELETE
+
+    async def _get_or_delete(
+        self, exchange: Exchange, method: str, headers: Headers, principal: Principal
+    ) -> None:
+        token = headers.get(b"mcp-session-id")
+        if token is None or method not in ("GET", "DELETE"):
+            raise MethodNotAllowed("Send requests with POST.")
+        name = token.decode("latin-1").strip()
+        if method == "DELETE":
+            await self._session_relay.ended(self._sessions.end(name, principal))
+            await send_json(exchange.send, 204, b"")
+            return
+        session = self._sessions.open(name, principal)
+        if not accepts(headers.get(b"accept"))[1]:
+            raise NotAcceptable("A GET is answered with an event stream: accept text/event-stream.")
+        last_event = headers.get(b"last-event-id")
+        with self._listening(exchange):
+            found = None
+            if last_event is not None:
+                found = get_streams.find(session, last_event.decode("latin-1").strip())
+            exchange.dialect = self._dialects.negotiate(session.negotiated.version)
+            exchange.phase = "running"
+            if found is not None:
+                await get_streams.resume(found, exchange)
+            else:
+                await self._session_relay.ask(session)
+                await get_streams.listen(self._engine.changes, session, exchange)
+
+    @contextmanager
+    def _listening(self, exchange: Exchange) -> Iterator[None]:
+        """Count a stream that has no end of its own; raises `Busy`."""
+        if self._listeners >= self._limits.max_listeners:
+            raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
+        exchange.deadline = float("inf")
+        if exchange.is_counted:  # a listener, not a call that somebody waits for
+            exchange.is_counted = False
+            self._calls -= 1
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+
+
+class _ClientGone(Exception):
+    """The client closed the connection before its request was complete."""

@@ -1,0 +1,206 @@
+"""Opening SQLite stores: by URL, with every earlier schema, and files of other programs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import StoreUnavailable
+from antiphon.store import open_store
+from antiphon.store.memory import MemoryStore
+from antiphon.store.sqlite import SQLiteStore, migrations
+from antiphon.store.sqlite.database import Database
+
+from .support import Clock, content, task
+
+HERE = Path(__file__).parent
+
+
+def version(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(open_store("memory:"), MemoryStore)
+    relative, absolute = open_store("sqlite:///a/b.db"), open_store("sqlite:////var/c.db")
+    assert isinstance(relative, SQLiteStore)
+    assert isinstance(absolute, SQLiteStore)
+    assert relative._database.path == str(tmp_path / "a" / "b.db")
+    assert absolute._database.path == "/var/c.db"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "redis://here", "sqlite:", "sqlite://", "sqlite:///", "sqlite:x.db", "sqlite:///dir/", "memory:x"],
+)
+def test_an_invalid_url_is_refused_with_the_valid_forms(url: str) -> None:
+    with pytest.raises(ValueError, match=r"sqlite:///file\.db"):
+        open_store(url)
+
+
+async def test_a_new_file_gets_the_newest_schema(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()
+    assert version(path) == len(migrations.scripts())
+
+
+async def test_a_file_of_the_first_schema_opens_with_its_tasks(path: Path, clock: Clock) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript((HERE / "schema_1.sql").read_text(encoding="utf-8"))
+    connection.close()
+    assert version(path) == 1
+    store = SQLiteStore(path, clock=clock)
+    await store.open()
+    assert await store.get("old") == task("old", phase="waiting", version=2, head={"asks": ["name"]})
+    assert [(entry.kind, entry.data) for entry in await store.read("old")] == [
+        ("begun", {"city": "Oslo"}),
+        ("ask", "name"),
+    ]
+    assert [await store.count(phase) for phase in ("ready", "waiting", "ended")] == [1, 1, 0]
+    (claim,) = await store.claim("w", lease=1, limit=5)
+    assert (claim.record.id, claim.token) == ("next", 4)
+    assert await store.append("old", [("answer", "Ann")], expect=2, phase="ready", head={}) == 3
+    await store.close()
+    assert version(path) == len(migrations.scripts())
+
+
+async def test_a_migration_keeps_the_data_and_runs_once(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [("x", 1)])
+    await store.close()
+    steps = [
+        *migrations.scripts(),
+        "ALTER TABLE tasks ADD COLUMN note TEXT;\nUPDATE tasks\n  SET note = id;\n",
+    ]
+    database = Database(str(path), 1.0)
+    for _ in range(2):
+        connection = database.connect("write")
+        migrations.migrate(database, connection, steps)
+        assert connection.execute("SELECT note FROM tasks").fetchall() == [("a",)]
+        connection.close()
+    assert version(path) == len(steps)
+
+
+async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()
+    steps = [*migrations.scripts(), "CREATE TABLE extra (x);\nSELECT nonsense;\n"]
+    database = Database(str(path), 1.0)
+    connection = database.connect("write")
+    with pytest.raises(sqlite3.OperationalError):
+        migrations.migrate(database, connection, steps)
+    assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'extra'").fetchone() == (0,)
+    connection.close()
+    assert version(path) == len(migrations.scripts())
+
+
+async def test_a_migration_without_enough_space_changes_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [("x", 1)])
+    await store.close()
+    steps = [
+        *migrations.scripts(),
+        "CREATE TABLE extra (x);\nINSERT INTO extra VALUES (zeroblob(1000000));\n",
+    ]
+    database = Database(str(path), 1.0, max_bytes=500_000)
+    connection = database.connect("write")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        migrations.migrate(database, connection, steps)
+    connection.close()
+    assert version(path) == len(migrations.scripts())
+    await store.open()
+    assert await store.get("a") == task(version=1)
+    await store.close()
+
+
+async def test_a_file_of_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()
+    newer = len(migrations.scripts()) + 1
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {newer}")
+    connection.close()
+    with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer"):
+        await store.open()
+    assert version(path) == newer
+
+
+async def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.commit()
+    connection.close()
+    before = content(path)
+    with pytest.raises(StoreUnavailable, match="another program"):
+        await SQLiteStore(path).open()
+    assert content(path) == before
+
+
+async def test_a_store_that_could_not_be_opened_can_be_opened_later(tmp_path: Path) -> None:
+    path = tmp_path / "later" / "store.db"
+    store = SQLiteStore(path)
+    with pytest.raises(StoreUnavailable, match="make it first"):
+        await store.open()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.get("a")
+    await asyncio.to_thread(path.parent.mkdir)
+    await store.open()
+    await store.create(task(), [])
+    await store.close()
+
+
+async def test_tasks_are_there_after_the_store_is_reopened(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [("x", 1)])
+    await store.close()
+    again = SQLiteStore(path)
+    await again.open()
+    assert await again.get("a") == task(version=1)
+    await again.close()
+
+
+async def test_opening_an_open_store_does_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    threads = store._threads
+    await store.open()
+    assert store._threads is threads
+    await store.close()
+
+
+async def test_a_size_limit_too_small_for_the_tables_is_refused(path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot be opened.*Free some space"):
+        await SQLiteStore(path, max_bytes=8192).open()
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [])
+    await store.close()
+
+
+async def test_an_sqlite_that_is_too_old_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreUnavailable, match=r"too old: install SQLite 3\.37\.0 or later"):
+        await SQLiteStore(path).open()
+    assert not path.exists()
+
+
+def test_a_database_without_a_write_ahead_log_is_refused() -> None:
+    database = Database(":memory:", 1.0)
+    connection = database.connect("write")
+    with pytest.raises(StoreUnavailable, match="Put it on a local disk"):
+        database.use_wal(connection)
+    connection.close()

@@ -48,23 +48,23 @@ def test_an_error_is_of_the_class_that_has_its_code() -> None:
         (INPUT_REQUIRED, {}, "neither questions nor state"),
         (INPUT_REQUIRED, {"inputRequests": {"k": "Name?"}}, "asks 'k' without a method and params"),
         (INPUT_REQUIRED, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without a method and params"),
-        (results.read, {}, "a resource without contents"),
-        (results.read, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
-        (results.read, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
-        (results.read, {"contents": ["t"]}, "contents that cannot be read"),
-        (results.prompted, {}, "a prompt without messages"),
-        (results.prompted, {"messages": ["Hello."]}, "message without a role: Hello."),
-        (results.prompted, {"messages": [{"role": "system", "content": {}}]}, "message without a role"),
+        (results.resource, {}, "a resource without contents"),
+        (results.resource, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
+        (results.resource, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
+        (results.resource, {"contents": ["t"]}, "contents that cannot be read"),
+        (results.prompt, {}, "a prompt without messages"),
+        (results.prompt, {"messages": ["Hello."]}, "message without a role: Hello."),
+        (results.prompt, {"messages": [{"role": "system", "content": {}}]}, "message without a role"),
         (
-            results.prompted,
+            results.prompt,
             {"messages": [{"role": "user", "content": "Hello."}]},
             "block that is not an object",
         ),
         (results.listing("templates"), {"templates": []}, "page of templates without 'resourceTemplates'"),
         (results.listing("tools"), {"tools": None}, "page of tools without 'tools'"),
         (results.result, {"content": "Done."}, "content that is not a list: Done."),
-        (results.discovered, {}, "supportedVersions that cannot be read"),
-        (results.initialized, {"protocolVersion": 1}, "protocolVersion that cannot be read"),
+        (results.discovery, {}, "supportedVersions that cannot be read"),
+        (results.initialization, {"protocolVersion": 1}, "protocolVersion that cannot be read"),
         (results.completion, {}, "completion that cannot be read"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_question_that_nobody_could_answer_is_a_bad_answer(method: str, params
 def test_contents_are_text_or_a_blob_in_resources_and_in_blocks() -> None:
     text, blob = {"uri": "u:1", "text": "t"}, {"uri": "u:2", "blob": "YQ=="}
     expected = (TextContents("u:1", "t"), BlobContents("u:2", "YQ=="))
-    assert results.read({"contents": [text, blob]}).contents == expected
+    assert results.resource({"contents": [text, blob]}).contents == expected
     embedded = [
         {"type": "resource", "resource": text, "annotations": {"priority": 1.0}},
         {"type": "resource", "resource": blob, "_meta": {"k": 1}},
@@ -123,18 +123,18 @@ def test_a_block_of_an_unknown_type_stays_as_it_came() -> None:
 
 def test_a_prompt_is_read_with_its_roles() -> None:
     said = {"messages": [{"role": "assistant", "content": {"type": "text", "text": "a"}}], "description": 1}
-    assert results.prompted(said) == PromptResult((PromptMessage("assistant", Text("a")),), None)
+    assert results.prompt(said) == PromptResult((PromptMessage("assistant", Text("a")),), None)
 
 
 @pytest.mark.parametrize("stated", [None, "me", {"name": "me"}, {"name": 1, "version": "1"}])
 def test_a_server_need_not_say_who_it_is(stated: Any) -> None:
     said = {"protocolVersion": "2025-11-25", "serverInfo": stated, "capabilities": []}
-    assert results.initialized(said) == results.Welcome(("2025-11-25",), {}, None, None)
+    assert results.initialization(said) == results.Welcome(("2025-11-25",), {}, None, None)
 
 
 def test_a_server_that_says_who_it_is_is_believed() -> None:
     said = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "me", "version": "1"}}
-    assert results.initialized(said).server == Implementation("me", "1")
+    assert results.initialization(said).server == Implementation("me", "1")
 
 
 def heard(method: str, params: Any = None) -> Any:
@@ -178,5 +178,5 @@ def test_a_moment_that_is_none_does_not_spoil_the_status_of_a_task(moment: Any) 
 @pytest.mark.parametrize("meta", [None, 7, "x", [RELATED], {RELATED: {"taskId": "t1"}}])
 def test_metadata_that_says_nothing_of_a_result_is_left_out(meta: Any) -> None:
     content = [{"type": "text", "text": "done"}]
-    result = tasks.redeemed({"content": content, "_meta": meta})
+    result = tasks.task_result({"content": content, "_meta": meta})
     assert (result.text, result.meta) == ("done", None)

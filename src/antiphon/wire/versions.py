@@ -126,8 +126,10 @@ class Dialects:
         self._with_sessions = {row.name: self._all[row.name] for row in rows if not row.stateless}
         self._newest_with_sessions = self._all[versions.newest(stateless=False).name]
         self._bare = next(self._all[row.name] for row in rows if row.for_bare_requests)
-        self._fast: Mapping[bytes | None, Dialect] = {
-            name.encode(): dialect for name, dialect in self._all.items() if dialect.has_fast_path
+        self._fast_paths = {
+            name.encode(): dialect.read_plain_call
+            for name, dialect in self._all.items()
+            if dialect.has_fast_path
         }
 
     def __getitem__(self, version: str) -> Dialect:
@@ -135,8 +137,11 @@ class Dialects:
 
     def glance(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
         """Read the usual call of a tool in one step; `None` for a request that has to be read in full."""
-        dialect = self._fast.get(headers.get(b"mcp-protocol-version"))
-        return None if dialect is None else dialect.read_plain_call(body, headers)
+        try:
+            read = self._fast_paths[headers[b"mcp-protocol-version"]]
+        except KeyError:
+            return None
+        return read(body, headers)
 
     def is_sessionless(self, frame: Frame, header: str | None) -> bool:
         """Return whether a request is of a version without sessions, in which a session id means nothing."""

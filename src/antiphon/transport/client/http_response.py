@@ -22,7 +22,7 @@ from antiphon.errors import (
     Unreachable,
 )
 from antiphon.wire import jsonrpc
-from antiphon.wire.client import results as answers
+from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.sse import Decoder
 
@@ -122,7 +122,7 @@ async def _json_rpc_error(response: httpx2.Response) -> RequestError | None:
     """Return the JSON-RPC error in the body; `None` if the body has none."""
     try:
         frame = jsonrpc.decode(await body(response, _MAX_REFUSAL_BYTES))
-        return None if frame.error is UNSET else answers.error(frame.error)
+        return None if frame.error is UNSET else results.error(frame.error)
     except (RequestError, BadAnswer, httpx2.TransportError):
         return None
 

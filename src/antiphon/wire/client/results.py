@@ -63,15 +63,15 @@ from antiphon.wire.jsonrpc import Frame, excerpt
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["Listing", "Welcome", "discovered", "done", "error", "initialized", "listing", "notification"]
+__all__ = ["Listing", "Welcome", "discovery", "done", "error", "initialization", "listing", "notification"]
 __all__ += [
     "blocks",
     "completion",
     "input_required",
     "params_of",
-    "prompted",
+    "prompt",
 ]
-__all__ += ["read", "result", "server_capabilities", "supported_versions", "version_mismatch"]
+__all__ += ["resource", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
@@ -159,7 +159,7 @@ def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
     return InputRequired(asked, sealed=sealed)
 
 
-def read(fields: Fields) -> ReadResult:
+def resource(fields: Fields) -> ReadResult:
     """Return the contents of a resource."""
     contents = fields.get("contents")
     if not isinstance(contents, list):
@@ -171,7 +171,7 @@ def read(fields: Fields) -> ReadResult:
     )
 
 
-def prompted(fields: Fields) -> PromptResult:
+def prompt(fields: Fields) -> PromptResult:
     """Return a filled-in prompt."""
     messages = fields.get("messages")
     if not isinstance(messages, list):
@@ -209,7 +209,7 @@ def listing(kind: Kind) -> Callable[[Fields], Listing]:
     return page
 
 
-def discovered(fields: Fields) -> Welcome:
+def discovery(fields: Fields) -> Welcome:
     """Read the response to `server/discover`."""
     versions = _convert(fields.get("supportedVersions"), tuple[str, ...], "supportedVersions")
     meta = fields.get("_meta")
@@ -252,7 +252,7 @@ def version_mismatch(offered: Sequence[str], wanted: str) -> UnsupportedVersion:
     )
 
 
-def initialized(fields: Fields) -> Welcome:
+def initialization(fields: Fields) -> Welcome:
     """Read the response to `initialize`."""
     version = _convert(fields.get("protocolVersion"), str, "protocolVersion")
     return _welcome(fields, (version,), fields.get("serverInfo"))

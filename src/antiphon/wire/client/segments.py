@@ -20,7 +20,7 @@ from antiphon.wire.server.tasks import RELATED
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["called", "is_partial", "notified", "part", "redeemed"]
+__all__ = ["call_outcome", "is_partial", "notification_part", "response_part", "task_result"]
 
 
 def is_partial(frame: Frame) -> bool:
@@ -28,17 +28,17 @@ def is_partial(frame: Frame) -> bool:
     return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
 
 
-def called(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
+def call_outcome(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
     """Return the outcome of a call: a result, a task, or the last part of its stream."""
-    return part(dialect, fields) if "isComplete" in fields else tasks.called(dialect, fields)
+    return response_part(dialect, fields) if "isComplete" in fields else tasks.call_outcome(dialect, fields)
 
 
-def redeemed(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | StreamPart:
+def task_result(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | StreamPart:
     """Return the result of a task, or a part of its stream."""
-    return part(dialect, fields) if "isComplete" in fields else tasks.redeemed(fields)
+    return response_part(dialect, fields) if "isComplete" in fields else tasks.task_result(fields)
 
 
-def part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
+def response_part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
     """Return the part of a stream in a response of the draft; raises `BadAnswer`."""
     contents = fields.get("partial-content", [])
     if not isinstance(contents, list):
@@ -51,12 +51,12 @@ def part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
         task_id=task.id if task is not None else _related(fields),
         task=task,
         is_complete=complete,
-        end=tasks.redeemed(fields) if complete else None,
+        end=tasks.task_result(fields) if complete else None,
         stopped=results.input_required(dialect, fields) if is_asking else None,
     )
 
 
-def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, StreamPart]:
+def notification_part(params: Mapping[str, Any]) -> tuple[RequestId | None, StreamPart]:
     """Return the part of a stream in a notification, and the id of its request; raises `BadAnswer`."""
     first, request_id, task_id = params.get("seqNr"), params.get("requestId"), params.get("taskId")
     blocks = results.blocks(params.get("content"))

@@ -19,12 +19,12 @@ from antiphon.wire.server.tasks import RELATED
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["acknowledged", "called", "fault_error", "page", "redeemed", "status"]
+__all__ = ["acknowledgement", "call_outcome", "fault_error", "page", "status", "task_result"]
 
 Fields = Mapping[str, Any]
 
 
-def called(dialect: ClientDialect, fields: Fields) -> Result | TaskStatus:
+def call_outcome(dialect: ClientDialect, fields: Fields) -> Result | TaskStatus:
     """Return the outcome of a call: a result, or the task that the call has become."""
     if fields.get("resultType") == "task":
         return status(dialect, fields)
@@ -56,12 +56,12 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
     )
 
 
-def acknowledged(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:
+def acknowledgement(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:
     """Return the status in the response to a request about a task, if the response has one."""
     return status(dialect, fields) if "taskId" in fields else DONE
 
 
-def redeemed(fields: Fields) -> Result:
+def task_result(fields: Fields) -> Result:
     """Return the result of a task."""
     result = results.result(fields)
     if result.meta and RELATED in result.meta:

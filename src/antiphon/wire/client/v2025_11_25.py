@@ -47,7 +47,7 @@ class _WithSessions(ClientDialect):
         """Return the segments in a response that is not the last one to its request."""
         if not isinstance(frame.result, dict):
             return None
-        return frame.request_id, segments.part(self, frame.result)
+        return frame.request_id, segments.response_part(self, frame.result)
 
     def _message(
         self,

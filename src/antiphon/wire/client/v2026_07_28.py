@@ -88,7 +88,9 @@ class ClientV2026(ClientDialect):
 
     def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
         """Return the segments in a notification."""
-        return segments.notified(results.params_of(frame)) if frame.method == PARTIAL_RESULT else None
+        return (
+            segments.notification_part(results.params_of(frame)) if frame.method == PARTIAL_RESULT else None
+        )
 
     def part_request_id(self, frame: Frame) -> RequestId | None:
         """Return the id of the request that unreadable segments belong to, if the frame says it."""

@@ -279,13 +279,13 @@ class Dialect:
             value["nextCursor"] = page.next_cursor
         return value
 
-    def _read(self, read: ReadResult) -> dict[str, Any]:
+    def _resource(self, read: ReadResult) -> dict[str, Any]:
         return {"contents": read.contents}
 
-    def _prompted(self, prompted: PromptResult) -> dict[str, Any]:
-        if prompted.description is None:
-            return {"messages": prompted.messages}
-        return {"description": prompted.description, "messages": prompted.messages}
+    def _prompt(self, prompt: PromptResult) -> dict[str, Any]:
+        if prompt.description is None:
+            return {"messages": prompt.messages}
+        return {"description": prompt.description, "messages": prompt.messages}
 
     def _completion(self, completion: Completion) -> dict[str, Any]:
         value: dict[str, Any] = {"values": completion.values}
@@ -321,16 +321,16 @@ class Dialect:
             value["nextCursor"] = page.next_cursor
         return value
 
-    def _redeemed(self, redeemed: TaskResult) -> dict[str, Any]:
-        inner = redeemed.outcome
+    def _task_result(self, task_result: TaskResult) -> dict[str, Any]:
+        inner = task_result.outcome
         value = self._input_required(inner) if isinstance(inner, InputRequired) else self.tool_result(inner)
-        value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": redeemed.task_id}}
+        value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": task_result.task_id}}
         return value
 
-    def _streamed(self, streamed: StreamEnd) -> dict[str, Any]:
-        return self.tool_result(streamed.result)
+    def _stream_end(self, end: StreamEnd) -> dict[str, Any]:
+        return self.tool_result(end.result)
 
-    def _portion(self, portion: SegmentPage) -> dict[str, Any]:
+    def _segment_page(self, page: SegmentPage) -> dict[str, Any]:
         raise NotImplementedError
 
     def _done(self, done: Done) -> dict[str, Any]:
@@ -341,17 +341,17 @@ _RESULTS: Mapping[type[Any], Any] = {
     Result: lambda dialect, outcome: dialect.tool_result(outcome),
     InputRequired: lambda dialect, outcome: dialect._input_required(outcome),
     Page: lambda dialect, outcome: dialect._page(outcome),
-    ReadResult: lambda dialect, outcome: dialect._read(outcome),
-    PromptResult: lambda dialect, outcome: dialect._prompted(outcome),
+    ReadResult: lambda dialect, outcome: dialect._resource(outcome),
+    PromptResult: lambda dialect, outcome: dialect._prompt(outcome),
     Completion: lambda dialect, outcome: dialect._completion(outcome),
     Discovery: lambda dialect, outcome: dialect._discovery(outcome),
     Done: lambda dialect, outcome: dialect._done(outcome),
     Promise: lambda dialect, outcome: dialect._promise(outcome),
     TaskView: lambda dialect, outcome: dialect._task(outcome),
     TaskPage: lambda dialect, outcome: dialect._task_page(outcome),
-    TaskResult: lambda dialect, outcome: dialect._redeemed(outcome),
-    StreamEnd: lambda dialect, outcome: dialect._streamed(outcome),
-    SegmentPage: lambda dialect, outcome: dialect._portion(outcome),
+    TaskResult: lambda dialect, outcome: dialect._task_result(outcome),
+    StreamEnd: lambda dialect, outcome: dialect._stream_end(outcome),
+    SegmentPage: lambda dialect, outcome: dialect._segment_page(outcome),
 }
 
 

@@ -75,8 +75,8 @@ class Draft(V2025):
                 return AnswerQuestion(task_id, response)
         return None
 
-    def _partial(self, segments: Segments) -> dict[str, Any]:
-        return {**super()._partial(segments), "resultType": "complete"}
+    def _partial_response(self, segments: Segments) -> dict[str, Any]:
+        return {**super()._partial_response(segments), "resultType": "complete"}
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """Return the result object of an outcome, with its type."""

@@ -21,10 +21,10 @@ __all__ = [
     "PARTIAL_RESULT",
     "STREAMING",
     "declared_modes",
-    "last",
-    "partial",
-    "partial_result",
-    "portion",
+    "last_response",
+    "partial_response",
+    "partial_result_params",
+    "segment_page",
 ]
 
 STREAMING = "dev.antiphon/streaming"
@@ -47,7 +47,7 @@ def declared_modes(capabilities: Mapping[str, Any]) -> Sequence[Any]:
 # In the draft
 
 
-def partial(segments: Segments) -> dict[str, Any]:
+def partial_response(segments: Segments) -> dict[str, Any]:
     """Return the result object of segments that are not the last."""
     value: dict[str, Any] = {} if segments.task is None else {"task": core_task(segments.task)}
     value["partial-content"] = _numbered(segments.first, segments.blocks)
@@ -57,34 +57,34 @@ def partial(segments: Segments) -> dict[str, Any]:
     return value
 
 
-def portion(part: SegmentPage, end: dict[str, Any]) -> dict[str, Any]:
-    """Return the result object of a task's segments; `end` is the result object of its outcome."""
-    value: dict[str, Any] = {} if part.task is None else {"task": core_task(part.task)}
-    value.update({key: field for key, field in end.items() if key not in ("content", "isError")})
-    if part.is_error and part.first == 1 and part.end is not None and not _has_segments(part):
-        value["content"] = part.end.content
+def segment_page(page: SegmentPage, outcome: dict[str, Any]) -> dict[str, Any]:
+    """Return the result object of a task's segments; `outcome` is the result object of its outcome."""
+    value: dict[str, Any] = {} if page.task is None else {"task": core_task(page.task)}
+    value.update({key: field for key, field in outcome.items() if key not in ("content", "isError")})
+    if page.is_error and page.first == 1 and page.end is not None and not _has_segments(page):
+        value["content"] = page.end.content
     else:
-        value["partial-content"] = _numbered(part.first, part.blocks)
-    value["isError"] = part.is_error
-    value["isComplete"] = part.is_complete
-    value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": part.task_id}}
+        value["partial-content"] = _numbered(page.first, page.blocks)
+    value["isError"] = page.is_error
+    value["isComplete"] = page.is_complete
+    value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": page.task_id}}
     return value
 
 
-def last(streamed: StreamEnd, end: dict[str, Any]) -> dict[str, Any]:
+def last_response(end: StreamEnd, outcome: dict[str, Any]) -> dict[str, Any]:
     """Return the result object that ends an answer in segments."""
-    result = streamed.result
-    value = {key: field for key, field in end.items() if key != "content"}
-    if result.is_error and not streamed.sent and not result.emitted:
+    result = end.result
+    value = {key: field for key, field in outcome.items() if key != "content"}
+    if result.is_error and not end.sent and not result.emitted:
         value["content"] = result.content
     else:
-        value["partial-content"] = _numbered(streamed.sent + 1, result.content[streamed.sent :])
+        value["partial-content"] = _numbered(end.sent + 1, result.content[end.sent :])
     return {**value, "isComplete": True}
 
 
-def _has_segments(part: SegmentPage) -> bool:
+def _has_segments(page: SegmentPage) -> bool:
     """Return whether a failed task has segments besides its error message."""
-    return part.end is not None and (part.end.emitted > 0 or len(part.blocks) > len(part.end.content))
+    return page.end is not None and (page.end.emitted > 0 or len(page.blocks) > len(page.end.content))
 
 
 def _numbered(first: int, blocks: Iterable[Any]) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def _numbered(first: int, blocks: Iterable[Any]) -> list[dict[str, Any]]:
 # In the extension
 
 
-def partial_result(segments: Segments, request_id: RequestId | None) -> dict[str, Any]:
+def partial_result_params(segments: Segments, request_id: RequestId | None) -> dict[str, Any]:
     """Return the parameters of the notification that brings segments."""
     value: dict[str, Any] = {"requestId": request_id, "seqNr": segments.first, "content": segments.blocks}
     if segments.task_id is not None:

@@ -36,8 +36,14 @@ from antiphon.model.segment import MODES, CallerMessage, SegmentPage, Segments, 
 from antiphon.model.task import Promise
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.server import segments as streaming
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
+from antiphon.wire.server.segments import (
+    FALLBACK,
+    declared_modes,
+    last_response,
+    partial_response,
+    segment_page,
+)
 
 __all__ = ["V2025", "WithoutStructuredContent", "WithoutTasks"]
 
@@ -87,7 +93,7 @@ class V2025(Dialect):
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """Return the response modes that a client declared."""
-        return () if negotiated is None else streaming.declared_modes(negotiated.capabilities)
+        return () if negotiated is None else declared_modes(negotiated.capabilities)
 
     def _offered(self, task: Any, negotiated: Negotiated | None) -> tuple[Any, ...] | None:
         """Return the modes that a request offers and its client declared; `None` if either names none."""
@@ -107,7 +113,7 @@ class V2025(Dialect):
         """Return the frame of a notification; segments are partial responses."""
         if isinstance(notification, Segments):
             assert request_id is not None
-            return jsonrpc.response(request_id, self._partial(notification))
+            return jsonrpc.response(request_id, self._partial_response(notification))
         return super().notification(notification, request_id)
 
     def ask(
@@ -145,22 +151,22 @@ class V2025(Dialect):
             value["instructions"] = discovery.instructions
         return value
 
-    def _partial(self, segments: Segments) -> dict[str, Any]:
-        return streaming.partial(segments)
+    def _partial_response(self, segments: Segments) -> dict[str, Any]:
+        return partial_response(segments)
 
-    def _streamed(self, streamed: StreamEnd) -> dict[str, Any]:
-        return streaming.last(streamed, self.tool_result(streamed.result))
+    def _stream_end(self, end: StreamEnd) -> dict[str, Any]:
+        return last_response(end, self.tool_result(end.result))
 
-    def _portion(self, portion: SegmentPage) -> dict[str, Any]:
-        if portion.stopped is not None:
-            end = self._input_required(portion.stopped)
+    def _segment_page(self, page: SegmentPage) -> dict[str, Any]:
+        if page.stopped is not None:
+            outcome = self._input_required(page.stopped)
         else:
-            end = {} if portion.end is None else self.tool_result(portion.end)
-        return streaming.portion(portion, end)
+            outcome = {} if page.end is None else self.tool_result(page.end)
+        return segment_page(page, outcome)
 
     def _promise(self, promise: Promise) -> dict[str, Any]:
         value = super()._promise(promise)
-        return {**value, "_meta": streaming.FALLBACK} if promise.fell_back else value
+        return {**value, "_meta": FALLBACK} if promise.fell_back else value
 
     def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
         value = super()._capabilities(offered)

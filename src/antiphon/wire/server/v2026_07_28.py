@@ -50,7 +50,7 @@ from antiphon.wire.server.dialect import (
     PlainCall,
     TaskOutcome,
 )
-from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING, partial_result
+from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING, partial_result_params
 from antiphon.wire.server.tasks import EXTENSION, extension_task
 
 __all__ = ["CAPABILITIES", "CLIENT_INFO", "LOG_LEVEL", "PROTOCOL_VERSION", "SUBSCRIPTION_ID", "V2026"]
@@ -290,7 +290,7 @@ class V2026(Dialect):
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Return the frame of a notification; changes name their subscription, and segments their request."""
         if isinstance(notification, Segments):
-            return jsonrpc.notification(PARTIAL_RESULT, partial_result(notification, request_id))
+            return jsonrpc.notification(PARTIAL_RESULT, partial_result_params(notification, request_id))
         if isinstance(notification, TaskChanged):
             method, params = "notifications/tasks", extension_task(self, notification.task, detailed=True)
         else:
@@ -305,7 +305,7 @@ class V2026(Dialect):
         value["cacheScope"] = "public" if page.shared else "private"
         return value
 
-    def _read(self, read: ReadResult) -> dict[str, Any]:
+    def _resource(self, read: ReadResult) -> dict[str, Any]:
         scope = "public" if read.shared else "private"
         return {"contents": read.contents, "ttlMs": read.ttl_ms, "cacheScope": scope}
 

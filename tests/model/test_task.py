@@ -11,7 +11,7 @@ TASK = {"id": "t1", "tool": "sleep", "created": 1, "updated": 1}
 
 def test_a_log_is_folded_from_its_creation_on() -> None:
     folding = TaskHistory()
-    with pytest.raises(ValueError, match="A log begins with the creation of its task"):
+    with pytest.raises(ValueError, match="The first entry of a task's log must be 'created'"):
         folding.add("recorded", 1, {})
     folding.add("created", 1, {"task": TASK})
     folding.add("recorded", 2, {"message": "on it"})

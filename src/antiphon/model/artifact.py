@@ -1,6 +1,7 @@
-"""Artifacts as they are kept: what is known of one besides its bytes.
+"""The stored record of an artifact: everything about it except its bytes.
 
-What an author makes is an `Artifact` of the runtime's; what it becomes on disk is the stores' business.
+Authors create an `Artifact`, which lives in the runtime. How records and bytes are written to disk is up to
+the artifact stores.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import msgspec
 __all__ = ["ArtifactRecord", "Encoding", "Keepable"]
 
 Encoding: TypeAlias = Literal["json", "text", "blob"]
-"""How its bytes are to be read: as JSON, as text in UTF-8, or as they are."""
+"""How to read the bytes of an artifact: as JSON, as UTF-8 text, or as raw bytes."""
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One artifact that is kept. Times are in milliseconds since 1970."""
+    """The record of one stored artifact. Times are in milliseconds since 1970."""
 
     id: str
     principal: str
@@ -31,12 +32,12 @@ class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Keepable(Protocol):
-    """Something that a result can have with it, to be kept when it goes out."""
+    """An artifact that a result carries. The server stores it before it sends the result."""
 
     @property
     def id(self) -> str:
-        """What it is known by."""
+        """The id of the artifact."""
 
     @property
     def type(self) -> str:
-        """What kind of thing it is."""
+        """The type of the artifact, as callers see it."""

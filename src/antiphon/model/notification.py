@@ -1,4 +1,4 @@
-"""What a server says without being asked: about a call in flight, or about a change of what it offers."""
+"""Notifications that a server sends: about a running call, or about a change of its lists and resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a call has come."""
+    """The progress of a call."""
 
     token: RequestId
     progress: float
@@ -38,13 +38,14 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class ListChanged(msgspec.Struct, frozen=True):
-    """The list of `tools`, `resources` or `prompts` is no longer what it was."""
+    """The list of `tools`, `resources` or `prompts` has changed."""
 
     kind: str
+    """Which list: `"tools"`, `"resources"` or `"prompts"`."""
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
-    """A resource no longer holds what it did."""
+    """A resource has changed."""
 
     uri: str
 
@@ -53,7 +54,7 @@ Change: TypeAlias = ListChanged | ResourceUpdated
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """A subscription is in force, for these interests."""
+    """The server has accepted a subscription, for the changes in `interests`."""
 
     interests: SubscriptionFilter
 

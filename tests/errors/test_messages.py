@@ -63,8 +63,8 @@ def tool(signature: str, options: str = "") -> str:
         (tool("()", "(nmae='x')"), "there is no option 'nmae'. Did you mean 'name'?"),
         (tool("()", "(zzz=1)"), "there is no option 'zzz'. There are: annotations, answer_within"),
         (tool("()") + "\n" + tool("()"), "There is already a tool 'work': give this one another name"),
-        ("server.tool('f')", "'f' is not a function. Options have names: name='f'."),
-        ("@server.resource\ndef notes(): ...", 'has an address: @server.resource("data://notes").'),
+        ("server.tool('f')", "'f' is not a function. Pass options by name: name='f'."),
+        ("@server.resource\ndef notes(): ...", 'needs an address: write @server.resource("data://notes").'),
         (
             "@server.resource('x://{a}')\ndef f(b: str): ...",
             "the address has {a}, and the function no parameter",

@@ -22,7 +22,7 @@ Return `None` to refuse with a plain 401. Raise `Unauthorized` or `Forbidden` to
 
 
 class BearerTokens:
-    """Authenticates callers by fixed bearer tokens: `Server(…, authenticate=BearerTokens({"s3cret": "alice"}))`.
+    """Authenticates callers by fixed tokens: `Server(…, authenticate=BearerTokens({"s3cret": "alice"}))`.
 
     `tokens` maps each token to a `Principal`, or to the id of one. `realm` is the realm in the
     `WWW-Authenticate` header of a refusal.

@@ -155,7 +155,7 @@ class CommandFailed(Failure):
 
 
 class UnknownArtifact(Failure):
-    """The caller has no artifact with this id: it has expired, belongs to another caller, or never existed."""
+    """The caller has no artifact with this id: it has expired, is another caller's, or never existed."""
 
 
 class Declined(Failure):

@@ -75,7 +75,7 @@ class Server:
 
     - `store`: where tasks are stored, such as `sqlite:///tasks.db`. Default: `ANTIPHON_STORE`, or in memory.
     - `artifacts`: where artifacts are stored: a database, `file:///folder` or `memory:`. Default:
-      `ANTIPHON_ARTIFACTS`, or the store of the tasks if it is a file, or in memory.
+      `ANTIPHON_ARTIFACTS`, or the store of the tasks if it is a database, or in memory.
 
     Raises `DefinitionError` if an option is invalid.
     """
@@ -326,8 +326,8 @@ class Server:
     ) -> None:
         """Serve until the process gets SIGINT or SIGTERM, or until the client closes standard input.
 
-        `http` and `streamable-http` are the same. `antiphon run FILE` has more options. Raises `ValueError` if
-        the transport is unknown.
+        `http` and `streamable-http` are the same. `antiphon run FILE` has more options. Raises `ValueError`
+        if the transport is unknown.
         """
         if transport == "stdio":
             asyncio.run(self.stdio())

@@ -159,7 +159,8 @@ async def check_replay(
                     )
                 elif _describe(outcome) != _describe(expected):
                     found.append(
-                        f"at the end: the replay returned {_describe(outcome)}, but the first run {_describe(expected)}."
+                        f"at the end: the replay returned {_describe(outcome)}, "
+                        f"but the first run {_describe(expected)}."
                     )
             elif replay.reached not in keys[point:]:
                 there = repr(keys[point]) if point < len(keys) else "its end"

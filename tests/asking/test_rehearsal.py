@@ -198,7 +198,8 @@ async def test_an_error_left_to_chance_is_found() -> None:
         raise Failure(f"failed in run {len(done)}")
 
     assert await check_replay(fails) == [
-        "at the end: the replay returned Failure: failed in run 2, but the first run Failure: failed in run 1."
+        "at the end: the replay returned Failure: failed in run 2, "
+        "but the first run Failure: failed in run 1."
     ]
 
 

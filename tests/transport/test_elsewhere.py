@@ -31,7 +31,7 @@ class Process:
     def __init__(self, limits: Limits | None = None) -> None:
         self.relay = Relay("tests")
         self.sessions = Sessions(Seal([SECRET]), "tests", limits or Limits())
-        self.elsewhere = SessionRelay(self.relay, self.sessions)
+        self.session_relay = SessionRelay(self.relay, self.sessions)
 
 
 @asynccontextmanager
@@ -53,10 +53,10 @@ async def test_what_a_session_wants_to_hear_is_known_wherever_the_session_is() -
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
         mine = here.sessions.open(token, ANONYMOUS)
         theirs = there.sessions.open(token, ANONYMOUS)
-        await here.elsewhere.changed(mine, Subscribe("note://one"))
-        await here.elsewhere.changed(mine, Subscribe("note://two"))
-        await here.elsewhere.changed(mine, Unsubscribe("note://one"))
-        await here.elsewhere.changed(mine, SetLogLevel("warning"))
+        await here.session_relay.forward_change(mine, Subscribe("note://one"))
+        await here.session_relay.forward_change(mine, Subscribe("note://two"))
+        await here.session_relay.forward_change(mine, Unsubscribe("note://one"))
+        await here.session_relay.forward_change(mine, SetLogLevel("warning"))
         await until(lambda: theirs.state.log_level)
         assert theirs.state.log_level == "warning"
         assert theirs.state.subscriptions == {"note://two"}
@@ -69,7 +69,7 @@ async def test_one_that_begins_to_listen_is_told_by_those_who_know() -> None:
         knows.state.log_level = "error"
         knows.state.subscriptions.add("note://one")
         asks = there.sessions.open(token, ANONYMOUS)
-        await there.elsewhere.ask(asks)
+        await there.session_relay.request_state(asks)
         await until(lambda: asks.state.log_level)
         assert (asks.state.log_level, asks.state.subscriptions) == ("error", {"note://one"})
 
@@ -81,7 +81,7 @@ async def test_a_session_that_ended_elsewhere_is_over_here_even_if_it_was_never_
         call = there.sessions.open(known, ANONYMOUS).calls[1] = Supervised()
         unknown = here.sessions.create(NEGOTIATED, ANONYMOUS)
         for token in (unknown, known):
-            await here.elsewhere.ended(here.sessions.end(token, ANONYMOUS))
+            await here.session_relay.forward_end(here.sessions.end(token, ANONYMOUS))
         await until(lambda: call.stop_reason)
         for token in (unknown, known):
             with pytest.raises(SessionLost, match="initialize again"):

@@ -48,7 +48,7 @@ async def test_a_file_is_read_to_its_last_line_even_if_that_does_not_end(
 async def test_a_line_of_more_than_the_limit_is_none_however_it_comes(
     given: Callable[[bytes], BinaryIO], monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(stdio, "_CHUNK", chunk)
+    monkeypatch.setattr(stdio, "_READ_BYTES", chunk)
     text = b"short\n" + b"x" * 50 + b"\njust ten..\n" + b"x" * 12 + b"\nend\n"
     assert await lines(given(text), 10) == [b"short", None, b"just ten..", None, b"end"]
     assert await lines(given(b"end\n" + b"x" * 50), 10) == [b"end"]
@@ -70,7 +70,7 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
         (None, -32600),
         (1, None),
     ]
-    assert frames[0]["error"]["message"] == "A message has 100 bytes at most."
+    assert frames[0]["error"]["message"] == "The message is too large: this server accepts at most 100 bytes."
 
 
 class Stuck:
@@ -88,10 +88,10 @@ class Stuck:
 async def test_an_output_that_does_not_return_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     sink: Any = Stuck()
     output = stdio._Output(sink)
-    output._blocking = True
+    output._uses_thread = True
     writing = asyncio.create_task(output.write(b"{}"))
     assert await asyncio.to_thread(sink.begun.wait, 10)
     await output.close()
@@ -103,7 +103,7 @@ async def test_an_output_that_does_not_return_is_not_waited_for_for_ever(
 async def test_what_a_client_does_not_take_is_given_up_when_the_server_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -130,7 +130,7 @@ async def test_a_client_that_is_gone_gets_nothing() -> None:
     os.close(reading)
     for _ in range(3):
         await output.write(b"x" * 100_000)
-    assert output._gone
+    assert output._is_closed
     await output.close()
 
 

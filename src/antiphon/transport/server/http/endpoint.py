@@ -256,17 +256,17 @@ class Endpoint:
         assert dialect is not None
         if frame.method is not UNSET:
             if session is not None:
-                unknown = session.calls.notified(frame)
-                if unknown is not None and self._session_relay.exists:
-                    await self._session_relay.cancel(session, unknown)
+                unknown = session.calls.handle_notification(frame)
+                if unknown is not None and self._session_relay.is_open:
+                    await self._session_relay.forward_cancellation(session, unknown)
             return
         request = dialect.answered(frame)
         if request is not None:
             await self._take_answer(exchange, request, principal)
         elif self._dialects.is_sessionless(frame, self._version(headers)):
             raise InvalidRequest("In this version a server makes no requests, so there is nothing to answer.")
-        elif session is not None and not session.questions.answer(frame) and self._session_relay.exists:
-            await self._session_relay.answer(session, frame)
+        elif session is not None and not session.questions.answer(frame) and self._session_relay.is_open:
+            await self._session_relay.forward_answer(session, frame)
 
     async def _take_answer(self, exchange: Exchange, request: Any, principal: Principal) -> None:
         """Take a response that answers the question of a task, which was asked on no connection."""
@@ -294,7 +294,7 @@ class Endpoint:
         else:
             answer = await self._pipeline.serve(dialect, call)
             if exchange.session is not None and type(request) in _SESSION_REQUESTS:
-                await self._session_relay.changed(exchange.session, request)
+                await self._session_relay.forward_change(exchange.session, request)
         exchange.phase = "answering"
         if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
             exchange.deadline = loop.time() + self._body_timeout
@@ -349,7 +349,7 @@ class Endpoint:
             raise MethodNotAllowed("Send requests with POST.")
         name = token.decode("latin-1").strip()
         if method == "DELETE":
-            await self._session_relay.ended(self._sessions.end(name, principal))
+            await self._session_relay.forward_end(self._sessions.end(name, principal))
             await send_json(exchange.send, 204, b"")
             return
         session = self._sessions.open(name, principal)
@@ -365,7 +365,7 @@ class Endpoint:
             if found is not None:
                 await get_streams.resume(found, exchange)
             else:
-                await self._session_relay.ask(session)
+                await self._session_relay.request_state(session)
                 await get_streams.listen(self._engine.changes, session, exchange)
 
     @contextmanager

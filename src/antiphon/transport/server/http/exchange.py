@@ -88,7 +88,7 @@ class Exchange(Supervised, Caller):
         """Return the event stream of the response."""
         if self.event_stream is None:
             session = self.session if self._resumable else None
-            self.event_stream = EventStream(self.send, None if session is None else session.stream)
+            self.event_stream = EventStream(self.send, None if session is None else session.create_stream)
         return self.event_stream
 
     def tick(self, now: float) -> None:

@@ -151,7 +151,9 @@ class CommandFailed(Failure):
             data={"status": "error", "exit_code": exit_code, "stderr": stderr},
         )
         self.exit_code = exit_code
+        """The exit code of the program."""
         self.stderr = stderr
+        """The error output of the program."""
 
 
 class UnknownArtifact(Failure):

@@ -66,8 +66,8 @@ class Server:
     - `lifespan`: an async context manager around the life of the server. Functions find the value that it
       yields as `ctx.lifespan`.
     - `limits`: sizes, counts and timeouts. See `Limits`.
-    - `shed`: a function that takes the seconds spent in a call, and returns whether to hand the call back to
-      the caller at its next checkpoint, so that the caller resumes it on another process. `shed_after` is a
+    - `shed`: a function that takes the seconds spent in a call, and returns whether to hand the call back at
+      its next checkpoint. The caller then resumes the call, perhaps on another process. `shed_after` is a
       ready-made one.
     - `log_arguments`: add the arguments of calls to the lines of the logger `antiphon.calls`.
 

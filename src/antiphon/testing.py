@@ -92,7 +92,7 @@ async def rehearse(
 
     `target` is a function, or a server together with the `name` of a tool. `answers` are the answers by key,
     or a function that takes an `AskedQuestion` and returns its answer. `principal` and `capabilities` are
-    those of the simulated client.
+    those of the simulated client; by default it is anonymous, and answers every kind of question.
 
     Each round encrypts and decrypts the request state, as a real call does. Raises `RequestError` if the call
     ends with a JSON-RPC error, and `AssertionError` if the tool still asks after 100 rounds.

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["ArtifactRecord", "Encoding", "Keepable"]
+__all__ = ["ArtifactLike", "ArtifactRecord", "Encoding"]
 
 Encoding: TypeAlias = Literal["json", "text", "blob"]
 """How to read the bytes of an artifact: as JSON, as UTF-8 text, or as raw bytes."""
@@ -31,8 +31,8 @@ class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
 
 
-class Keepable(Protocol):
-    """An artifact that a result carries. The server stores it before it sends the result."""
+class ArtifactLike(Protocol):
+    """An artifact that a result carries: an `Artifact` of the runtime, which this package must not know."""
 
     @property
     def id(self) -> str:

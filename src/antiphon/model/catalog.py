@@ -41,12 +41,15 @@ class ToolDefinition(Value, frozen=True):
 
     name: str
     input_schema: dict[str, Any]
+    """The JSON schema of the arguments."""
     title: str | None = None
     description: str | None = None
     output_schema: dict[str, Any] | None = None
+    """The JSON schema of the structured data, or `None` if the tool declares none."""
     annotations: ToolAnnotations | None = None
     icons: tuple[Icon, ...] | None = None
     execution: dict[str, Any] | None = None
+    """Whether calls may become tasks, as it is on the wire; see `task_support`."""
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @property

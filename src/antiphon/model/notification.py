@@ -24,17 +24,24 @@ class Progress(msgspec.Struct, frozen=True):
     """The progress of a call."""
 
     token: RequestId
+    """The progress token of the call."""
     progress: float
+    """How much is done. It rises with every notification."""
     total: float | None = None
+    """The value of `progress` at the end, if it is known."""
     message: str | None = None
+    """A description of the progress, for people."""
 
 
 class Log(msgspec.Struct, frozen=True):
     """A log message about a call."""
 
     level: LogLevel
+    """The level, from `"debug"` to `"emergency"`."""
     data: Any
+    """The message: a text, or any JSON value."""
     logger: str | None = None
+    """The name of the logger."""
 
 
 class ListChanged(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 from typing_extensions import TypeVar
 
-from antiphon.model.artifact import Keepable
+from antiphon.model.artifact import ArtifactLike
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import Definition, Kind, PromptMessage
 from antiphon.model.content import Block, Contents, Text
@@ -66,7 +66,7 @@ class Result(Generic[Data]):
         data: Any = msgspec.UNSET,
         meta: Mapping[str, Any] | None = None,
         next_steps: Sequence[str] = (),
-        artifact: Keepable | None = None,
+        artifact: ArtifactLike | None = None,
         is_error: bool = False,
     ) -> None:
         self.content: tuple[Block, ...]

@@ -70,7 +70,9 @@ class ElicitResult(msgspec.Struct, frozen=True):
     """The answer of a person to `Elicit` or `OpenUrl`."""
 
     action: Literal["accept", "decline", "cancel"]
+    """Whether the person answered, said no, or closed the dialog."""
     content: dict[str, Any] | None = None
+    """The fields of the form, if the person answered."""
 
 
 class SampleResult(Value, frozen=True):
@@ -78,8 +80,11 @@ class SampleResult(Value, frozen=True):
 
     role: Role
     content: Any
+    """One content block or a list of them, as plain mappings."""
     model: str
+    """The name of the model."""
     stop_reason: str | None = None
+    """Why the model stopped, such as `"endTurn"` or `"maxTokens"`."""
 
     @property
     def text(self) -> str:

@@ -137,7 +137,7 @@ async def test_a_client_that_is_gone_gets_nothing() -> None:
 async def test_being_told_to_end_twice_is_being_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, Callable[[], None]] = {}
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
-    stopped = stdio._stop_signals()
+    stopped = stdio._stop_signal()
     assert not stopped.done()
     handlers[signal.SIGTERM]()
     handlers[signal.SIGINT]()
@@ -147,6 +147,6 @@ async def test_being_told_to_end_twice_is_being_told_once(monkeypatch: pytest.Mo
 
 async def test_outside_of_the_main_thread_there_are_no_signals() -> None:
     async def is_stopped() -> bool:
-        return stdio._stop_signals().done()
+        return stdio._stop_signal().done()
 
     assert not await asyncio.to_thread(lambda: asyncio.run(is_stopped()))

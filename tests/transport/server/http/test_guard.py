@@ -162,7 +162,7 @@ async def test_what_is_remembered_of_requests_has_a_bound() -> None:
         with pytest.raises(BadOrigin, match=f"site{number}.example"):
             door.check(place, {b"origin": f"https://site{number}.example".encode()})
         door.check(place, {b"origin": b"https://app.example"})
-    assert len(door._verdicts) <= 256
+    assert len(door._checked) <= 256
 
 
 async def test_what_is_remembered_of_media_types_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ async def test_a_tool_of_a_server_is_rehearsed_by_name() -> None:
     )
     assert rehearsal.result is not None
     assert rehearsal.result.text.startswith("#7 Fixed")
-    with pytest.raises(TypeError, match="which tool"):
+    with pytest.raises(TypeError, match="Pass the name of the tool"):
         await rehearse(server)
 
 

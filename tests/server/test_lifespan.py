@@ -210,4 +210,4 @@ async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(
             await where.app.shutdown()
             await until(lambda: seen == ["running", "cancelled"])
             connection.vanish()
-    assert "1 calls still under way" in caplog.text
+    assert "Stopping 1 calls that did not finish within Limits.drain_timeout" in caplog.text

@@ -1,7 +1,7 @@
 """The MCP endpoint over HTTP: POST for messages, GET for a session's stream, DELETE to end a session.
 
-Owns what is HTTP about MCP: methods, headers, statuses, sessions and streams. Which version a request
-speaks, and what that version says, is the dialects' business; serving a call is the pipeline's.
+Owns the HTTP side of MCP: methods, headers, statuses, sessions and streams. The dialects read and write the
+messages of a protocol version; the pipeline serves a call.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ class Endpoint:
         if self._listeners >= self._limits.max_listeners:
             raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
         exchange.deadline = float("inf")
-        if exchange.is_counted:  # a listener, not a call that somebody waits for
+        if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False
             self._calls -= 1
         self._listeners += 1

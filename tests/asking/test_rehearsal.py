@@ -188,7 +188,7 @@ async def test_data_left_to_chance_is_found_beside_the_same_text() -> None:
     done.clear()
     (found,) = await check_replay(told, arguments={"by_chance": True})
     assert found.startswith("at the end: the replay returned Result(")
-    assert "data={'run': 2}), and the first run Result(" in found
+    assert "data={'run': 2}), but the first run Result(" in found
     assert found.endswith("data={'run': 1}).")
 
 
@@ -206,5 +206,5 @@ async def test_an_error_left_to_chance_is_found() -> None:
 async def test_a_question_without_an_answer_is_the_fault_of_the_test() -> None:
     with pytest.raises(AssertionError, match="'in_a_thread' asks the question 'name': add its answer"):
         await check_replay(in_a_thread, answers={"resolution": "Fixed"})
-    with pytest.raises(AssertionError, match="'resolve_bug' asks 'resolution'"):
+    with pytest.raises(AssertionError, match="'resolve_bug' asks the question 'resolution'"):
         await check_replay(resolve_bug, arguments={"item": 7})

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # These tests start few processes and need neither Node nor another MCP library.
-FAST = ("model", "wire", "runtime", "server", "transport", "asking", "store", "upgrade")
+FAST = ("model", "wire", "runtime", "server", "middleware", "transport", "asking", "store", "upgrade")
 SOURCES = ("pyproject.toml", "requirements/unit.txt")
 PROBE = "import ensurepip, sqlite3, ssl, sys; print('%d.%d' % sys.version_info[:2])"
 

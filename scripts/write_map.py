@@ -19,11 +19,19 @@ BEGIN, END = "<!-- map: printed by `make map` -->\n", "<!-- end of the map -->\n
 # The modules and folders of a folder in the order that a request passes through them. Names that are not here
 # follow by the alphabet, modules before folders, so a new module needs no change in this script.
 ORDER = {
-    "": ["transport", "wire", "runtime", "store", "model", "server.py", "client", "cli"],
+    "": ["transport", "wire", "runtime", "store", "model", "server.py", "middleware", "client", "cli"],
     "transport": ["server", "client"],
     "transport/server": ["http", "stdio.py", "stream_connection.py", "pipeline.py"],
-    "transport/server/http": ["app.py", "router.py", "guard.py", "exchange.py"],
-    "wire": ["jsonrpc.py", "sse.py", "mirrored_headers.py", "versions.py", "server", "client"],
+    "transport/server/http": ["app.py", "router.py", "endpoint.py", "guard.py", "exchange.py"],
+    "wire": [
+        "jsonrpc.py",
+        "sse.py",
+        "mirrored_headers.py",
+        "versions.py",
+        "questions.py",
+        "server",
+        "client",
+    ],
     "wire/server": ["dialect.py"],
     "wire/client": ["dialect.py"],
     "runtime": [
@@ -45,7 +53,7 @@ ORDER = {
         "options.py",
     ],
     "runtime/execution": ["call.py", "context.py", "invoke.py", "run.py", "journal.py"],
-    "runtime/carriers": ["base.py"],
+    "runtime/carriers": ["base.py", "client.py", "store.py", "connection.py"],
     "runtime/tasks": ["lifecycle.py", "service.py", "handlers.py", "worker.py", "claimed_task.py"],
     "store": ["contract.py", "rules.py", "memory.py", "sqlite", "postgres", "artifacts"],
     "store/sqlite": ["store.py"],

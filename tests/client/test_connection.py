@@ -149,13 +149,13 @@ async def test_a_server_that_does_not_take_notice_of_the_end_does_not_hold_it_up
         async def end(self, headers: object) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(connection, "_FAREWELL", 0.01)
+    monkeypatch.setattr(connection, "_GOODBYE_SECONDS", 0.01)
     caplog.set_level(logging.DEBUG, "antiphon.client")
     line = Deaf(done)
     async with Client(line):
         pass
     assert line.is_closed
-    assert "the line did not take notice" in caplog.text
+    assert "the line did not confirm the end of the session" in caplog.text
 
 
 async def test_a_deadline_of_the_channels_own_is_not_taken_for_that_of_the_request() -> None:
@@ -184,7 +184,7 @@ async def test_a_request_in_a_version_that_forbids_it_is_not_answered(
     async with Client(line) as client:
         assert (await client.call("tool")).text == "Done."
     assert line.replies() == []
-    assert "the line sent a request, which its version forbids" in caplog.text
+    assert "the line sent a request, which protocol version 2026-07-28 forbids" in caplog.text
 
 
 async def test_segments_that_cannot_be_read_and_are_for_nobody_harm_no_other_stream(
@@ -202,7 +202,7 @@ async def test_segments_that_cannot_be_read_and_are_for_nobody_harm_no_other_str
     line = Line(answer, **STREAMING)
     async with Client(line) as client, client.stream("tool") as stream:
         assert [segment.text async for segment in stream] == ["Done."]
-    assert "segments for nobody" in caplog.text
+    assert "segments for an unknown request" in caplog.text
 
 
 async def test_what_is_logged_while_a_stream_is_open_is_heard_beside_it() -> None:
@@ -234,7 +234,7 @@ async def test_progress_that_no_call_waits_for_goes_to_the_client() -> None:
 async def test_a_log_level_that_is_none_is_not_sent() -> None:
     line = Line(done, version=LEGACY)
     async with Client(line) as client:
-        with pytest.raises(ValueError, match="'loud' is no log level: use one of debug"):
+        with pytest.raises(ValueError, match="'loud' is not a log level: use one of debug"):
             await client.set_log_level("loud")  # type: ignore[arg-type]
     assert not line.asked("logging/setLevel")
 

@@ -339,7 +339,7 @@ async def test_leaving_the_stream_of_a_task_early_does_not_stop_it(dialect: Mode
 
 async def test_a_number_before_the_first_is_refused() -> None:
     async with serving(modern(Reply.hang)) as fake, Client(fake.url) as client:
-        with pytest.raises(ValueError, match="they start at 1"):
+        with pytest.raises(ValueError, match="numbers start at 1"):
             client.task(TASK).stream(after=-1)
 
 

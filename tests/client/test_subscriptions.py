@@ -112,7 +112,7 @@ async def test_a_stream_that_does_not_stay_open_is_given_up_with_a_warning(
     line = Line(answer, **CAPABLE)
     async with Client(line) as client:
         await client.subscribe("memo://a")
-        await until(lambda: "changes are not heard of any more" in caplog.text)
+        await until(lambda: "This client receives no more changes" in caplog.text)
     assert len(line.asked("subscriptions/listen")) == 1 + 5
 
 

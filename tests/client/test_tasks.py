@@ -109,7 +109,7 @@ async def test_a_key_is_answered_once_however_often_it_is_seen() -> None:
         (saying(task("completed")), BadAnswer, "no result"),
         (saying(task("sleeping")), BadAnswer, "'sleeping', which is no status"),
         (saying({**task(), "taskId": ""}), BadAnswer, "without a taskId"),
-        (saying({**task(), "taskId": "t2"}), BadAnswer, "told of t2"),
+        (saying({**task(), "taskId": "t2"}), BadAnswer, "sent the task t2"),
         (saying(task("input_required", inputRequests=[])), BadAnswer, "does not say which"),
         (saying(task("input_required", inputRequests={"x": {"method": "y"}})), BadAnswer, "'x' in a way"),
         (saying(task("failed", error={"code": -32603, "message": "It broke."})), InternalError, "It broke"),

@@ -117,7 +117,7 @@ async def test_a_pipe_that_is_closed_is_not_asked_again() -> None:
 async def test_a_task_has_an_id_and_shows_it() -> None:
     async with Client(Line(lambda line, asked: pytest.fail("nothing is asked"))) as client:
         assert repr(client.task("t1")) == "TaskHandle('t1')"
-        with pytest.raises(ValueError, match="A task has an id"):
+        with pytest.raises(ValueError, match="The id of the task is empty"):
             client.task("")
 
 
@@ -162,7 +162,7 @@ async def test_a_result_that_is_only_a_task_again_is_a_bad_answer() -> None:
         return {"result": {"isComplete": False, "task": task()}}
 
     async with Client(Line(answer, version=LEGACY, **TASKS)) as client:
-        with pytest.raises(BadAnswer, match="result of the task t1, and only told of it"):
+        with pytest.raises(BadAnswer, match="result of the task t1, and the server sent a status"):
             await client.task("t1").result()
 
 
@@ -174,7 +174,7 @@ async def test_a_stream_that_ends_with_another_task_is_a_bad_answer() -> None:
         return {"result": task()} if method == "tasks/get" else refusal(-32601)
 
     async with Client(Line(answer, **STREAMING)) as client, client.task("t1").stream() as stream:
-        with pytest.raises(BadAnswer, match="segments of t1, and told of t2"):
+        with pytest.raises(BadAnswer, match="asked for the task t1, and the server sent the task t2"):
             await anext(stream)
 
 

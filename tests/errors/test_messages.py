@@ -291,10 +291,10 @@ async def refused(place: str) -> str:
         (http_response("404 Not Found"), "no MCP server at this address. Most are at a path such as /mcp."),
         (
             http_response("302 Found", more="location: http://new/mcp\r\n"),
-            "points to http://new/mcp: use that address.",
+            "redirects to http://new/mcp: use that address.",
         ),
-        (http_response("502 Bad Gateway"), "the server, or something in front of it, is in trouble."),
-        (http_response(kind="application/json", body="[]"), "sent something that is not JSON-RPC."),
+        (http_response("502 Bad Gateway"), "the server, or a proxy in front of it, has failed."),
+        (http_response(kind="application/json", body="[]"), "sent a message that is not JSON-RPC."),
     ],
 )
 async def test_an_address_that_is_no_mcp_server_is_described(answer: bytes, said: str) -> None:

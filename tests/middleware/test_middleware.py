@@ -15,6 +15,7 @@ from antiphon import (
     DefinitionError,
     Failure,
     Forbidden,
+    Limits,
     Principal,
     RateLimited,
     RequestError,
@@ -287,3 +288,14 @@ async def test_a_task_and_a_cancelled_call_are_logged(caplog: pytest.LogCaptureF
         await until(lambda: "cancelled" in {line["outcome"] for line in lines(caplog)})
     made = next(line for line in lines(caplog) if line["outcome"] == "task")
     assert (made["target"], made["task"]) == ("work", promise.id)
+
+
+async def test_middleware_that_hangs_is_stopped_at_the_timeout_of_calls() -> None:
+    async def hang(incoming: IncomingRequest, call_next: CallNext) -> Any:
+        await asyncio.Event().wait()
+
+    limits = Limits(call_timeout=0.2, body_timeout=60.0)
+    async with serving(make(hang, limits=limits)) as address:
+        answer = await Bare(address.port).ask("tools/call", CALL)
+    assert answer.result["isError"] is True
+    assert "did not finish within 0.2 seconds" in answer.result["content"][0]["text"]

@@ -1,7 +1,7 @@
-"""The requests that a server makes of its client, and who answers them.
+"""The callbacks that answer the requests of a server.
 
-A table of handlers by method. On versions where a server asks on an open stream, each request is answered
-in a task of its own, of which there are only so many.
+Owns a table of handlers by method. In versions where a server sends requests on an open stream, each request
+is answered in a task of its own; the number of such tasks is bounded.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
     "RequestHandler",
     "Roots",
     "SampleCallback",
-    "answering_with",
+    "handlers_for",
 ]
 
 logger = logging.getLogger("antiphon.client")
 
 RequestHandler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Answers a request of the server's: its params in, its result out; a `RequestError` refuses it."""
+"""Answers a request of the server: takes its params and returns its result; a `RequestError` refuses it."""
 
 
 class Elicitation(Value, frozen=True):
@@ -52,32 +52,32 @@ class Elicitation(Value, frozen=True):
 
 Answer: TypeAlias = Mapping[str, Any] | Literal["decline", "cancel"]
 ElicitCallback: TypeAlias = Callable[[Elicitation], Awaitable[Answer] | Answer]
-"""Asks the person: what they filled in, or that they said no, or that they went away."""
+"""Asks the person: returns the content of the form, "decline" or "cancel"."""
 
 
 Message: TypeAlias = Mapping[str, Any] | str
 SampleCallback: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Message] | Message]
-"""Asks a model: the params of `sampling/createMessage` in, its text or its whole result out."""
+"""Asks a model: takes the params of `sampling/createMessage`, returns a text or the whole result."""
 
 Folders: TypeAlias = Sequence[str | Mapping[str, Any]]
 Roots: TypeAlias = Folders | Callable[[], Awaitable[Folders] | Folders]
-"""The folders that the client works in, or who tells them: addresses, or roots as on the wire."""
+"""The folders that the client works in, as addresses or as MCP roots; or a function that returns them."""
 
 
-async def _settled(found: Any) -> Any:
-    """What a function gave, whether it is async or not."""
-    return await found if inspect.isawaitable(found) else found
+async def _awaited(value: Any) -> Any:
+    """Return the result of a function that may be async."""
+    return await value if inspect.isawaitable(value) else value
 
 
-def elicitation(elicit: ElicitCallback) -> RequestHandler:
-    """The handler of `elicitation/create`. What a person left out gets the default of its schema."""
+def _elicitation_handler(elicit: ElicitCallback) -> RequestHandler:
+    """Return the handler of elicitations. Fields that a person left out get the default of the schema."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             question = msgspec.convert(params, Elicitation)
         except msgspec.ValidationError as error:
-            raise InvalidParams(f"Invalid params for elicitation/create: {error}.") from None
-        given: Answer = await _settled(elicit(question))
+            raise InvalidParams(f"Invalid params for {ELICITATION}: {error}.") from None
+        given: Answer = await _awaited(elicit(question))
         if isinstance(given, str):
             return refuse(given)
         if question.mode == "url":
@@ -87,64 +87,62 @@ def elicitation(elicit: ElicitCallback) -> RequestHandler:
     return answer
 
 
-def sampling(sample: SampleCallback) -> RequestHandler:
-    """The handler of `sampling/createMessage`. A plain text becomes a message of the assistant's."""
+def _sampling_handler(sample: SampleCallback) -> RequestHandler:
+    """Return the handler of sampling. A plain text becomes a message of the assistant."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        said: Message = await _settled(sample(params))
-        return write_answer(Sample(params), said)
+        return write_answer(Sample(params), await _awaited(sample(params)))
 
     return answer
 
 
-def listing(roots: Roots) -> RequestHandler:
-    """The handler of `roots/list`. A plain string is an address."""
+def _roots_handler(roots: Roots) -> RequestHandler:
+    """Return the handler of lists of roots. A plain string is an address."""
 
     async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = await _settled(roots()) if callable(roots) else roots
-        return write_answer(ListRoots(), found)
+        return write_answer(ListRoots(), await _awaited(roots()) if callable(roots) else roots)
 
     return answer
 
 
-def answering_with(
+def handlers_for(
     elicit: ElicitCallback | None, sample: SampleCallback | None, roots: Roots | None
 ) -> tuple[dict[str, RequestHandler], dict[str, Any]]:
-    """The handlers for these, by method, and the capabilities that they give a client."""
-    table: dict[str, RequestHandler] = {}
-    able: dict[str, Any] = {}
+    """Return the handlers by method for these callbacks, and the capabilities that they give a client."""
+    handlers: dict[str, RequestHandler] = {}
+    capabilities: dict[str, Any] = {}
     if elicit is not None:
-        table[ELICITATION] = elicitation(elicit)
-        able |= capabilities_for(Elicit, OpenUrl)
+        handlers[ELICITATION] = _elicitation_handler(elicit)
+        capabilities |= capabilities_for(Elicit, OpenUrl)
     if sample is not None:
-        table[SAMPLING] = sampling(sample)
-        able |= capabilities_for(Sample)
+        handlers[SAMPLING] = _sampling_handler(sample)
+        capabilities |= capabilities_for(Sample)
     if roots is not None:
-        table[ROOTS] = listing(roots)
-        able |= capabilities_for(ListRoots)
-    return table, able
+        handlers[ROOTS] = _roots_handler(roots)
+        capabilities |= capabilities_for(ListRoots)
+    return handlers, capabilities
 
 
 class Callbacks:
-    """The table, and the answers that are being worked on."""
+    """The handlers of one client, and the requests that they are answering. Pings are answered always."""
 
-    def __init__(self, table: Mapping[str, RequestHandler], *, at_once: int = 64) -> None:
-        self._table: dict[str, RequestHandler] = {"ping": _pong, **table}
-        self._at_once = at_once
+    def __init__(self, handlers: Mapping[str, RequestHandler], *, max_requests: int = 64) -> None:
+        self._handlers: dict[str, RequestHandler] = {"ping": _pong, **handlers}
+        self._max_requests = max_requests
         self._working: dict[RequestId, asyncio.Task[None]] = {}
 
     def knows(self, method: str) -> bool:
-        """Whether there is someone to answer a method."""
-        return method in self._table
+        """Return whether there is a handler for a method."""
+        return method in self._handlers
 
     @property
     def know_anything(self) -> bool:
-        """Whether there is someone to answer any question."""
-        return len(self._table) > 1
+        """Whether there is a handler for any method but ping."""
+        return len(self._handlers) > 1
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a request; raises `RequestError` where it is refused."""
-        handler = self._table.get(method)
+        """Return the result of a request; raises the `RequestError` that refuses it."""
+        handler = self._handlers.get(method)
         if handler is None:
             raise MethodNotFound(f"This client does not answer {method}.")
         try:
@@ -171,13 +169,13 @@ class Callbacks:
         task.add_done_callback(lambda _: self._working.pop(request_id, None))
 
     def cancel(self, request_id: RequestId) -> None:
-        """The server does not want this answer any more."""
+        """Stop answering a request that the server has cancelled."""
         task = self._working.get(request_id)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Give up what is being worked on."""
+        """Stop answering all requests."""
         tasks = set(self._working.values())
         for task in tasks:
             task.cancel()
@@ -191,9 +189,11 @@ class Callbacks:
         reply: Callable[[RequestId, Any], Awaitable[None]],
         refuse: Callable[[RequestId, RequestError], Awaitable[None]],
     ) -> None:
-        with contextlib.suppress(AntiphonError):  # the connection is gone, and whoever waits on it is told
+        with contextlib.suppress(
+            AntiphonError
+        ):  # the connection is lost, and its requests fail by themselves
             try:
-                if len(self._working) > self._at_once:
+                if len(self._working) > self._max_requests:
                     raise InternalError("This client has too many questions open.")
                 params = frame.params if isinstance(frame.params, dict) else {}
                 result = await self.answer(str(frame.method), params)

@@ -1,7 +1,7 @@
-"""What a server offers, page by page and kept for as long as the server says.
+"""Caches the lists of a server: tools, resources, templates and prompts.
 
-It owns the kept lists, the headers that tools ask for, and which tools give promises. A tool whose headers
-break the rules is left out, with a warning.
+Owns the cached lists, the headers that tools declare, and the task support of tools. A tool whose headers
+break the rules is left out, with a warning. Knows no connection: the caller passes a function that asks.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _STALE: Mapping[str, tuple[Kind, ...]] = {
     "resources": ("resources", "templates"),
     "prompts": ("prompts",),
 }
-"""Which lists are out of date when the server says that one has changed."""
+"""The cached lists to evict when the server announces a change."""
 
 
 class CatalogCache:
-    """The lists of one server. `clock` counts seconds."""
+    """The lists of one server, each cached for as long as the server allows. `clock` counts seconds."""
 
     def __init__(
         self, clock: Callable[[], float], *, max_pages: int = 1000, max_items: int = 100_000
@@ -46,37 +46,37 @@ class CatalogCache:
         self._clock = clock
         self._max_pages = max_pages
         self._max_items = max_items
-        self._kept: dict[Kind, tuple[float, list[Definition]]] = {}
+        self._cached: dict[Kind, tuple[float, list[Definition]]] = {}
         self._mirrored: dict[str, Mirrored] = {}
-        self._support: dict[str, str] = {}
-        self._changes = 0
+        self._task_support: dict[str, str] = {}
+        self._evictions = 0
 
     async def get(self, kind: Kind, ask: Ask, *, mirroring: bool) -> list[Any]:
-        """The whole list, from the server unless a kept one is still fresh."""
-        kept = self._kept.get(kind)
-        if kept is not None and self._clock() < kept[0]:
-            return list(kept[1])
-        changes = self._changes
+        """Return the whole list, from the cache if it is fresh; raises `BadAnswer`, and errors of `ask`."""
+        cached = self._cached.get(kind)
+        if cached is not None and self._clock() < cached[0]:
+            return list(cached[1])
+        evictions = self._evictions
         items, fresh_until = await self._fetch(kind, ask)
         if kind == "tools":
             items = self._learn(items, mirroring=mirroring)
-        if changes == self._changes:
-            self._kept[kind] = (fresh_until, items)
+        if evictions == self._evictions:  # a list that changed while it was read is stale already
+            self._cached[kind] = (fresh_until, items)
         return list(items)
 
     def mirrored(self, tool: str) -> Mirrored | None:
-        """The headers that a tool asks for, as far as it has been listed."""
+        """Return the headers that a tool declares; `None` if the tool was not listed or declares none."""
         return self._mirrored.get(tool)
 
     def task_support(self, tool: str) -> str | None:
-        """Whether a tool gives promises, as far as it has been listed."""
-        return self._support.get(tool)
+        """Return whether calls of a tool may become tasks; `None` if the tool was not listed."""
+        return self._task_support.get(tool)
 
-    def forget(self, kind: str | None = None) -> None:
-        """Something has changed: this list, or perhaps any of them."""
-        self._changes += 1
+    def evict(self, kind: str | None = None) -> None:
+        """Evict the lists that a change of this kind affects; without a kind, all of them."""
+        self._evictions += 1
         for stale in _REQUESTS if kind is None else _STALE.get(kind, ()):
-            self._kept.pop(stale, None)
+            self._cached.pop(stale, None)
 
     async def _fetch(self, kind: Kind, ask: Ask) -> tuple[list[Definition], float]:
         items: list[Definition] = []
@@ -99,10 +99,10 @@ class CatalogCache:
         raise BadAnswer(f"The server's list of {kind} does not end: {len(items)} and more.")
 
     def _learn(self, tools: list[Definition], *, mirroring: bool) -> list[Definition]:
-        """Note the headers of tools, and leave out those that ask for headers that cannot be."""
-        kept: list[Definition] = []
+        """Record the headers and the task support of tools; leave out tools with invalid headers."""
+        usable: list[Definition] = []
         self._mirrored.clear()
-        self._support.clear()
+        self._task_support.clear()
         for tool in tools:
             assert isinstance(tool, ToolDefinition)
             try:
@@ -110,8 +110,8 @@ class CatalogCache:
             except DefinitionError as reason:
                 logger.warning("Left out of the tools: %s. %s", tool.name, reason)
                 continue
-            kept.append(tool)
-            self._support[tool.name] = tool.task_support
+            usable.append(tool)
+            self._task_support[tool.name] = tool.task_support
             if headers:
                 self._mirrored[tool.name] = headers
-        return kept
+        return usable

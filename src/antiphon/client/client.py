@@ -1,4 +1,4 @@
-"""The public `Client`: what a program calls. It puts the parts together and speaks the words of the docs."""
+"""The public `Client`. It connects the parts of this package, and owns nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.client.callbacks import (
     RequestHandler,
     Roots,
     SampleCallback,
-    answering_with,
+    handlers_for,
 )
 from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection
@@ -28,6 +28,7 @@ from antiphon.client.tasks.handle import TaskHandle
 from antiphon.client.tasks.redeeming import checked
 from antiphon.client.tasks.requests import TaskRequests
 from antiphon.client.tool_calls import ToolCalls
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     Kind,
     PromptDefinition,
@@ -62,24 +63,23 @@ __all__ = ["Client"]
 class Client:
     """A connection to one server, open inside `async with`.
 
-    `target` is the URL of a server, the command that starts one, or a `Server` of this very process.
-    Everything it does may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the
-    server answered with.
+    `target` is the URL of a server, the command that starts one, or a `Server` in this process. All methods
+    may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the server answers with.
 
     `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
-    long a child process has to answer in the newest version before the client tries an older one;
-    `shutdown_timeout` is how long a child process has to exit, and `reconnect_timeout` how long a server may
-    be unreachable while the client waits for a task.
-    `max_message` bounds what a server sends, in one message and in all segments of one stream, in bytes, and
-    `max_requests` how many go out over HTTP at once.
+    long a child process has to answer in the newest version before the client tries an older one.
+    `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a server may
+    be unreachable while the client waits for a task. All of them are in seconds.
+    `max_message` bounds one message of the server, and all segments of one stream, in bytes. `max_requests`
+    bounds the requests that the client sends over HTTP at once.
 
     Callbacks are plain or async functions: `on_progress` takes a `Progress`, `on_log` a `Log`, `on_change`
     a `ListChanged` or a `ResourceUpdated`.
 
-    When a tool asks something, `elicit` asks the person at the client, `sample` a model, and `roots` are
-    the folders that it works in, or a function that gives them; a call is taken through `max_rounds`
-    rounds at the most. `handlers` answer other requests of the server's, by method, and `capabilities`
-    declare them.
+    Pass callbacks that answer the questions of tools: `elicit` asks the person at the client, `sample` asks a
+    model, and `roots` are the folders that the client works in, or a function that returns them. A call
+    takes at most `max_rounds` rounds. `handlers` answer other requests of the server, by method;
+    `capabilities` declare them.
     """
 
     def __init__(
@@ -115,17 +115,17 @@ class Client:
     ) -> None:
         if protocol is not None and protocol not in VERSIONS.spoken_by_client:
             raise ValueError(f"protocol={protocol!r} is not one of {', '.join(VERSIONS.spoken_by_client)}.")
-        answering, able = answering_with(elicit, sample, roots)
-        table = {**answering, **(handlers or {})}
-        answers = Callbacks(table)
-        self._lists = CatalogCache(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
-        self._hearing = Notifications(
-            self._lists,
+        answering, declared = handlers_for(elicit, sample, roots)
+        all_handlers = {**answering, **(handlers or {})}
+        callbacks = Callbacks(all_handlers)
+        self._catalog = CatalogCache(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
+        self._notifications = Notifications(
+            self._catalog,
             log_level=log_level,
             on_log=on_log,
             on_progress=on_progress,
             on_change=on_change,
-            answers=bool(table),
+            has_handlers=bool(all_handlers),
         )
         self._connection = Connection(
             channel_to(
@@ -141,17 +141,17 @@ class Client:
                 shutdown_timeout=shutdown_timeout,
             ),
             Implementation(name, _own_version() if version is None else version),
-            {**able, **(capabilities or {})},
-            handlers=answers,
-            noticed=self._hearing.notice,
-            renewed=self._hearing.renew,
+            {**declared, **(capabilities or {})},
+            callbacks=callbacks,
+            on_notification=self._notifications.handle,
+            on_new_session=self._notifications.restart,
             protocol=protocol,
             timeout=timeout,
             connect_timeout=connect_timeout,
             probe_timeout=probe_timeout,
         )
-        self._rounds = InputRounds(answers, max_rounds)
-        self._calls = ToolCalls(self._connection, self._lists, self.tools, max_message)
+        self._rounds = InputRounds(callbacks, max_rounds)
+        self._calls = ToolCalls(self._connection, self._catalog, self.tools, max_message)
         self._tasks = TaskRequests(
             self._connection,
             self._rounds,
@@ -161,12 +161,12 @@ class Client:
             max_requests=max_requests,
             max_message=max_message,
         )
-        self._hearing.attach(self._connection, self._tasks)
+        self._notifications.attach(self._connection, self._tasks)
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
         try:
-            await self._hearing.settle_in()
+            await self._notifications.start()
         except BaseException:
             await self._connection.close()
             raise
@@ -176,7 +176,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._hearing.close()
+            await self._notifications.close()
         finally:
             await self._connection.close()
 
@@ -184,26 +184,31 @@ class Client:
 
     @property
     def server(self) -> Implementation | None:
-        """What the server says of itself, if it says anything."""
+        """The name and version of the server, if it sends them."""
         return self._connection.welcome.server
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server says it can do."""
+        """The capabilities that the server declares, in the words of MCP."""
         return self._connection.welcome.capabilities
 
     @property
+    def offers(self) -> ServerCapabilities:
+        """What the server offers, in the same form for every protocol version."""
+        return self._connection.offers
+
+    @property
     def instructions(self) -> str | None:
-        """How the server wants to be used."""
+        """The instructions of the server for its use, if it sends any."""
         return self._connection.welcome.instructions
 
     @property
     def version(self) -> str:
-        """The protocol version that is spoken."""
+        """The protocol version that client and server have negotiated."""
         return self._connection.dialect.version
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """See whether the server is there."""
+        """Check that the server responds."""
         await self._connection.ask(self._connection.dialect.ping(), timeout=timeout)
 
     # Tools, resources and prompts
@@ -225,7 +230,7 @@ class Client:
     ) -> Result:
         """Call a tool and return its result, however many rounds it takes.
 
-        Further keywords are arguments of the tool. The client's callbacks answer what the tool asks. If the
+        Further keywords are arguments of the tool. The client's callbacks answer the tool's questions. If the
         server makes a task of the call, the client waits for the task; `timeout` covers that too, and
         without one there is no limit. `resume` and `answers` continue a call that `call_once` left off.
 
@@ -281,14 +286,15 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> TaskHandle:
-        """Call a tool and come back with a promise; more keywords are more arguments.
+        """Call a tool as a task, and return the task's handle without waiting for the result.
 
-        `ttl` is how long the server should keep the task, in seconds, on versions where that can be said.
-        A server that answers at once gives a handle that has the result already, and no id.
+        Further keywords are arguments of the tool. `ttl` is how long the server should keep the task, in
+        seconds, in versions where the caller can say so. If the server answers at once, the handle has the
+        result already, and no id.
         """
         request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
         send = self._sender(timeout, on_progress, log_level, meta)
-        outcome = await self._rounds.drive(await self._calls.wishing(request, ttl), send)
+        outcome = await self._rounds.drive(await self._calls.as_task(request, ttl), send)
         if not isinstance(outcome, TaskStatus):
             outcome = TaskStatus(id="", status="completed", result=outcome)
         return TaskHandle(self._tasks, outcome)
@@ -306,57 +312,57 @@ class Client:
         check: bool = True,
         **kwargs: Any,
     ) -> Stream:
-        """Call a tool and read what it emits as it comes; more keywords are more arguments.
+        """Call a tool and read the segments of its output while it runs.
 
         async with client.stream("write", topic="trees") as stream:
             async for segment in stream: ...
 
-        A call that becomes a task is followed across connections that break. A server that does not stream
-        gives everything at the end. `timeout` is for all of it; without one it may take as long as it takes,
-        but an answer may be silent only for as long as the client's own `timeout`. Leaving early gives the
-        call up. What reading raises stands with `Stream`.
+        Further keywords are arguments of the tool. A call that becomes a task is read across broken
+        connections. A server that does not stream sends everything at the end. `timeout` bounds the whole
+        call; without one there is no limit, but an answer may be silent only for the client's own `timeout`.
+        Leaving the context early cancels the call. `Stream` lists the errors that reading raises.
         """
         request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
-        intake = SegmentQueue(self._tasks.max_message)
+        segments = SegmentQueue(self._tasks.max_message)
         call = StreamedCall(
             self._calls,
             self._tasks,
-            intake,
+            segments,
             request,
             self._request_meta(log_level, meta),
             timeout=timeout,
-            on_progress=on_progress or self._hearing.on_progress,
+            on_progress=on_progress or self._notifications.on_progress,
         )
-        return Stream(intake, call.drive, what=f"The tool {name!r}", timeout=timeout, check=check)
+        return Stream(segments, call.drive, name=f"The tool {name!r}", timeout=timeout, check=check)
 
     def task(self, id: str) -> TaskHandle:
-        """The handle of a task that was made before, by this client or in another process."""
+        """Return the handle of a task that this client, or another process, created before."""
         if not id:
-            raise ValueError("A task has an id.")
+            raise ValueError("The id of the task is empty: pass the id of a handle that has one.")
         return TaskHandle(self._tasks, id)
 
     async def tasks(self) -> list[TaskStatus]:
-        """The caller's own tasks; raises `MethodNotFound` on versions where a server does not list them."""
+        """Return the caller's own tasks; raises `MethodNotFound` in versions that do not list tasks."""
         return [status async for status in self._tasks.list()]
 
     async def tools(self) -> list[ToolDefinition]:
-        """All tools, as the server lists them."""
+        """Return all tools of the server."""
         return await self._list("tools")
 
     async def resources(self) -> list[ResourceDefinition]:
-        """All resources."""
+        """Return all resources of the server."""
         return await self._list("resources")
 
     async def templates(self) -> list[TemplateDefinition]:
-        """All resource templates."""
+        """Return all resource templates of the server."""
         return await self._list("templates")
 
     async def prompts(self) -> list[PromptDefinition]:
-        """All prompts."""
+        """Return all prompts of the server."""
         return await self._list("prompts")
 
     async def read(self, uri: str, *, timeout: float | None = None) -> ReadResult:
-        """Read a resource, through as many rounds as it takes."""
+        """Read a resource, however many rounds it takes."""
 
         async def send(request: ReadResource) -> Any:
             return await self._connection.ask(request, self._request_meta(), timeout=timeout)
@@ -366,7 +372,7 @@ class Client:
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> PromptResult:
-        """Fill in a prompt, through as many rounds as it takes."""
+        """Fill in a prompt, however many rounds it takes."""
 
         async def send(request: GetPrompt) -> Any:
             return await self._connection.ask(request, self._request_meta(), timeout=timeout)
@@ -390,27 +396,27 @@ class Client:
         request = Complete(ref, CompletionArgument(argument, value), known)
         return cast(Completion, await self._connection.ask(request, self._request_meta(), timeout=timeout))
 
-    # What the server says by itself
+    # Notifications
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """From now on, hear of log messages of this level and above."""
-        await self._hearing.set_log_level(level)
+        """Receive log messages of this level and above from now on; raises `ValueError`."""
+        await self._notifications.set_log_level(level)
 
     async def subscribe(self, uri: str) -> None:
-        """Tell `on_change` when this resource changes."""
-        await self._hearing.subscriptions.add(uri)
+        """Call `on_change` when this resource changes; raises `ClientError` if the server refuses."""
+        await self._notifications.subscriptions.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Do not tell of this resource any more."""
-        await self._hearing.subscriptions.remove(uri)
+        """Stop calling `on_change` for this resource."""
+        await self._notifications.subscriptions.remove(uri)
 
     def listen(self, *uris: str, lists: bool = True) -> AbstractAsyncContextManager[Listener]:
-        """Iterate over changes: of these resources, and of what the server offers.
+        """Iterate over changes of these resources and, with `lists`, of the server's lists.
 
         async with client.listen("file:///notes.txt") as changes:
             async for change in changes: ...
         """
-        return self._hearing.listen(*uris, lists=lists)
+        return self._notifications.listen(*uris, lists=lists)
 
     # Inside
 
@@ -418,11 +424,11 @@ class Client:
         async def ask(request: Request) -> Any:
             return await self._connection.ask(request, self._request_meta())
 
-        return await self._lists.get(kind, ask, mirroring=self._mirrors)
+        return await self._catalog.get(kind, ask, mirroring=self._mirrors)
 
     @property
     def _mirrors(self) -> bool:
-        """Whether arguments stand in headers too, for tools that ask for it."""
+        """Whether arguments are repeated in headers, for tools that declare it."""
         return self._connection.channel.has_headers and self._connection.dialect.mirrors_arguments
 
     def _sender(
@@ -433,7 +439,7 @@ class Client:
         meta: Mapping[str, Any] | None,
     ) -> Callable[[CallTool], Awaitable[Any]]:
         request_meta = self._request_meta(log_level, meta)
-        progress = on_progress or self._hearing.on_progress
+        progress = on_progress or self._notifications.on_progress
 
         async def send(request: CallTool) -> Any:
             return await self._calls.send(request, request_meta, timeout=timeout, on_progress=progress)
@@ -443,7 +449,7 @@ class Client:
     def _request_meta(
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
     ) -> RequestMeta:
-        return RequestMeta(log_level=log_level or self._hearing.log_level, raw=meta or {})
+        return RequestMeta(log_level=log_level or self._notifications.log_level, raw=meta or {})
 
 
 def _tool_call(

@@ -1,7 +1,7 @@
-"""One connection to one server: request ids, deadlines, the session, and what comes in between.
+"""One connection to one server: request ids, deadlines, the session, and incoming messages.
 
-It owns the channel and the version that was agreed on. A session that the server lost is opened again,
-and what was asked in it is asked once more.
+Owns the channel and the negotiated version. If the server loses the session, the connection opens a new one
+and sends the request again. Knows nothing of tools, tasks or subscriptions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import itertools
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from msgspec import UNSET
 
 from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation, Settled
-from antiphon.client.tracing import traced
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
@@ -38,14 +38,14 @@ __all__ = ["Callback", "Connection", "Sink", "deliver"]
 logger = logging.getLogger("antiphon.client")
 
 Callback = Callable[[Any], Awaitable[None] | None]
-"""What a user wants to be called with; a plain function or an async one."""
+"""A function that a user passes in, plain or async."""
 
-_FAREWELL = 2.0
-"""Seconds that telling the server goodbye, or that an answer is not wanted, may take."""
+_GOODBYE_SECONDS = 2.0
+"""How long the client tries to tell the server that a request or the session is over."""
 
 
 async def deliver(callback: Callback, value: Any) -> None:
-    """Call back; a callback that fails is logged and harms nobody else."""
+    """Call a callback with a value; an exception that the callback raises is logged."""
     try:
         waiting = callback(value)
         if inspect.isawaitable(waiting):
@@ -55,20 +55,20 @@ async def deliver(callback: Callback, value: Any) -> None:
 
 
 class Sink(Protocol):
-    """Takes what comes of a stream before the last response to its request. It must not wait."""
+    """Receives the parts of a stream that come before the last response to a request. It never waits."""
 
-    def ends_with(self, request: Request) -> bool:
-        """Whether giving up a request is to stop what it started, which the server is then told."""
+    def stops_with(self, request: Request) -> bool:
+        """Return whether the server should stop its work if the client gives up this request."""
 
     def take(self, part: StreamPart) -> None:
-        """Take what came. It raises nothing."""
+        """Receive a part. Raises nothing."""
 
     def fail(self, error: AntiphonError) -> None:
-        """Something came that cannot be read."""
+        """Receive the error for a part that could not be read."""
 
 
 class Connection:
-    """A conversation with a server, once it is open."""
+    """A connection to a server, which `open` opens."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Connection:
         client: Implementation,
         capabilities: Mapping[str, Any],
         *,
-        handlers: Callbacks,
-        noticed: Callable[[Notification | TaskStatus, RequestId | None], Awaitable[None]],
-        renewed: Callable[[], Awaitable[None]],
+        callbacks: Callbacks,
+        on_notification: Callable[[Notification | TaskStatus, RequestId | None], Awaitable[None]],
+        on_new_session: Callable[[], Awaitable[None]],
         protocol: str | None,
         timeout: float,
         connect_timeout: float,
@@ -95,9 +95,9 @@ class Connection:
         self._connect_timeout = connect_timeout
         self._probe_timeout = None if channel.has_streams else probe_timeout
         self._negotiation = Negotiation(self, client, capabilities, protocol, versions)
-        self._handlers = handlers
-        self._noticed = noticed
-        self._renewed = renewed
+        self._callbacks = callbacks
+        self._on_notification = on_notification
+        self._on_new_session = on_new_session
         self._ids = itertools.count(1)
         self._progress: dict[RequestId, Callback] = {}
         self._sinks: dict[RequestId, Sink] = {}
@@ -107,7 +107,7 @@ class Connection:
         self._open = False
 
     async def open(self) -> None:
-        """Connect and agree on a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
+        """Connect and negotiate a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
         try:
             async with self._deadline(self._connect_timeout, "connecting"):
                 await self.channel.open(self._receive)
@@ -118,17 +118,17 @@ class Connection:
             raise
 
     async def close(self) -> None:
-        """Say goodbye and let go."""
+        """End the session and close the channel."""
         try:
-            await self._handlers.close()
+            await self._callbacks.close()
             if self._background:
-                await asyncio.wait(self._background, timeout=_FAREWELL)
+                await asyncio.wait(self._background, timeout=_GOODBYE_SECONDS)
             if self._open:
                 self._open = False
-                async with asyncio.timeout(_FAREWELL):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
                     await self.channel.end(self.dialect.headers)
         except TimeoutError:
-            logger.debug("%s did not take notice of the end of the session.", self.channel.peer)
+            logger.debug("%s did not confirm the end of the session.", self.channel.peer)
         finally:
             await self.channel.close()
 
@@ -142,9 +142,9 @@ class Connection:
         mirrored: Mirrored | None = None,
         sink: Sink | None = None,
     ) -> Any:
-        """Send a request and read its result; raises the error that it got instead.
+        """Send a request and return its result; raises the error that the server answers with.
 
-        What comes of a stream before that goes into the sink.
+        Parts of a stream that come before the result go into the sink.
         """
         session = self._session
         try:
@@ -154,11 +154,11 @@ class Connection:
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
 
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
-        """A request with an id of its own, for a caller that follows it itself."""
+        """Write a request with a new id, for a caller that sends it by itself."""
         return self.dialect.request(next(self._ids), request, request_meta)
 
     async def exchange(self, dialect: ClientDialect, request: Request) -> Any:
-        """Send a request in this version, and read its result. The caller has the deadline."""
+        """Send a request in a dialect, and return its result. The caller sets the deadline."""
         self.dialect = dialect
         message = dialect.request(next(self._ids), request, RequestMeta())
         try:
@@ -174,15 +174,15 @@ class Connection:
     def abandon(
         self, dialect: ClientDialect, message: Message, reason: str = "The caller went away."
     ) -> None:
-        """Tell the server that a request's answer is not wanted, where closing its stream has not said so."""
+        """Cancel a request at the server, unless closing its stream has done so."""
         if self.channel.has_streams and dialect.closing_cancels:
             return
         notice = dialect.cancel(message, reason)
         if notice is not None:
-            self.spawn(self._tell(notice))
+            self.spawn(self._send_quietly(notice))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something on the side, and finish it before the connection closes."""
+        """Run a coroutine in the background; `close` waits for it."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -199,7 +199,7 @@ class Connection:
         if not self._open:
             raise Unreachable("The client is not connected: use it inside `async with`.")
         request_id = next(self._ids)
-        dialect, request_meta = self.dialect, traced(request_meta)
+        dialect, request_meta = self.dialect, _with_trace_context(request_meta)
         if on_progress is not None:
             request_meta = msgspec.structs.replace(request_meta, progress_token=request_id)
             self._progress[request_id] = on_progress
@@ -212,7 +212,7 @@ class Connection:
                 async with self._deadline(limit, message.method):
                     frame = await self.channel.request(message)
             except (asyncio.CancelledError, TimedOut) as error:
-                if sink is None or sink.ends_with(request):
+                if sink is None or sink.stops_with(request):
                     self.abandon(dialect, message, str(error) or "The caller went away.")
                 raise
         finally:
@@ -221,14 +221,14 @@ class Connection:
         return dialect.read(request, frame)
 
     async def _renew(self, lost: int) -> None:
-        """Open a new session in place of the lost one, unless somebody else just did."""
+        """Open a new session in place of the lost one, unless another request has done so."""
         async with self._renewing:
             if self._session != lost:
                 return
-            async with self._deadline(self._connect_timeout, "initialize"):
+            async with self._deadline(self._connect_timeout, "opening a new session"):
                 self._agree(await self._negotiation.reopen(self.dialect.version))
             self._session += 1
-        await self._renewed()
+        await self._on_new_session()
 
     def _agree(self, settled: Settled) -> None:
         self.dialect, self.welcome = settled
@@ -238,25 +238,29 @@ class Connection:
         return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
 
     async def _receive(self, frame: Frame) -> None:
-        """Take what is not a last response."""
-        if (self._sinks and self._stream(frame)) or frame.method is UNSET:
+        """Handle a message that is not the last response to a request."""
+        if (self._sinks and self._take_part(frame)) or frame.method is UNSET:
             return
         if frame.request_id is not None:
             if self.dialect.has_sessions:
-                self._handlers.accept(frame, self._reply, self._refuse)
+                self._callbacks.accept(frame, self._reply, self._refuse)
             else:
-                logger.warning("%s sent a request, which its version forbids.", self.channel.peer)
+                logger.warning(
+                    "%s sent a request, which protocol version %s forbids. The request is ignored.",
+                    self.channel.peer,
+                    self.dialect.version,
+                )
             return
-        notice = self.dialect.notification(frame)
-        if isinstance(notice, Cancel):
-            self._handlers.cancel(notice.request_id)
-        elif isinstance(notice, Progress) and notice.token in self._progress:
-            await deliver(self._progress[notice.token], notice)
-        elif notice is not None:
-            await self._noticed(notice, self.dialect.subscription(frame))
+        notification = self.dialect.notification(frame)
+        if isinstance(notification, Cancel):
+            self._callbacks.cancel(notification.request_id)
+        elif isinstance(notification, Progress) and notification.token in self._progress:
+            await deliver(self._progress[notification.token], notification)
+        elif notification is not None:
+            await self._on_notification(notification, self.dialect.subscription(frame))
 
-    def _stream(self, frame: Frame) -> bool:
-        """Take what belongs to a stream; whether it does."""
+    def _take_part(self, frame: Frame) -> bool:
+        """Hand a part of a stream to its sink; returns whether the frame is one."""
         if frame.method is not UNSET and frame.request_id is not None:
             return False
         try:
@@ -268,31 +272,33 @@ class Connection:
             if sink is not None:
                 sink.take(part)
         except (BadAnswer, RequestError) as error:
-            self._misread(frame, error)
+            self._fail_sink(frame, error)
         return True
 
-    def _misread(self, frame: Frame, error: AntiphonError) -> None:
-        """Tell whoever waits for it that a part of a stream cannot be read."""
+    def _fail_sink(self, frame: Frame, error: AntiphonError) -> None:
+        """Hand the error for an unreadable part to the sink of its request."""
         request_id = self.dialect.part_request_id(frame)
         sink = self._sinks.get(request_id) if request_id is not None else None
         if sink is not None:
             sink.fail(error)
         else:
-            logger.debug("%s sent segments for nobody: %s", self.channel.peer, error)
+            logger.debug("%s sent segments for an unknown request: %s", self.channel.peer, error)
 
     async def _reply(self, request_id: RequestId, result: Any) -> None:
-        await self._tell(self.dialect.reply(request_id, result), self.timeout)
+        await self._send_quietly(self.dialect.reply(request_id, result), self.timeout)
 
     async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
-        await self._tell(self.dialect.refuse(request_id, error.code, error.message), self.timeout)
+        await self._send_quietly(self.dialect.refuse(request_id, error.code, error.message), self.timeout)
 
-    async def _tell(self, message: Message, limit: float = _FAREWELL) -> None:
-        """Send something that nobody waits for."""
+    async def _send_quietly(self, message: Message, timeout: float = _GOODBYE_SECONDS) -> None:
+        """Send a message that nobody waits for; an error is logged."""
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(timeout):
                 await self.channel.send(message)
         except (AntiphonError, TimeoutError) as error:
-            logger.debug("%s was not told %s: %s", self.channel.peer, message.method or "an answer", error)
+            logger.debug(
+                "Could not send %s to %s: %s", message.method or "a response", self.channel.peer, error
+            )
 
 
 class _Deadline:
@@ -310,3 +316,15 @@ class _Deadline:
             await self._limit.__aexit__(*raised)
         except TimeoutError:
             raise TimedOut(f"{self._message} Give it more time with timeout=.") from None
+
+
+def _with_trace_context(request_meta: RequestMeta) -> RequestMeta:
+    """Return the metadata with the program's current trace context, if there is one."""
+    trace = sys.modules.get("opentelemetry.trace")  # a program that has not imported it has no trace
+    if trace is None or not trace.get_current_span().get_span_context().is_valid:
+        return request_meta
+    from opentelemetry.propagate import inject
+
+    carrier: dict[str, str] = {}
+    inject(carrier)
+    return msgspec.structs.replace(request_meta, raw={**carrier, **request_meta.raw})

@@ -1,7 +1,7 @@
-"""Drives a request through its rounds: asks whoever can answer, and sends it again with the answers.
+"""Repeats a request until the server stops asking: answers its questions and sends it again.
 
-Owns the loop and its bound, and the asking itself, for tasks too. Each round is a request of its own, with
-a new id and exactly the state that the round before gave, or none.
+Owns the loop and its bound, and the asking itself, for tasks too. Each round is a request of its own, with a
+new id and exactly the state that the round before returned.
 """
 
 from __future__ import annotations
@@ -25,58 +25,59 @@ R = TypeVar("R", CallTool, GetPrompt, ReadResource)
 
 
 class InputRounds:
-    """Takes requests to their end, in so many rounds at the most."""
+    """Answers the questions of one client's server, in at most `max_rounds` rounds a request."""
 
-    def __init__(self, handlers: Callbacks, most: int) -> None:
-        self._handlers = handlers
-        self._most = most
+    def __init__(self, callbacks: Callbacks, max_rounds: int) -> None:
+        self._callbacks = callbacks
+        self._max_rounds = max_rounds
 
     async def drive(self, request: R, send: Callable[[R], Awaitable[Any]]) -> Any:
-        """What the server gives in the end.
+        """Send a request, round by round, and return its final outcome.
 
-        Raises `BadAnswer` for a server that does not stop asking, and the `RequestError` of a handler
-        that refuses to answer.
+        Raises `BadAnswer` if the server does not stop asking, and the `RequestError` of a callback that
+        refuses to answer.
         """
-        for _ in range(self._most):
+        for _ in range(self._max_rounds):
             outcome = await send(request)
             if not isinstance(outcome, InputRequired):
                 return outcome
-            answers = {key: await self._answer(ask) for key, ask in outcome.questions.items()}
+            answers = {key: await self._ask(question) for key, question in outcome.questions.items()}
             request = msgspec.structs.replace(request, input_responses=answers, request_state=outcome.sealed)
-        raise BadAnswer(f"The server is still asking after {self._most} rounds.")
+        raise BadAnswer(f"The server is still asking after {self._max_rounds} rounds.")
 
-    def answers(self, ask: Question) -> bool:
-        """Whether there is a handler for a question."""
-        return self._handlers.knows(write_question(ask)[0])
+    def can_answer(self, question: Question) -> bool:
+        """Return whether a callback answers this kind of question."""
+        return self._callbacks.knows(write_question(question)[0])
 
     @property
-    def answers_anything(self) -> bool:
-        """Whether there is a handler for any question."""
-        return self._handlers.know_anything
+    def can_answer_anything(self) -> bool:
+        """Whether a callback answers any kind of question."""
+        return self._callbacks.know_anything
 
-    async def answer(self, key: str, ask: Question) -> dict[str, Any]:
-        """The response to a question that is put once only: whoever answers it is asked until it fits.
+    async def answer(self, key: str, question: Question) -> dict[str, Any]:
+        """Return the response to a question, asking again until the answer fits the form.
 
-        Raises `ClientError` where it never does, and the `RequestError` of a handler that refuses.
+        Raises `ClientError` if no answer fits, and the `RequestError` of a callback that refuses.
         """
         wrong: list[str] = []
-        for _ in range(self._most):
-            response = await self._answer(ask)
-            content = accepted_content(response) if isinstance(ask, Elicit) else None
-            wrong = [] if content is None or not isinstance(ask, Elicit) else problems(ask.schema, content)
+        for _ in range(self._max_rounds):
+            response = await self._ask(question)
+            wrong = _problems(question, response)
             if not wrong:
                 return response
-        raise ClientError(f"The answers to {key!r} do not fit what was asked: {'; '.join(wrong)}.")
+        raise ClientError(f"The answers to {key!r} do not fit the form: {'; '.join(wrong)}.")
 
-    async def _answer(self, ask: Question) -> dict[str, Any]:
-        method, params = write_question(ask)
-        return dict(await self._handlers.answer(method, params))
+    async def _ask(self, question: Question) -> dict[str, Any]:
+        method, params = write_question(question)
+        return dict(await self._callbacks.answer(method, params))
+
+
+def _problems(question: Question, response: Mapping[str, Any]) -> list[str]:
+    """Return the reasons why a response does not fit the form; only accepted forms can be wrong."""
+    content = accepted_content(response)
+    return [] if content is None or not isinstance(question, Elicit) else problems(question.schema, content)
 
 
 def responses(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Answers that a person wrote down, as they go to the server.
-
-    A form is answered with what was filled in, or with `"decline"` or `"cancel"`; anything can be
-    answered with the response as it is on the wire.
-    """
+    """Return the responses for answers by key, as they go to the server."""
     return {key: write_answer(questions.get(key), answer) for key, answer in answers.items()}

@@ -1,7 +1,6 @@
-"""What a server says by itself: logs, progress and changes, who is told of them, and what it has to be told
-so that it says them.
+"""Handles the notifications of a server: log messages, progress, changes, and the status of tasks.
 
-It owns the log level. A new session is told again what the old one was told.
+Owns the log level and the set of listeners. Repeats the subscriptions in a new session.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ logger = logging.getLogger("antiphon.client")
 
 
 class Notifications:
-    """The ears of one client; `answers` says whether it answers requests of the server's too."""
+    """The notifications of one client. `has_handlers` says whether the client answers requests too."""
 
     connection: Connection
     subscriptions: Subscriptions
@@ -44,59 +43,59 @@ class Notifications:
 
     def __init__(
         self,
-        lists: CatalogCache,
+        catalog: CatalogCache,
         *,
         log_level: LogLevel | None,
         on_log: Callback | None,
         on_progress: Callback | None,
         on_change: Callback | None,
-        answers: bool,
+        has_handlers: bool,
     ) -> None:
         self.log_level: LogLevel | None = log_level or ("info" if on_log is not None else None)
         self.on_progress = on_progress
-        self._lists = lists
+        self._catalog = catalog
         self._level_was_set = log_level is not None
         self._on_log, self._on_change = on_log, on_change
-        self._hears = on_log is not None or on_change is not None or answers
+        self._needs_stream = on_log is not None or on_change is not None or has_handlers
         self._changes = ChangeFeed()
 
     def attach(self, connection: Connection, tasks: TaskRequests) -> None:
-        """Hear what comes on a connection."""
+        """Use a connection, and the tasks on it."""
         self.connection = connection
-        self.subscriptions = Subscriptions(connection, self._lists.forget)
+        self.subscriptions = Subscriptions(connection, self._catalog.evict)
         self.tasks = tasks
 
-    async def settle_in(self) -> None:
-        """Tell a server what it has to know to begin with."""
-        await self._listen()
+    async def start(self) -> None:
+        """Open the stream for notifications, subscribe to changes and set the log level, as far as needed."""
+        await self._open_stream()
         if self._on_change is not None:
-            await self._tolerate(self.subscriptions.add(lists=True))
+            await self._try(self.subscriptions.add(lists=True))
         if self._level_was_set and self.log_level is not None:
-            await self._tolerate(self.set_log_level(self.log_level))
+            await self._try(self.set_log_level(self.log_level))
 
-    async def renew(self) -> None:
-        """The session is a new one: tell it again what the old one was told."""
-        await self._listen()
-        await self._tolerate(self.subscriptions.renew())
+    async def restart(self) -> None:
+        """Repeat the subscriptions and the log level in a new session."""
+        await self._open_stream()
+        await self._try(self.subscriptions.renew())
         if self._level_was_set and self.log_level is not None:
-            await self._tolerate(self.set_log_level(self.log_level))
+            await self._try(self.set_log_level(self.log_level))
 
     async def close(self) -> None:
-        """Hear nothing more."""
+        """End all listening."""
         self._changes.close()
         await self.subscriptions.close()
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """From now on, hear of log messages of this level and above."""
+        """Receive log messages of this level and above from now on; raises `ValueError`."""
         if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
+            raise ValueError(f"{level!r} is not a log level: use one of {', '.join(LOG_LEVELS)}.")
         self.log_level, self._level_was_set = level, True
         if self.connection.dialect.sets_log_level:
             await self.connection.ask(SetLogLevel(level))
 
     @asynccontextmanager
     async def listen(self, *uris: str, lists: bool) -> AsyncIterator[Listener]:
-        """Changes, as long as the context lasts."""
+        """Yield a listener for changes, which is subscribed while the context lasts."""
         with self._changes.listen(wants(SubscriptionFilter(lists, lists, lists, uris))) as listener:
             await self.subscriptions.add(*uris, lists=lists)
             try:
@@ -104,35 +103,35 @@ class Notifications:
             finally:
                 await self.subscriptions.remove(*uris, lists=lists)
 
-    async def notice(self, notice: Notification | TaskStatus, subscription: RequestId | None) -> None:
-        """The server has said something."""
-        if isinstance(notice, TaskStatus):
-            self.tasks.notice(notice)
-        elif isinstance(notice, Acknowledged):
-            self.subscriptions.acknowledge(subscription, notice.interests)
-            self.tasks.acknowledge(subscription, notice.interests)
-        elif isinstance(notice, ListChanged | ResourceUpdated):
-            await self._note_change(notice)
-        elif isinstance(notice, Log) and self._on_log is not None:
-            await deliver(self._on_log, notice)
-        elif isinstance(notice, Progress) and self.on_progress is not None:
-            await deliver(self.on_progress, notice)
+    async def handle(self, notification: Notification | TaskStatus, subscription: RequestId | None) -> None:
+        """Handle a notification; `subscription` is the request that subscribed to it, if the server says."""
+        if isinstance(notification, TaskStatus):
+            self.tasks.notice(notification)
+        elif isinstance(notification, Acknowledged):
+            self.subscriptions.acknowledge(subscription, notification.interests)
+            self.tasks.acknowledge(subscription, notification.interests)
+        elif isinstance(notification, ListChanged | ResourceUpdated):
+            await self._handle_change(notification)
+        elif isinstance(notification, Log) and self._on_log is not None:
+            await deliver(self._on_log, notification)
+        elif isinstance(notification, Progress) and self.on_progress is not None:
+            await deliver(self.on_progress, notification)
 
-    async def _note_change(self, change: Change) -> None:
+    async def _handle_change(self, change: Change) -> None:
         if isinstance(change, ListChanged):
-            self._lists.forget(change.kind)
+            self._catalog.evict(change.kind)
         self._changes.publish(change)
         if self._on_change is not None:
             await deliver(self._on_change, change)
 
-    async def _listen(self) -> None:
+    async def _open_stream(self) -> None:
         dialect = self.connection.dialect
-        if self._hears and dialect.has_sessions:
+        if self._needs_stream and dialect.has_sessions:
             await self.connection.channel.listen(dialect.headers)
 
-    async def _tolerate(self, extra: Coroutine[Any, Any, None]) -> None:
-        """Do what a server need not be able to do."""
+    async def _try(self, request: Coroutine[Any, Any, None]) -> None:
+        """Send a request that a server may refuse; a refusal is logged."""
         try:
-            await extra
+            await request
         except RequestError as error:
             logger.warning("%s refused: %s", self.connection.channel.peer, error)

@@ -1,7 +1,8 @@
-"""Which changes a client hears of, and the stream that brings them.
+"""The subscriptions of a client, and the stream that brings changes.
 
-It owns the set of interests. On versions with sessions it subscribes to one resource after another; later
-ones have one request for everything, which is sent anew when the set changes and when its stream breaks.
+Owns the set of subscriptions. In versions with sessions, the client subscribes to each resource by itself.
+Later versions have one request for all subscriptions; the client sends it again if the set changes, and if
+its stream breaks.
 """
 
 from __future__ import annotations
@@ -26,76 +27,78 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class Subscriptions:
-    """The interests of one client. `missed` is called when changes may have been missed."""
+    """The subscriptions of one client. `on_gap` is called if the client may have missed changes."""
 
-    def __init__(self, connection: Connection, missed: Callable[[], None]) -> None:
+    def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
         self._connection = connection
-        self._missed = missed
+        self._on_gap = on_gap
         self._uris: Counter[str] = Counter()
-        self._lists = 0
+        self._list_subscribers = 0
         self._changing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
         self._acknowledging: dict[RequestId, asyncio.Future[SubscriptionFilter]] = {}
 
     async def add(self, *uris: str, lists: bool = False) -> None:
-        """Hear of these resources, and of lists that change.
+        """Subscribe to these resources, and to changes of the lists.
 
-        Raises `ClientError` where the server does not tell of one of them.
+        Raises `ClientError` if the server does not announce changes of one of the resources.
         """
         async with self._changing:
             new = [uri for uri in uris if not self._uris[uri]]
             self._uris.update(uris)
-            self._lists += lists
+            self._list_subscribers += lists
             try:
                 if self._connection.dialect.has_sessions:
                     await self._connection.channel.listen(self._connection.dialect.headers)
                     for uri in new:
                         await self._connection.ask(Subscribe(uri))
-                elif new or (lists and self._lists == 1):
+                elif new or (lists and self._list_subscribers == 1):
                     await self._reopen(new)
             except BaseException:
                 self._drop(uris, lists=lists)
                 raise
 
     async def remove(self, *uris: str, lists: bool = False) -> None:
-        """Hear of them no more, unless somebody else wants to."""
+        """Unsubscribe, unless another subscriber still wants the same changes."""
         async with self._changing:
-            gone = self._drop(uris, lists=lists)
+            unused = self._drop(uris, lists=lists)
             if self._connection.dialect.has_sessions:
-                for uri in gone:
+                for uri in unused:
                     await self._connection.ask(Unsubscribe(uri))
-            elif gone or (lists and not self._lists):
+            elif unused or (lists and not self._list_subscribers):
                 await self._reopen([])
 
     async def renew(self) -> None:
-        """The session is a new one, which knows nothing of what the old one was told."""
-        self._missed()
-        if self._uris or self._lists:
+        """Subscribe again in a new session, which does not know the subscriptions of the lost one."""
+        self._on_gap()
+        if self._uris or self._list_subscribers:
             await self._connection.channel.listen(self._connection.dialect.headers)
         for uri in self._uris:
             await self._connection.ask(Subscribe(uri))
 
-    def acknowledge(self, subscription: RequestId | None, interests: SubscriptionFilter) -> None:
-        """The server has said which changes it will tell of."""
+    def acknowledge(self, subscription: RequestId | None, accepted: SubscriptionFilter) -> None:
+        """Record which changes the server will announce for a subscription."""
         waiting = self._acknowledging.get(subscription) if subscription is not None else None
         if waiting is not None and not waiting.done():
-            waiting.set_result(interests)
+            waiting.set_result(accepted)
 
     async def close(self) -> None:
-        """Hear of nothing any more."""
+        """Close the stream."""
         stream, self._stream = self._stream, None
         await _stop(stream)
 
     def _drop(self, uris: tuple[str, ...], *, lists: bool) -> list[str]:
+        """Remove one subscriber of each resource; returns the resources that have no subscriber any more."""
         self._uris.subtract(uris)
-        gone = [uri for uri in dict.fromkeys(uris) if self._uris[uri] <= 0]
-        for uri in gone:
+        unused = [uri for uri in dict.fromkeys(uris) if self._uris[uri] <= 0]
+        for uri in unused:
             del self._uris[uri]
-        self._lists = max(0, self._lists - lists)
-        return gone
+        self._list_subscribers = max(0, self._list_subscribers - lists)
+        return unused
 
-    def _interests(self) -> SubscriptionFilter:
-        announced = self._connection.offers.list_changes if self._lists > 0 else frozenset()
+    def _filter(self) -> SubscriptionFilter:
+        """Return the filter for all subscriptions; lists that the server does not announce are left out."""
+        announced = self._connection.offers.list_changes if self._list_subscribers > 0 else frozenset()
         return SubscriptionFilter(
             tools_list_changed="tools" in announced,
             prompts_list_changed="prompts" in announced,
@@ -104,20 +107,25 @@ class Subscriptions:
         )
 
     async def _reopen(self, needed: list[str]) -> None:
-        """Open a stream for the interests of now, and only then close the one of before."""
-        before = self._stream
-        interests = self._interests()
-        if interests == SubscriptionFilter():
+        """Open a stream for the current subscriptions, then close the previous stream.
+
+        Raises `ClientError` if the server does not accept one of the needed resources.
+        """
+        previous = self._stream
+        wanted = self._filter()
+        if wanted == SubscriptionFilter():
             self._stream = None
         else:
-            accepted: asyncio.Future[SubscriptionFilter] = asyncio.get_running_loop().create_future()
-            stream = asyncio.create_task(self._hear(interests, accepted))
+            acknowledged: asyncio.Future[SubscriptionFilter] = asyncio.get_running_loop().create_future()
+            stream = asyncio.create_task(self._keep_open(wanted, acknowledged))
             try:
                 async with asyncio.timeout(self._connection.timeout):
-                    told = await accepted
-                refused = set(needed) - set(told.resource_subscriptions)
+                    accepted = await acknowledged
+                refused = set(needed) - set(accepted.resource_subscriptions)
                 if refused:
-                    raise ClientError(f"The server does not tell of changes to {', '.join(sorted(refused))}.")
+                    raise ClientError(
+                        f"The server does not announce changes of {', '.join(sorted(refused))}."
+                    )
             except TimeoutError:
                 await _stop(stream)
                 raise TimedOut("The server has not acknowledged the subscription.") from None
@@ -125,42 +133,45 @@ class Subscriptions:
                 await _stop(stream)
                 raise
             self._stream = stream
-        await _stop(before)
+        await _stop(previous)
 
-    async def _hear(
-        self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
+    async def _keep_open(
+        self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter]
     ) -> None:
-        """Keep a stream open; what comes on it goes the way of all notifications."""
+        """Keep a stream open. The connection receives the changes on it, as all notifications."""
         failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while failures < _MAX_FAILURES:
-            again = asyncio.get_running_loop().create_future() if accepted.done() else accepted
+            again = asyncio.get_running_loop().create_future() if acknowledged.done() else acknowledged
             try:
-                await self._hear_once(interests, again)
+                await self._read_stream(wanted, again)
             except AntiphonError as error:
-                if not accepted.done():
-                    accepted.set_exception(error)
+                if not acknowledged.done():
+                    acknowledged.set_exception(error)
                     return
                 logger.debug("The stream of changes broke: %s", error)
-            if not accepted.done():
-                accepted.set_exception(ClientError("The server ended the subscription at once."))
+            if not acknowledged.done():
+                acknowledged.set_exception(ClientError("The server ended the subscription at once."))
                 return
             failures += 1
             if again.done():
                 failures = 0
                 backoff.reset()
-            self._missed()
+            self._on_gap()
             await asyncio.sleep(backoff.next_delay())
-        logger.warning("The stream of changes does not stay open; changes are not heard of any more.")
+        logger.warning(
+            "The stream of changes broke %d times in a row. This client receives no more changes.",
+            _MAX_FAILURES,
+        )
 
-    async def _hear_once(
-        self, interests: SubscriptionFilter, accepted: asyncio.Future[SubscriptionFilter]
+    async def _read_stream(
+        self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter]
     ) -> None:
         connection = self._connection
         dialect = connection.dialect
-        request = Listen(interests)
+        request = Listen(wanted)
         message = connection.write(request, RequestMeta())
         assert message.id is not None
-        self._acknowledging[message.id] = accepted
+        self._acknowledging[message.id] = acknowledged
         try:
             dialect.read(request, await connection.channel.request(message))
         except asyncio.CancelledError:

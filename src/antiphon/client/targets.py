@@ -1,4 +1,4 @@
-"""From what a user names to the channel that leads there: a URL, a command, or a server in this process."""
+"""Chooses the channel to a server: for a URL, for a command, or for a server in this process."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def channel_to(
     max_requests: int,
     shutdown_timeout: float,
 ) -> Channel:
-    """The channel, not yet open. What only other kinds of channel have use for is ignored.
+    """Return the channel to a target, not yet open. Options of other kinds of channels are ignored.
 
-    A channel of one's own is taken as it is. Raises `ValueError` for a string that is no URL and
-    `TypeError` for what leads nowhere.
+    A target that is a channel is returned as it is. Raises `ValueError` for a string that is not a URL, and
+    `TypeError` for any other target that is not a server.
     """
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
         from antiphon.transport.client.stdio import StdioChannel
 
         if not target:
-            raise ValueError("The command is empty: name the program and its arguments, one by one.")
+            raise ValueError("The command is empty: pass a list of the program and its arguments.")
         return StdioChannel(
             target, env=env, cwd=cwd, max_message=max_message, shutdown_timeout=shutdown_timeout
         )
@@ -54,11 +54,13 @@ def channel_to(
             max_requests=max_requests,
         )
     if isinstance(target, str):
-        raise ValueError(f"{target!r} is no http address; a command is a list, like {target.split()!r}.")
+        raise ValueError(
+            f"{target!r} is not an http address. To start a command, pass a list: {target.split()!r}."
+        )
     if hasattr(target, "open") and hasattr(target, "request"):
         return cast(Channel, target)
     if hasattr(target, "engine"):
         from antiphon.transport.client.memory import connect
 
         return connect(target.engine)
-    raise TypeError(f"A {type(target).__name__} leads to no server: name a URL, a command or a Server.")
+    raise TypeError(f"Cannot connect to a {type(target).__name__}: pass a URL, a command or a Server.")

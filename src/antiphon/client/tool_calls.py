@@ -1,7 +1,7 @@
-"""Sends tool calls, and sends them once more where the server says what the first one lacked.
+"""Sends tool calls, and repeats a call if the server says what the first attempt lacked.
 
-A call may lack headers that mirror its arguments, or the wish for a task. Which tools want which is known
-from their list, which is only read where it is needed.
+A call may lack headers that mirror its arguments, or the parameters of a task. The list of tools says which
+tool needs which; it is read only if it is needed.
 """
 
 from __future__ import annotations
@@ -13,44 +13,46 @@ import msgspec
 
 from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, Sink
-from antiphon.client.streaming.segment_tracker import settled
+from antiphon.client.streaming.segment_tracker import whole_outcome
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
 from antiphon.model.request import CallTool, RequestMeta, TaskParams
 from antiphon.model.segment import StreamPart
 
 __all__ = ["ToolCalls"]
 
-_WATCHING = ("streaming", "task")
-"""How someone who watches takes the answer: not at once, which would mean that nothing is seen until then."""
+_STREAM_MODES = ("streaming", "task")
+"""The response modes for a caller that reads segments. "immediate" would send none before the end."""
 
 
 class ToolCalls:
-    """The tool calls of one client. `relist` reads the list of tools anew."""
+    """The tool calls of one client. `list_tools` reads the list of tools into the cache."""
 
     def __init__(
         self,
         connection: Connection,
-        lists: CatalogCache,
-        relist: Callable[[], Awaitable[object]],
+        catalog: CatalogCache,
+        list_tools: Callable[[], Awaitable[object]],
         max_message: int,
     ) -> None:
         self._connection = connection
-        self._lists = lists
-        self._relist = relist
+        self._catalog = catalog
+        self._list_tools = list_tools
         self._max_message = max_message
 
-    async def wishing(self, request: CallTool, ttl: float | None) -> CallTool:
-        """The call with a wish for a task, where that is the caller's to say and the tool takes it."""
-        if not await self._takes_wishes(request.name):
+    async def as_task(self, request: CallTool, ttl: float | None) -> CallTool:
+        """Return the call with the parameters of a task, if the version has them and the tool takes them."""
+        if not await self._takes_task_params(request.name):
             return request
-        return _wishing(request, ttl)
+        return _with_task_params(request, ttl)
 
-    async def streaming(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
-        """The call and its terms, with the wish for what it emits as it comes, where a server sends that."""
+    async def as_stream(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
+        """Return the call and its metadata, asking for segments if the server sends them."""
         if not self._connection.offers.streams:
             return request, request_meta
         request, request_meta = self._connection.dialect.stream_call(request, request_meta)
-        return _wishing(request) if await self._takes_wishes(request.name) else request, request_meta
+        if await self._takes_task_params(request.name):
+            request = _with_task_params(request)
+        return request, request_meta
 
     async def send(
         self,
@@ -61,29 +63,30 @@ class ToolCalls:
         on_progress: Callback | None,
         sink: Sink | None = None,
     ) -> Any:
-        """Send one call: a result, what it asks, or the task that it has become.
+        """Send one round of a call: returns its result, its questions, or the task that it has become.
 
-        With a sink, into which what it emits goes, it may also be the last part of that.
+        With a sink, which receives the segments, it may also return the last part of the stream.
         """
         name = request.name
-        if request.task is None and self._has_wishes and self._lists.task_support(name) == "required":
-            request = _wishing(request)
+        is_required = self._has_task_params and self._catalog.task_support(name) == "required"
+        if request.task is None and is_required:
+            request = _with_task_params(request)
         try:
             return await self._send(request, request_meta, timeout, on_progress, sink)
         except HeaderMismatch:
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
-            self._lists.forget("tools")
-            await self._relist()
-            if self._lists.mirrored(name) is None:
+            self._catalog.evict("tools")
+            await self._list_tools()
+            if self._catalog.mirrored(name) is None:
                 raise
         except (MethodNotFound, InvalidRequest) as error:
-            required = self._connection.dialect.says_task_required(error)
-            if request.task is not None or not required or not self._has_wishes:
+            may_need_task = self._has_task_params and self._connection.dialect.says_task_required(error)
+            if request.task is not None or not may_need_task:
                 raise
-            await self._relist()
-            if self._lists.task_support(name) != "required":
+            await self._list_tools()
+            if self._catalog.task_support(name) != "required":
                 raise
-            request = _wishing(request)
+            request = _with_task_params(request)
         return await self._send(request, request_meta, timeout, on_progress, sink)
 
     async def _send(
@@ -94,31 +97,29 @@ class ToolCalls:
         on_progress: Callback | None,
         sink: Sink | None,
     ) -> Any:
-        mirrored = self._lists.mirrored(request.name)
+        mirrored = self._catalog.mirrored(request.name)
         outcome = await self._connection.ask(
             request, request_meta, timeout=timeout, on_progress=on_progress, mirrored=mirrored, sink=sink
         )
-        return (
-            settled(outcome, self._max_message)
-            if sink is None and isinstance(outcome, StreamPart)
-            else outcome
-        )
+        if sink is None and isinstance(outcome, StreamPart):
+            return whole_outcome(outcome, self._max_message)
+        return outcome
 
-    async def _takes_wishes(self, tool: str) -> bool:
-        """Whether a tool makes a task for a caller that wishes for one."""
-        if not self._has_wishes:
+    async def _takes_task_params(self, tool: str) -> bool:
+        """Return whether a tool makes a task for a caller that asks for one."""
+        if not self._has_task_params:
             return False
-        if self._lists.task_support(tool) is None:
-            await self._relist()
-        return self._lists.task_support(tool) in ("optional", "required")
+        if self._catalog.task_support(tool) is None:
+            await self._list_tools()
+        return self._catalog.task_support(tool) in ("optional", "required")
 
     @property
-    def _has_wishes(self) -> bool:
-        """Whether a caller says that it wants a task, and the server makes some."""
+    def _has_task_params(self) -> bool:
+        """Whether a caller can ask for a task, in this version and of this server."""
         return self._connection.dialect.takes_task_params and self._connection.offers.tasks
 
 
-def _wishing(request: CallTool, ttl: float | None = None) -> CallTool:
-    modes = None if request.stream is None else _WATCHING
-    wish = TaskParams(None if ttl is None else int(ttl * 1000), modes)
-    return msgspec.structs.replace(request, task=wish, stream=None)
+def _with_task_params(request: CallTool, ttl: float | None = None) -> CallTool:
+    modes = None if request.stream is None else _STREAM_MODES
+    params = TaskParams(None if ttl is None else int(ttl * 1000), modes)
+    return msgspec.structs.replace(request, task=params, stream=None)

@@ -117,7 +117,7 @@ class Engine:
         self.handle: Handle = self._dispatcher.handle
         """Serves a call: returns what to await for its outcome. Both may raise, see `error_of`."""
         if settings.middleware:
-            self.handle = wrap(self._dispatcher.handle, settings.middleware)
+            self.handle = wrap(self._dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
         self.registry.unlisted = self.artifacts.at

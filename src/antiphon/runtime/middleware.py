@@ -44,10 +44,14 @@ Handle: TypeAlias = Callable[[Call[Any]], Awaitable[Any]]
 """Serves a call: returns what to await for its outcome. Both may raise."""
 
 
-def wrap(handle: Handle, middleware: Sequence[Middleware]) -> Handle:
-    """Return `handle` with middleware around it, the first one outermost."""
+def wrap(handle: Handle, middleware: Sequence[Middleware], *, timeout: float) -> Handle:
+    """Return `handle` with middleware around it, the first one outermost.
+
+    `timeout` is how many seconds the middleware before the handler may take; the handler sets its own.
+    """
 
     async def serve(call: Call[Any]) -> Any:
+        call.work.deadline = call.work.started + timeout
         incoming = IncomingRequest(
             call.request, call.principal, call.id, call.request_meta.client, call.request_meta.raw
         )

@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0 envelopes: a body becomes a `Frame`, a result or an error becomes a body.
+"""Reads and writes JSON-RPC 2.0 messages. Knows no methods.
 
-Knows nothing of methods. https://www.jsonrpc.org/specification
+https://www.jsonrpc.org/specification
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ __all__ = ["Frame", "decode", "encode", "excerpt", "failure", "notification", "r
 
 
 class Frame(msgspec.Struct, dict=True):
-    """One message: a request, a notification, or a response.
-
-    Its parameters are read when somebody looks at them, and then only once.
-    """
+    """One message: a request, a notification, or a response. Its parameters are read on first use."""
 
     jsonrpc: Literal["2.0"]
     method: str | UnsetType = UNSET
@@ -31,13 +28,13 @@ class Frame(msgspec.Struct, dict=True):
     result: Any = UNSET
     error: Any = UNSET
     beside: Any = msgspec.field(default=UNSET, name="_meta")
-    """Metadata outside of everything, where the drafts sometimes write it."""
+    """Metadata outside of the parameters, where drafts of the specification sometimes put it."""
     stream: Any = UNSET
-    """A wish to stream, outside of the parameters, where the drafts sometimes write it."""
+    """A request for segments, outside of the parameters, where drafts sometimes put it."""
 
     @cached_property
     def params(self) -> dict[str, Any] | UnsetType:
-        """The parameters, as they came."""
+        """The parameters; raises `ParseError`."""
         if self.raw is UNSET:
             return UNSET
         try:
@@ -48,7 +45,7 @@ class Frame(msgspec.Struct, dict=True):
 
     @cached_property
     def meta(self) -> dict[str, Any]:
-        """The `_meta` of the parameters, empty where there is none."""
+        """The `_meta` of the parameters; empty without one."""
         if self.params is UNSET:
             return {}
         meta = self.params.get("_meta")
@@ -56,17 +53,17 @@ class Frame(msgspec.Struct, dict=True):
 
     @property
     def raw_params(self) -> bytes:
-        """The parameters, not read yet."""
+        """The parameters as JSON; empty without any."""
         return b"" if self.raw is UNSET else bytes(self.raw)
 
     @property
     def raw_meta(self) -> bytes:
-        """The `_meta` of the parameters, not read yet; empty where there is none."""
+        """The `_meta` of the parameters as JSON; empty without one."""
         return b"" if self.raw is UNSET else bytes(_meta_decoder.decode(self.raw).meta)
 
     @property
     def request_id(self) -> RequestId | None:
-        """The id, `None` for a notification."""
+        """The id; `None` for a notification."""
         return None if self.id is UNSET else self.id
 
 
@@ -84,8 +81,8 @@ _MAX_ID = 2**63
 def decode(body: bytes | bytearray | memoryview | str) -> Frame:
     """Read one message.
 
-    Raises `ParseError` for what is not JSON and `InvalidRequest` for JSON that is not one message.
-    The error carries the `request_id` where one could be read.
+    Raises `ParseError` if the body is not JSON, and `InvalidRequest` if it is not one message. The error has
+    the `request_id`, if it could be read.
     """
     try:
         frame = _decoder.decode(body)
@@ -108,7 +105,7 @@ def decode(body: bytes | bytearray | memoryview | str) -> Frame:
 
 
 def _diagnose(body: bytes | bytearray | memoryview | str) -> RequestError:
-    """Say what is wrong with a body that did not decode as a frame."""
+    """Return the error for a body that is not a frame."""
     try:
         value = _lenient.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
@@ -152,17 +149,17 @@ def excerpt(value: Any, most: int = 80) -> str:
 
 
 def request(request_id: RequestId, method: str, params: Any) -> bytes:
-    """The frame of a request."""
+    """Write a request."""
     return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
 def response(request_id: RequestId, result: Any) -> bytes:
-    """The frame of a result."""
+    """Write a response with a result."""
     return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
 def failure(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
-    """The frame of an error; without an id where none could be read."""
+    """Write a response with an error; without an id if it could not be read."""
     error: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -172,7 +169,7 @@ def failure(request_id: RequestId | None, code: int, message: str, data: Any = N
 
 
 def notification(method: str, params: Any = None) -> bytes:
-    """The frame of a notification."""
+    """Write a notification."""
     if params is None:
         return encode({"jsonrpc": "2.0", "method": method})
     return encode({"jsonrpc": "2.0", "method": method, "params": params})

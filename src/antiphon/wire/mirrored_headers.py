@@ -1,4 +1,4 @@
-"""The HTTP headers that mirror a request's body, and the encoding of their values.
+"""The HTTP headers that repeat arguments of a request, and the encoding of their values.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#request-metadata
 """
@@ -25,7 +25,7 @@ _ALLOWED_TYPES = ("string", "integer", "boolean")
 
 
 def encode_value(value: str | int | bool) -> str:
-    """Write an argument as a header value; in base64 where plain ASCII would not carry it."""
+    """Return an argument as a header value; in base64 if plain ASCII cannot hold it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -36,22 +36,22 @@ def encode_value(value: str | int | bool) -> str:
 
 
 def decode_value(raw: str) -> str:
-    """Read a header value; raises `HeaderMismatch` for what no client may send."""
+    """Return the argument in a header value; raises `HeaderMismatch` if the value is invalid."""
     text = raw.strip(" \t")
     if not text.isascii() or any(character < " " and character != "\t" for character in text):
-        raise HeaderMismatch("A header value has characters that headers may not have.")
+        raise HeaderMismatch("A header value has characters that are not allowed in headers.")
     if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text
     try:
         return base64.b64decode(text[len(_PREFIX) : -len(_SUFFIX)], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise HeaderMismatch(f"The header value {text!r} is marked as base64 and is not.") from None
+        raise HeaderMismatch(f"The header value {text!r} is marked as base64, and is not base64.") from None
 
 
 def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The headers that a tool's input schema asks for with `x-mcp-header`.
+    """Return the headers that a tool's input schema declares with `x-mcp-header`.
 
-    Raises `DefinitionError` where the specification makes the annotation invalid.
+    Raises `DefinitionError` if the specification does not allow the annotation.
     """
     found: dict[str, tuple[str, ...]] = {}
     for path, name, prop in _annotated(schema, (), reachable=True):
@@ -61,11 +61,11 @@ def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             raise DefinitionError(f"x-mcp-header {name!r} is on a property that is not always there.")
         if prop.get("type") not in _ALLOWED_TYPES:
             raise DefinitionError(
-                f"x-mcp-header {name!r} is on a property that is no string, integer or boolean."
+                f"x-mcp-header {name!r} is on a property that is not a string, integer or boolean."
             )
         header = f"mcp-param-{name.lower()}"
         if header in found:
-            raise DefinitionError(f"x-mcp-header {name!r} is there twice.")
+            raise DefinitionError(f"x-mcp-header {name!r} is declared twice.")
         found[header] = path
     return found
 
@@ -73,7 +73,7 @@ def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def _annotated(
     node: Any, path: tuple[str, ...], *, reachable: bool
 ) -> Iterator[tuple[tuple[str, ...] | None, Any, Mapping[str, Any]]]:
-    """Every annotation below a schema node, with its path, or `None` where it may not stand."""
+    """Yield every annotation below a schema node, with its path, or `None` where it is not allowed."""
     if isinstance(node, Sequence) and not isinstance(node, str):
         for item in node:
             yield from _annotated(item, path, reachable=False)
@@ -91,7 +91,7 @@ def _annotated(
 
 
 def mirror(mirrored: Mirrored, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The headers for these arguments; none for an argument that is absent or null."""
+    """Return the headers for arguments; an argument that is absent or null has none."""
     headers = {}
     for header, path in mirrored.items():
         value = _at(arguments, path)
@@ -101,7 +101,7 @@ def mirror(mirrored: Mirrored, arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check(mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-    """Raise `HeaderMismatch` unless the headers say what the arguments say."""
+    """Raise `HeaderMismatch` unless the headers repeat the arguments."""
     for header, path in mirrored.items():
         value = _at(arguments, path)
         raw = headers.get(header.encode())

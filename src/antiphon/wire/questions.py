@@ -40,9 +40,12 @@ def _write_form(question: Elicit) -> dict[str, Any]:
 
 _TABLE: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Elicit: (ELICITATION, _write_form),
-    OpenUrl: (ELICITATION, lambda ask: {"mode": "url", "message": ask.message, "url": ask.url}),
-    Sample: (SAMPLING, lambda ask: dict(ask.params)),
-    ListRoots: (ROOTS, lambda ask: {}),
+    OpenUrl: (
+        ELICITATION,
+        lambda question: {"mode": "url", "message": question.message, "url": question.url},
+    ),
+    Sample: (SAMPLING, lambda question: dict(question.params)),
+    ListRoots: (ROOTS, lambda question: {}),
 }
 
 
@@ -73,7 +76,7 @@ def read_question(key: str, request: Any) -> Question:
     """Return the question that a server asks under a key; raises `BadAnswer`."""
     params = request.get("params", {}) if isinstance(request, dict) else None
     if not isinstance(params, dict):
-        raise BadAnswer(f"The server asks {key!r} without saying what.")
+        raise BadAnswer(f"The server asks {key!r} without a method and params.")
     method = request.get("method")
     reader = _READERS.get(method) if isinstance(method, str) else None
     question = None if reader is None else reader(params)
@@ -102,7 +105,7 @@ def refuse(action: str) -> dict[str, Any]:
 
 
 def accepted_content(response: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what a person filled in; `None` if the person did not accept."""
+    """Return the content that a person filled in; `None` if the person did not accept."""
     if response.get("action") != "accept":
         return None
     content = response.get("content")

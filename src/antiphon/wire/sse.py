@@ -1,4 +1,4 @@
-"""Server-sent events: one encoder, and a decoder that keeps no more than its bound.
+"""Writes and reads server-sent events. The decoder bounds its memory.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -12,11 +12,11 @@ from antiphon.errors import BadAnswer
 __all__ = ["COMMENT", "Decoder", "Event", "event"]
 
 COMMENT = b":\n\n"
-"""A keep-alive: a line that every reader ignores."""
+"""A comment, which readers ignore. It keeps a connection alive."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event; `id` and `retry` only where the event itself had them."""
+    """One event; `id` and `retry` are `None` if the event has none."""
 
     data: str
     name: str = "message"
@@ -35,7 +35,7 @@ def event(data: bytes, *, id: str | None = None, retry: int | None = None) -> by
 
 
 class Decoder:
-    """Reads events from chunks as they come.
+    """Reads events from chunks.
 
     Raises `BadAnswer` for an event of more than `limit` bytes.
     """
@@ -53,7 +53,7 @@ class Decoder:
         self._skip_newline = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that are complete now."""
+        """Add a chunk, and return the events that are complete; raises `BadAnswer`."""
         self._buffer += chunk
         if not self._started:
             if len(self._buffer) < 3 and b"\xef\xbb\xbf".startswith(bytes(self._buffer)):
@@ -72,7 +72,7 @@ class Decoder:
         return events
 
     def _lines(self) -> list[bytes]:
-        """Cut the whole lines off the buffer; a line ends with LF, CR or CRLF."""
+        """Remove complete lines from the buffer and return them; a line ends with LF, CR or CRLF."""
         buffer = self._buffer
         if self._skip_newline and buffer:
             if buffer[0] == 10:

@@ -78,7 +78,7 @@ class VersionTable:
         return next(row for row in self._rows if row.advertised and row.stateless == stateless)
 
     def newest_of(self, offered: Iterable[Any]) -> Version | None:
-        """Return the newest of the offered versions that a client can use; `None` if there is none."""
+        """Return the newest offered version that a client can use; `None` if it can use none."""
         names = {name for name in offered if isinstance(name, str)}
         return next((row for row in self._rows if row.client is not None and row.name in names), None)
 

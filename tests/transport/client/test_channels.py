@@ -123,7 +123,7 @@ async def test_a_broken_stream_is_resumed_while_it_brings_events() -> None:
 async def test_a_stream_without_new_events_is_not_resumed() -> None:
     web = Web(streamed(event("1")), *(streamed(b"", breaks=True) for _ in range(2)))
     channel = await web.channel(Heard(), resumes=2)
-    with pytest.raises(Unreachable, match="cannot take it up again"):
+    with pytest.raises(Unreachable, match="it could not be resumed"):
         await channel.request(message("tools/call"))
     assert len(web.asked) == 3
     await channel.close()
@@ -132,7 +132,7 @@ async def test_a_stream_without_new_events_is_not_resumed() -> None:
 async def test_a_response_that_is_no_stream_ends_the_resumption() -> None:
     web = Web(streamed(event("1")), httpx2.Response(200, json={}))
     channel = await web.channel(Heard(), resumes=5)
-    with pytest.raises(Unreachable, match="cannot take it up again"):
+    with pytest.raises(Unreachable, match="it could not be resumed"):
         await channel.request(message("tools/call"))
     assert len(web.asked) == 2
     await channel.close()
@@ -151,7 +151,7 @@ async def test_a_get_stream_that_does_not_stay_open_is_given_up(
         await channel.listen({})
         await until(lambda: caplog.records)
     assert [record.getMessage() for record in caplog.records] == [
-        f"The stream outside of requests from {PLACE} does not stay open."
+        f"The stream of messages outside of requests from {PLACE} keeps breaking. It is not opened again."
     ]
     assert heard.methods == ["notifications/one"], "a response to nothing is no notification"
     assert [request.headers.get("last-event-id") for request in web.asked] == [None, "2", "2"]
@@ -191,13 +191,13 @@ async def test_messages_after_the_channel_is_closed_are_ignored() -> None:
 async def test_pending_writes_fail_when_the_channel_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "_LAST_WORDS", 0.05)
+    monkeypatch.setattr(process, "_LAST_OUTPUT_SECONDS", 0.05)
     channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], shutdown_timeout=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]
-    assert channel._duplex is not None
-    duplex = channel._duplex
+    assert channel._lines is not None
+    duplex = channel._lines
     await until(lambda: duplex._writing.locked())
     await channel.close()
     results = await asyncio.gather(*sending, return_exceptions=True)

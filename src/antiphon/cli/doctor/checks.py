@@ -25,6 +25,7 @@ from antiphon.model.catalog import ToolDefinition
 
 if TYPE_CHECKING:
     from antiphon.client import Client
+    from antiphon.model.capabilities import ServerCapabilities
 
 __all__ = ["Check", "Report", "State", "run_doctor"]
 
@@ -34,8 +35,6 @@ PING_COUNT = 5
 MAX_LISTED_NAMES = 12
 """How many names of tools, resources or prompts a line lists."""
 
-_TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-_STREAMING_EXTENSION = "dev.antiphon/streaming"
 _FOREIGN_ORIGIN = "http://example.invalid"
 
 
@@ -87,19 +86,19 @@ async def _examine(target: Target) -> Report:
         async with target.client(connect_timeout=target.timeout) as client:
             connect_ms = _ms_since(started)
             version = client.version
-            capabilities: dict[str, Mapping[str, Any]] = {version: client.capabilities}
+            offers: dict[str, ServerCapabilities] = {version: client.offers}
             ping = await _check_ping(client, connect_ms)
             features = await _check_features(client)
             server = msgspec.to_builtins(client.server) if client.server else {}
     except AntiphonError as error:
         raise await _explain(target, error) from error
-    versions = await _check_versions(target, version, capabilities)
+    versions = await _check_versions(target, version, offers)
     tools = next(check.data for check in features if check.name == "tools")
     checks = [
         ping,
         versions,
         *features,
-        *_check_extensions(capabilities, tools),
+        *_check_extensions(offers, tools),
         *await _check_origins(target),
     ]
     return Report(target.name, server, version, checks)
@@ -134,13 +133,14 @@ async def _check_features(client: Client) -> list[Check]:
     tools = await _check_list(client, "tools", client.tools())
     checks = [tools if tools.state == "failed" else _check_descriptions(tools)]
     checks.append(await _check_list(client, "resources", client.resources()))
-    if "resources" in client.capabilities:
+    if client.offers.resources:
         checks.append(await _check_list(client, "templates", client.templates(), capability="resources"))
     checks.append(await _check_list(client, "prompts", client.prompts()))
-    others = [name for name in ("completions", "logging") if name in client.capabilities]
-    if _declares(client, "resources", "subscribe"):
+    offers = client.offers
+    others = [name for name in ("completions", "logging") if getattr(offers, name)]
+    if offers.resource_subscriptions:
         others.append("subscriptions to resources")
-    lists = [kind for kind in ("tools", "resources", "prompts") if _declares(client, kind, "listChanged")]
+    lists = [kind for kind in ("tools", "resources", "prompts") if kind in offers.list_changes]
     if lists:
         others.append(f"notifications of changed {' and '.join(lists)}")
     return [*checks, Check("other", "ok" if others else "absent", ", ".join(others) or "none", data=others)]
@@ -149,7 +149,7 @@ async def _check_features(client: Client) -> list[Check]:
 async def _check_list(
     client: Client, kind: str, listing: Coroutine[Any, Any, Sequence[Any]], capability: str | None = None
 ) -> Check:
-    if (capability or kind) not in client.capabilities:
+    if not getattr(client.offers, capability or kind):
         listing.close()
         return Check(kind, "absent", "none", data=[])
     started = time.perf_counter()
@@ -174,10 +174,8 @@ def _check_descriptions(tools: Check) -> Check:
     return msgspec.structs.replace(tools, state="advice", advice=advice)
 
 
-async def _check_versions(
-    target: Target, negotiated: str, capabilities: dict[str, Mapping[str, Any]]
-) -> Check:
-    """Connect in every other version, and add the capabilities of each supported one to `capabilities`."""
+async def _check_versions(target: Target, negotiated: str, offers: dict[str, ServerCapabilities]) -> Check:
+    """Connect in every other version, and add what each supported one offers to `offers`."""
     known, current = _known_versions()
     others = [version for version in known if version != negotiated]
     refused: dict[str, str] = {}
@@ -187,8 +185,8 @@ async def _check_versions(
         if isinstance(found, str):
             refused[version] = found
         else:
-            capabilities[version] = found
-    supported = [version for version in known if version in capabilities]
+            offers[version] = found
+    supported = [version for version in known if version in offers]
     missing = [version for version in current if version not in supported]
     advice = f"Clients that support only {' or '.join(missing)} cannot connect." if missing else ""
     says = ", ".join(supported) + (f"; not {', '.join(refused)}" if refused else "")
@@ -204,30 +202,22 @@ def _known_versions() -> tuple[Sequence[str], Sequence[str]]:
     return VERSIONS.spoken_by_client, current
 
 
-async def _connect(target: Target, version: str) -> Mapping[str, Any] | str:
-    """Return the capabilities that the server declares in a version, or why it refuses the version."""
+async def _connect(target: Target, version: str) -> ServerCapabilities | str:
+    """Return what the server offers in a version, or why it refuses the version."""
     try:
         async with target.client(protocol=version, connect_timeout=target.timeout) as client:
-            return client.capabilities
+            return client.offers
     except AntiphonError as error:
         return str(error)
 
 
 def _check_extensions(
-    capabilities: Mapping[str, Mapping[str, Any]], tools: Sequence[ToolDefinition]
+    offers: Mapping[str, ServerCapabilities], tools: Sequence[ToolDefinition]
 ) -> list[Check]:
-    """Check which versions support tasks and streaming. Each version declares them differently."""
-    tasks, streaming = [], []
-    for version, declared in capabilities.items():
-        extensions = declared.get("extensions") or {}
-        core = declared.get("tasks")
-        if _TASKS_EXTENSION in extensions or core is not None:
-            tasks.append(version)
-        if _STREAMING_EXTENSION in extensions or "streaming" in _response_modes(core):
-            streaming.append(version)
-    supporting = [
-        tool.name for tool in tools if (tool.execution or {}).get("taskSupport") in ("optional", "required")
-    ]
+    """Check in which versions the server offers tasks and streaming."""
+    tasks = [version for version, offered in offers.items() if offered.tasks]
+    streaming = [version for version, offered in offers.items() if offered.streams]
+    supporting = [tool.name for tool in tools if tool.task_support in ("optional", "required")]
     task_tools = f"; tools: {_join_names(supporting)}" if supporting else ""
     return [
         Check("tasks", "ok", f"in {', '.join(tasks)}{task_tools}", data=tasks)
@@ -267,17 +257,6 @@ def _is_local(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
-
-
-def _response_modes(core: Any) -> Sequence[Any]:
-    responses = core.get("responses") if isinstance(core, dict) else None
-    modes = responses.get("modes") if isinstance(responses, dict) else None
-    return modes if isinstance(modes, list) else ()
-
-
-def _declares(client: Client, kind: str, flag: str) -> bool:
-    declared = client.capabilities.get(kind)
-    return isinstance(declared, dict) and bool(declared.get(flag))
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import CommandError
-from antiphon.client.callbacks import Callbacks, answering_with
+from antiphon.client.callbacks import Callbacks, handlers_for
 from antiphon.client.input_rounds import InputRounds
 from antiphon.model.question import Question
 
@@ -27,10 +27,10 @@ async def answer_questions(
     if key is not None and key not in questions:
         keys = ", ".join(questions) or "none"
         raise CommandError(f"The task has no question {key!r}. Its questions: {keys}.")
-    callbacks, _ = answering_with(handler, None, None)
+    callbacks, _ = handlers_for(handler, None, None)
     rounds = InputRounds(Callbacks(callbacks), MAX_ATTEMPTS)
     chosen = questions if key is None else {key: questions[key]}
     for name, question in chosen.items():
-        if not rounds.answers(question):
+        if not rounds.can_answer(question):
             raise CommandError(f"The question {name!r} is for a program: a person cannot answer it.")
     return {name: await rounds.answer(name, question) for name, question in chosen.items()}

@@ -1,6 +1,7 @@
-"""What has come of one stream and was not read yet: requests put it in at one end, a program takes it out.
+"""The segments of one stream that were received and not yet read.
 
-It owns the tracker. Putting in never waits; what nobody reads is bounded by what the tracker takes.
+Owns the tracker, which orders the segments and bounds their size. Requests put parts in and never wait; a
+program takes segments out.
 """
 
 from __future__ import annotations
@@ -19,100 +20,102 @@ from antiphon.model.task_status import TaskStatus
 
 __all__ = ["SegmentQueue"]
 
-_SLACK = 1.05
+_SILENCE_SLACK = 1.05
+"""How much longer than needed the silence limit is set, so that not every segment has to move it."""
 
 
 class SegmentQueue:
-    """The sink of one stream: `limit` bytes of it are taken, from the number after `after` on."""
+    """The sink of one stream. It takes the segments numbered above `after`, of at most `max_bytes` in all."""
 
-    def __init__(self, limit: int, after: int = 0) -> None:
-        self.tracker = SegmentTracker(limit, after)
+    def __init__(self, max_bytes: int, after: int = 0) -> None:
+        self.tracker = SegmentTracker(max_bytes, after)
         self.parts = 0
-        """How many messages have brought something."""
+        """The number of messages that brought something."""
         self.task: TaskStatus | None = None
         self.has_task = asyncio.Event()
-        self.broken: Callable[[AntiphonError], None] = lambda error: None
-        """Called with what makes it useless to go on."""
+        self.on_failure: Callable[[AntiphonError], None] = lambda error: None
+        """Called with an error after which reading on is useless."""
         self._ready: Mailbox[Segment] = Mailbox()
-        self._quiet: asyncio.Timeout | None = None
-        self._silence = 0.0
+        self._silence_limit: asyncio.Timeout | None = None
+        self._max_silence = 0.0
 
-    # Put in
+    # Putting in
 
-    def ends_with(self, request: Request) -> bool:
-        """Whether giving up a request is to stop what it started; a task goes on without its call."""
+    def stops_with(self, request: Request) -> bool:
+        """Return whether the server should stop with this request; a task goes on without its call."""
         return not (isinstance(request, CallTool) and self.has_task.is_set())
 
     def take(self, part: StreamPart) -> None:
-        """Take what came while a request goes on."""
+        """Receive a part while a request goes on."""
         try:
             self.add(part)
         except BadAnswer as error:
             self.fail(error)
 
     def add(self, part: StreamPart) -> None:
-        """Take what came; raises `BadAnswer`."""
+        """Receive a part; raises `BadAnswer`."""
         new = self.tracker.take(part)
         self.parts += 1
         if self.tracker.task_id is not None and not self.has_task.is_set():
-            self.own(part.task or TaskStatus(self.tracker.task_id, "working"))
-        self._hand_on(new)
-        self._listen_on()
+            self.set_task(part.task or TaskStatus(self.tracker.task_id, "working"))
+        self._put(new)
+        self._extend_silence()
 
-    def own(self, task: TaskStatus) -> None:
-        """Note the task whose segments these are; raises `BadAnswer` if they were another's so far."""
-        self.tracker.own(task.id)
+    def set_task(self, task: TaskStatus) -> None:
+        """Record the task of the segments; raises `BadAnswer` if they belonged to another task before."""
+        self.tracker.set_task(task.id)
         self.task = task
         self.has_task.set()
 
     def settle(self, result: Result) -> None:
-        """Take what is missing out of the whole result; of one that failed, nothing: it is not for sure
-        a segment. Raises `BadAnswer`."""
+        """Take missing segments from the whole result; raises `BadAnswer`.
+
+        The content of an error is not taken: it may be a message and not a segment.
+        """
         if not result.is_error:
-            self._hand_on(self.tracker.settle(result.content))
+            self._put(self.tracker.settle(result.content))
 
     def fail(self, error: AntiphonError) -> None:
-        """It is useless to go on."""
-        self.broken(error)
+        """Report an error after which reading on is useless."""
+        self.on_failure(error)
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Record that no more segments will come."""
         self._ready.close()
 
     @asynccontextmanager
     async def silence(self, seconds: float) -> AsyncIterator[None]:
-        """Raise `TimedOut` where nothing comes for so long, unless there is a task, which may be silent."""
-        self._silence = seconds
-        quiet = self._quiet = asyncio.timeout(None if seconds == float("inf") else seconds)
+        """Raise `TimedOut` if no part comes for so many seconds. A stream of a task may be silent."""
+        self._max_silence = seconds
+        limit = self._silence_limit = asyncio.timeout(None if seconds == float("inf") else seconds)
         try:
-            async with quiet:
+            async with limit:
                 yield
         except TimeoutError:
-            if not quiet.expired():
+            if not limit.expired():
                 raise
             raise TimedOut(
                 f"The server has sent nothing for {seconds:g} s. Give it more time with timeout=."
             ) from None
         finally:
-            self._quiet = None
+            self._silence_limit = None
 
-    # Taken out
+    # Taking out
 
     async def next(self) -> Segment | None:
-        """The next segment; `None` when all are read and it has ended."""
+        """Return the next segment; `None` if all are read and the stream has ended."""
         return await self._ready.next()
 
-    def _hand_on(self, segments: list[Segment]) -> None:
+    def _put(self, segments: list[Segment]) -> None:
         if segments:
             self._ready.put(segments)
 
-    def _listen_on(self) -> None:
-        quiet = self._quiet
-        if quiet is None or self._silence == float("inf"):
+    def _extend_silence(self) -> None:
+        limit = self._silence_limit
+        if limit is None or self._max_silence == float("inf"):
             return
         now = asyncio.get_running_loop().time()
-        due = quiet.when()
-        if due is None or due - now > self._silence or quiet.expired():
-            return  # put off not long ago
-        # A little longer than need be, so that not every segment has to put it off.
-        quiet.reschedule(None if self.has_task.is_set() else now + self._silence * _SLACK)
+        due = limit.when()
+        if due is None or due - now > self._max_silence or limit.expired():
+            return
+        limit.reschedule(None if self.has_task.is_set() else now + self._max_silence * _SILENCE_SLACK)

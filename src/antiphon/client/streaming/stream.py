@@ -1,6 +1,7 @@
-"""What a program reads a stream through, and what drives the stream of a call.
+"""The stream of segments that a program reads, and the call behind it.
 
-A call begins as an answer, through as many rounds as it takes; where it becomes a task, the task is pursued.
+A call begins as an answer, in as many rounds as it takes. If it becomes a task, the segments of the task
+are read.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ _FOREVER = float("inf")
 
 
 class Stream:
-    """What a tool emits, as it comes: open inside `async with`, and read with `async for`.
+    """The segments of a tool's output: open the stream with `async with`, and read it with `async for`.
 
-    Reading raises, after the last segment, what a call raises: `Failure` where the tool failed, unless that
-    is not to be checked, the `RequestError` that it ended with, `TaskCancelled`, `TaskLost`, `TimedOut`,
+    After the last segment, reading raises the errors of a call: `Failure` if the tool failed, unless `check`
+    is false, the `RequestError` that the call ended with, `TaskCancelled`, `TaskLost`, `TimedOut`,
     `Unreachable` or `BadAnswer`.
     """
 
     def __init__(
         self,
-        intake: SegmentQueue,
+        segments: SegmentQueue,
         drive: Callable[[asyncio.Timeout], Awaitable[Result]],
         *,
-        what: str,
+        name: str,
         timeout: float | None,
         check: bool,
     ) -> None:
-        self._intake = intake
+        self._segments = segments
         self._drive = drive
-        self._what = what
+        self._name = name
         self._timeout = timeout
         self._check = check
         self._working: asyncio.Task[None] | None = None
@@ -55,25 +56,25 @@ class Stream:
 
     @property
     def result(self) -> Result:
-        """The whole result, all segments in it, when it has ended.
+        """The whole result with all segments, once the stream has ended.
 
-        Raises `ClientError` before, and what it ended with where there is no result.
+        Raises `ClientError` before the end, and the error of the call if there is no result.
         """
         if self._error is not None:
             raise self._error
         if self._result is None:
-            raise ClientError(f"{self._what} has no result yet: read its segments to the end.")
+            raise ClientError(f"{self._name} has no result yet: read its segments to the end.")
         return self._result
 
     @property
     def task_id(self) -> str | None:
-        """What to take it up with elsewhere; `None` where there is no task, or none is known yet."""
-        return self._intake.tracker.task_id
+        """The id of the task, for `Client.task`; `None` if there is no task, or none is known yet."""
+        return self._segments.tracker.task_id
 
     async def __aenter__(self) -> Self:
         if self._working is not None:
             raise ClientError("A stream is read once: make another.")
-        self._intake.broken = self._break
+        self._segments.on_failure = self._fail
         self._working = asyncio.create_task(self._work())
         return self
 
@@ -90,21 +91,21 @@ class Stream:
     async def __anext__(self) -> Segment:
         if self._working is None:
             raise ClientError("A stream is open inside `async with`.")
-        segment = await self._intake.next()
+        segment = await self._segments.next()
         if segment is not None:
             return segment
         if self._error is not None:
             raise self._error
         if self._result is not None and self._check:
-            checked(self._result, self._what)
+            checked(self._result, self._name)
         raise StopAsyncIteration
 
     @property
     def _has_ended(self) -> bool:
         return self._result is not None or self._error is not None
 
-    def _break(self, error: AntiphonError) -> None:
-        """What came cannot be true: stop, with this."""
+    def _fail(self, error: AntiphonError) -> None:
+        """Stop with an error, after a message that cannot be right."""
         if not self._has_ended and self._working is not None:
             self._error = error
             self._working.cancel()
@@ -114,31 +115,31 @@ class Stream:
         try:
             async with limit:
                 result = await self._drive(limit)
-                self._intake.settle(result)
+                self._segments.settle(result)
             self._result = result
         except TimeoutError as error:
-            self._error = self._error or (self._late() if limit.expired() else error)
+            self._error = self._error or (self._timed_out() if limit.expired() else error)
         except asyncio.CancelledError:
-            self._error = self._error or ClientError(f"{self._what} was left before its end.")
+            self._error = self._error or ClientError(f"{self._name} was left before its end.")
         except Exception as error:
             self._error = self._error or error
         finally:
-            self._intake.end()
+            self._segments.end()
 
-    def _late(self) -> TimedOut:
+    def _timed_out(self) -> TimedOut:
         return TimedOut(
-            f"{self._what} has not ended within {self._timeout:g} s. Give it more time with timeout=."
+            f"{self._name} has not ended within {self._timeout:g} s. Give it more time with timeout=."
         )
 
 
 class StreamedCall:
-    """Drives one call to its end. Without somebody who reads it, the call is given up."""
+    """Drives one call to its end. If the program stops reading, the call is cancelled."""
 
     def __init__(
         self,
         calls: ToolCalls,
         tasks: TaskRequests,
-        intake: SegmentQueue,
+        segments: SegmentQueue,
         request: CallTool,
         request_meta: RequestMeta,
         *,
@@ -147,86 +148,86 @@ class StreamedCall:
     ) -> None:
         self._calls = calls
         self._tasks = tasks
-        self._intake = intake
+        self._segments = segments
         self._request = request
         self._request_meta = request_meta
-        # Who says how long it may take in all does not mind silence.
-        self._silence = tasks.connection.timeout if timeout is None else _FOREVER
+        # A caller that bounds the whole call accepts silence within it.
+        self._max_silence = tasks.connection.timeout if timeout is None else _FOREVER
         self._on_progress = on_progress
-        self._pursuit: TaskSegments | None = None
+        self._reader: TaskSegments | None = None
         self._clock: _Clock
 
     async def drive(self, limit: asyncio.Timeout) -> Result:
-        """The result; raises what ends it otherwise."""
+        """Return the result; raises the error of the call."""
         self._clock = _Clock(limit)
-        request, self._request_meta = await self._calls.streaming(self._request, self._request_meta)
+        request, self._request_meta = await self._calls.as_stream(self._request, self._request_meta)
         calling = asyncio.create_task(self._tasks.rounds.drive(request, self._send))
-        knowing = asyncio.create_task(self._intake.has_task.wait())
+        learning = asyncio.create_task(self._segments.has_task.wait())
         try:
-            await asyncio.wait({calling, knowing}, return_when=asyncio.FIRST_COMPLETED)
-            if self._intake.has_task.is_set():
-                return await self._pursue(limit, calling)
+            await asyncio.wait({calling, learning}, return_when=asyncio.FIRST_COMPLETED)
+            if self._segments.has_task.is_set():
+                return await self._read_task(limit, calling)
             return await self._answered(limit, calling.result())
         finally:
-            for task in (calling, knowing):
+            for task in (calling, learning):
                 task.cancel()
-            if self._intake.task is not None and not (self._pursuit and self._pursuit.has_ended):
-                self._tasks.let_go(self._intake.task.id)
-            await asyncio.gather(calling, knowing, return_exceptions=True)
+            if self._segments.task is not None and not (self._reader and self._reader.has_ended):
+                self._tasks.abandon(self._segments.task.id)
+            await asyncio.gather(calling, learning, return_exceptions=True)
 
     async def _answered(self, limit: asyncio.Timeout, outcome: Result | TaskStatus | StreamPart) -> Result:
-        """Go on from an answer before which no task was known."""
+        """Return the result after the call has returned and no task was known before."""
         if isinstance(outcome, Result):
             return outcome
         if isinstance(outcome, TaskStatus):
-            self._intake.own(outcome)
-            return await self._pursue(limit, None)
+            self._segments.set_task(outcome)
+            return await self._read_task(limit, None)
         if outcome.task_id is not None:
-            self._intake.own(outcome.task or TaskStatus(outcome.task_id, "working"))
-            return await self._pursue(limit, outcome)
-        self._intake.add(outcome)
+            self._segments.set_task(outcome.task or TaskStatus(outcome.task_id, "working"))
+            return await self._read_task(limit, outcome)
+        self._segments.add(outcome)
         if outcome.end is None:
             raise BadAnswer("The server sent a part of a result, and neither the rest of it nor a task.")
         if not outcome.end.content:
-            self._intake.tracker.check()
-        return self._intake.tracker.merged(outcome.end)
+            self._segments.tracker.check()
+        return self._segments.tracker.merged(outcome.end)
 
     async def _send(self, request: CallTool) -> Any:
-        self._clock.go()
-        async with self._intake.silence(self._silence):
+        self._clock.resume()
+        async with self._segments.silence(self._max_silence):
             outcome = await self._calls.send(
                 request,
                 self._request_meta,
                 timeout=_FOREVER,
                 on_progress=self._on_progress,
-                sink=self._intake,
+                sink=self._segments,
             )
         if isinstance(outcome, InputRequired):
-            self._clock.stop()  # the time that questions take does not count
+            self._clock.pause()  # the time for answering questions does not count
         return outcome
 
-    async def _pursue(self, limit: asyncio.Timeout, begun: Begun) -> Result:
-        self._clock.go()
-        self._pursuit = TaskSegments(
-            self._tasks, self._intake, self._intake.task, asked=set(), insist=True, limit=limit
+    async def _read_task(self, limit: asyncio.Timeout, begun: Begun) -> Result:
+        self._clock.resume()
+        self._reader = TaskSegments(
+            self._tasks, self._segments, self._segments.task, answered=set(), insist=True, limit=limit
         )
-        return await self._pursuit.result(begun)
+        return await self._reader.result(begun)
 
 
 class _Clock:
-    """Stops a deadline for a while."""
+    """Pauses and resumes a deadline."""
 
     def __init__(self, limit: asyncio.Timeout) -> None:
         self._limit = limit
         self._left: float | None = None
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         due = self._limit.when()
         if due is not None and not self._limit.expired():
             self._left = due - asyncio.get_running_loop().time()
             self._limit.reschedule(None)
 
-    def go(self) -> None:
+    def resume(self) -> None:
         left, self._left = self._left, None
         if left is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + left)

@@ -1,6 +1,7 @@
-"""How a task goes, step by step: told by the server where it does that, looked up where it does not.
+"""Follows the status of a task: by notifications if the server sends them, and by polling.
 
-Owns the stream of one follower. A stream that is refused, or does not stay open, is done without.
+Owns the stream of notifications for one task. If the server refuses the stream, or the stream keeps breaking,
+the client polls.
 """
 
 from __future__ import annotations
@@ -13,37 +14,38 @@ from antiphon.errors import AntiphonError
 from antiphon.model.request import Listen, RequestMeta, SubscriptionFilter
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["follow", "pause"]
+__all__ = ["follow", "poll_delay"]
 
-_SHORTEST, _USUAL, _LONGEST = 0.02, 1.0, 60.0
-_GLANCE = 15.0
-"""How long to trust a silent stream before looking without having been told."""
-_BREAKS = 5
-_STAYS = 5.0
-"""Seconds after which a stream counts as one that stays open."""
+_SHORTEST_POLL_SECONDS, _DEFAULT_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.02, 1.0, 60.0
+_TRUSTED_POLL_SECONDS = 15.0
+"""How often the client polls a task whose stream is open, in case a notification was lost."""
+_MAX_BREAKS = 5
+"""How often in a row a stream may break early before the client polls instead."""
+_STABLE_STREAM_SECONDS = 5.0
+"""How long a stream has to stay open to count as stable."""
 
 
-def pause(status: TaskStatus) -> float:
-    """How long to wait before looking again: as the server wishes, within reason."""
-    wish = _USUAL if status.poll_interval is None else status.poll_interval
-    return min(max(wish, _SHORTEST), _LONGEST)
+def poll_delay(status: TaskStatus) -> float:
+    """Return the seconds until the next poll: the server's interval, within bounds."""
+    interval = _DEFAULT_POLL_SECONDS if status.poll_interval is None else status.poll_interval
+    return min(max(interval, _SHORTEST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
 
 
 async def follow(
     tasks: TaskRequests, id: str, known: TaskStatus | None, inbox: Inbox
 ) -> AsyncGenerator[TaskStatus, None]:
-    """A task as it stands, and then each time it has changed, until it has ended. Close it when you stop.
+    """Yield the status of a task now and after each change, until the task has ended. Close it when you stop.
 
-    Raises `TaskLost`, and what the inbox was told to fail with.
+    Raises `TaskLost`, and the error that the inbox was failed with.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    stream = _Stream(tasks, id, inbox)
+    stream = _StatusStream(tasks, id, inbox)
     with tasks.delivering(id, inbox):
         try:
-            # What came with the promise lacks the details of every status but this one.
-            fresh = known is not None and known.status == "working"
-            status = known if fresh and known is not None else await tasks.get(id)
+            # A status that came with the call has details only if the task is working.
+            is_fresh = known is not None and known.status == "working"
+            status = known if is_fresh and known is not None else await tasks.get(id)
             shown = None
             while True:
                 if status.visible_state != shown:
@@ -52,87 +54,87 @@ async def follow(
                 if status.has_ended:
                     return
                 stream.keep_open()
-                told = await inbox.next(_wait(status, loop.time() - began, trusted=stream.is_trusted))
-                if told is not None and _is_old(told, status):
+                news = await inbox.next(_wait(status, loop.time() - began, is_trusted=stream.is_trusted))
+                if news is not None and _is_outdated(news, status):
                     continue
-                status = told if told is not None and _is_whole(told, tasks) else await tasks.get(id)
+                status = news if news is not None and _is_complete(news, tasks) else await tasks.get(id)
                 stream.caught_up()
         finally:
             await stream.close()
 
 
-def _wait(status: TaskStatus, followed: float, *, trusted: bool) -> float:
-    """How long to wait for news; a stream need not tell of a task whose time is over."""
-    wait = pause(status)
-    if not trusted:
-        return wait
+def _wait(status: TaskStatus, followed: float, *, is_trusted: bool) -> float:
+    """Return the seconds to wait for a notification. A server need not announce that a task has expired."""
+    delay = poll_delay(status)
+    if not is_trusted:
+        return delay
     left = float("inf") if status.ttl is None else status.ttl - followed
-    return max(wait, min(_GLANCE, left))
+    return max(delay, min(_TRUSTED_POLL_SECONDS, left))
 
 
-def _is_old(told: TaskStatus, seen: TaskStatus) -> bool:
-    """Whether what was told is how the task stood before it was looked at."""
-    if told.has_ended or told.updated_at is None or seen.updated_at is None:
+def _is_outdated(news: TaskStatus, seen: TaskStatus) -> bool:
+    """Return whether a notification is older than the status that the client has."""
+    if news.has_ended or news.updated_at is None or seen.updated_at is None:
         return False
-    return told.updated_at < seen.updated_at
+    return news.updated_at < seen.updated_at
 
 
-def _is_whole(status: TaskStatus, tasks: TaskRequests) -> bool:
-    """Whether what was told has all that the version tells; some servers only tell that there is news."""
-    if not tasks.take_answers:
+def _is_complete(status: TaskStatus, tasks: TaskRequests) -> bool:
+    """Return whether a notification has all details; some servers only announce that there is a change."""
+    if not tasks.answers_by_key:
         return True
     lacks = {"completed": status.result is None, "input_required": not status.questions}
     return not lacks.get(status.status, False)
 
 
-class _Stream:
-    """Brings news of one task, on versions where a caller can ask for that."""
+class _StatusStream:
+    """The stream of notifications for one task, in versions where a client can subscribe to tasks."""
 
     def __init__(self, tasks: TaskRequests, id: str, inbox: Inbox) -> None:
         self._tasks = tasks
         self._id = id
         self._inbox = inbox
         self._reading: asyncio.Task[None] | None = None
-        self._wanted = tasks.connection.dialect.listens_with_filter and tasks.streams is not None
-        self._accepted = False
-        self._caught_up = False
+        self._is_wanted = tasks.connection.dialect.listens_with_filter and tasks.status_streams is not None
+        self._is_accepted = False
+        self._has_caught_up = False
         self._breaks = 0
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nothing can have happened that it has not told."""
-        return self._accepted and self._caught_up
+        """Whether the stream has brought every change since the last poll."""
+        return self._is_accepted and self._has_caught_up
 
     def keep_open(self) -> None:
-        """Open it, again if it broke."""
-        streams = self._tasks.streams
-        if not self._wanted or streams is None or streams.locked():
+        """Open the stream, again if it broke."""
+        streams = self._tasks.status_streams
+        if not self._is_wanted or streams is None or streams.locked():
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
 
     def caught_up(self) -> None:
-        """What happened before now is known."""
-        self._caught_up = self._accepted
+        """Record that the client knows all changes up to now."""
+        self._has_caught_up = self._is_accepted
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Close the stream."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
-        assert self._tasks.streams is not None
+        assert self._tasks.status_streams is not None
         loop = asyncio.get_running_loop()
-        async with self._tasks.streams:
+        async with self._tasks.status_streams:
             opened = loop.time()
             try:
                 await self._read_once()
             finally:
-                stayed = self._accepted and loop.time() - opened > _STAYS
-                self._breaks = 0 if stayed else self._breaks + 1
-                self._wanted = self._accepted and self._breaks < _BREAKS
-                self._accepted = self._caught_up = False
+                is_stable = self._is_accepted and loop.time() - opened > _STABLE_STREAM_SECONDS
+                self._breaks = 0 if is_stable else self._breaks + 1
+                self._is_wanted = self._is_accepted and self._breaks < _MAX_BREAKS
+                self._is_accepted = self._has_caught_up = False
         self._inbox.wake()
 
     async def _read_once(self) -> None:
@@ -151,8 +153,8 @@ class _Stream:
         finally:
             del self._tasks.acknowledging[message.id]
 
-    def _acknowledged(self, interests: SubscriptionFilter) -> None:
-        self._accepted = self._id in interests.task_ids
-        if not self._accepted and self._reading is not None:
-            self._wanted = False
+    def _acknowledged(self, accepted: SubscriptionFilter) -> None:
+        self._is_accepted = self._id in accepted.task_ids
+        if not self._is_accepted and self._reading is not None:
+            self._is_wanted = False
             self._reading.cancel()

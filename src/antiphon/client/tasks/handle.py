@@ -1,4 +1,4 @@
-"""The handle of a task: what a program holds while the server works, in this process or in another."""
+"""The handle of a task, which a program keeps while the server works, in this process or in another."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ __all__ = ["TaskHandle"]
 
 
 class TaskHandle:
-    """One task of a client's. Everything it does may raise `TaskLost`, and whatever the client raises."""
+    """One task of a client. All methods may raise `TaskLost`, and the errors that the client raises."""
 
     def __init__(self, tasks: TaskRequests, known: TaskStatus | str) -> None:
         self._tasks = tasks
         self._known = None if isinstance(known, str) else known
         self._id = known if isinstance(known, str) else known.id
-        self._asked: set[str] = set()
+        self._answered: set[str] = set()
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.id!r})"
 
     @property
     def id(self) -> str | None:
-        """What to take it up with elsewhere; `None` if the server answered at once and made no task."""
+        """The id of the task, for `Client.task`; `None` if the server answered at once and made no task."""
         return self._id or None
 
     async def status(self, *, timeout: float | None = None) -> TaskStatus:
-        """How it stands."""
+        """Return the status of the task."""
         if not self._id:
             assert self._known is not None
             return self._known
         return await self._tasks.get(self._id, timeout=timeout)
 
     async def updates(self) -> AsyncIterator[TaskStatus]:
-        """How it stands, and then each change once, until it has ended."""
+        """Yield the status of the task now and after each change, until the task has ended."""
         if not self._id:
             yield await self.status()
             return
@@ -55,91 +55,93 @@ class TaskHandle:
                 yield status
 
     async def answer(self, answers: Mapping[str, Any]) -> None:
-        """Answer questions by key, each with what was filled in, `"decline"`, `"cancel"`, or as on the wire.
+        """Answer questions by key: with the content of the form, "decline", "cancel", or an MCP response.
 
-        Raises `ClientError` on versions where only the client's own handlers can answer.
+        Raises `ClientError` in versions where only the client's own callbacks can answer.
         """
-        if not self._tasks.take_answers:
+        if not self._tasks.answers_by_key:
             version = self._tasks.connection.dialect.version
             raise ClientError(
-                f"In {version} a task is answered by the client that waits for its result: "
-                "give the client elicit=…, and await result()."
+                f"In protocol version {version}, only the client that waits for a task can answer it: "
+                "pass elicit=… to the client, and await result()."
             )
         status = await self.status()
         if answers and self._id:
             await self._tasks.answer(self._id, responses(status.questions, answers))
-            self._asked.update(answers)
+            self._answered.update(answers)
 
     async def result(self, *, timeout: float | None = None, check: bool = True) -> Result:
-        """What it gives in the end, for which it is waited `timeout` seconds, or as long as it takes.
+        """Wait for the result of the task and return it; without a `timeout` there is no limit.
 
-        What it asks meanwhile is answered by the client's handlers; what those cannot answer, somebody
-        else has to. Raises `Failure` where the tool failed, unless `check` is false, the `RequestError`
-        that it ended with, `TaskCancelled`, or `TimedOut`, after which it can be asked for again.
+        The client's callbacks answer the questions of the task. Other clients can answer the questions that
+        these callbacks cannot. Raises `Failure` if the tool failed, unless `check` is false, the
+        `RequestError` that the task ended with, `TaskCancelled`, or `TimedOut`: then you can ask again.
         """
         if not self._id:
             assert self._known is not None
             assert self._known.result is not None
             result = self._known.result
         else:
-            redeeming = Redemption(self._tasks, self._id, self._known, asked=self._asked)
+            redemption = Redemption(self._tasks, self._id, self._known, answered=self._answered)
             try:
                 async with asyncio.timeout(timeout) as limit:
-                    result = await redeeming.result()
+                    result = await redemption.result()
             except TimeoutError:
                 if not limit.expired():
                     raise
                 raise TimedOut(
-                    f"The task {self._id} has not ended within {timeout:g} s. It goes on: ask again later."
+                    f"The task {self._id} has not ended within {timeout:g} s. It still runs: ask again later."
                 ) from None
         return checked(result, f"The task {self._id}") if check else result
 
     def stream(self, *, after: int = 0, timeout: float | None = None, check: bool = True) -> Stream:
-        """What it emits, as it comes; after the number `after` only, of the last segment already had.
+        """Stream the segments of the task numbered above `after`.
 
         async with client.task(id).stream(after=12) as stream:
             async for segment in stream: ...
 
-        Its `result` is the whole one all the same. What it asks meanwhile is answered as in `result`.
-        Leaving it early does not stop the task; `timeout` is for all of it.
+        The stream's `result` is the whole result all the same. Questions are answered as in `result`. Leaving
+        the context early does not stop the task. `timeout` bounds the whole stream. Raises `ValueError`.
         """
         if after < 0:
-            raise ValueError(f"after={after} is no number of a segment: they start at 1.")
-        intake = SegmentQueue(self._tasks.max_message, after)
-        what = f"The task {self._id}"
+            raise ValueError(f"after={after} is not the number of a segment: numbers start at 1.")
+        segments = SegmentQueue(self._tasks.max_message, after)
+        name = f"The task {self._id}"
         return Stream(
-            intake, lambda limit: self._pursue(intake, limit), what=what, timeout=timeout, check=check
+            segments, lambda limit: self._read(segments, limit), name=name, timeout=timeout, check=check
         )
 
-    async def _pursue(self, intake: SegmentQueue, limit: asyncio.Timeout) -> Result:
+    async def _read(self, segments: SegmentQueue, limit: asyncio.Timeout) -> Result:
         if not self._id:
             assert self._known is not None
             assert self._known.result is not None
             return self._known.result
-        intake.own(self._known or TaskStatus(self._id, "working"))
-        pursuit = TaskSegments(self._tasks, intake, self._known, asked=self._asked, insist=False, limit=limit)
-        return await pursuit.result()
+        segments.set_task(self._known or TaskStatus(self._id, "working"))
+        reader = TaskSegments(
+            self._tasks, segments, self._known, answered=self._answered, insist=False, limit=limit
+        )
+        return await reader.result()
 
     async def cancel(self) -> None:
-        """Stop it. One that has ended stays as it is."""
+        """Cancel the task. A task that has ended stays as it is."""
         if self._id:
             await self._tasks.cancel(self._id)
 
     async def drive(self, *, timeout: float | None) -> Result:
-        """What it gives, for a caller that does not know that there is a task: without one, it is stopped."""
-        redeeming = Redemption(self._tasks, self._id, self._known, asked=self._asked, insist=True)
+        """Return the result for a caller that does not know the task; cancels the task if the wait fails."""
+        redemption = Redemption(self._tasks, self._id, self._known, answered=self._answered, insist=True)
         try:
-            async with asyncio.timeout(timeout) as redeeming.limit:
-                return await redeeming.result()
+            async with asyncio.timeout(timeout) as redemption.limit:
+                return await redemption.result()
         except TimeoutError:
-            if redeeming.limit is None or not redeeming.limit.expired():
+            if redemption.limit is None or not redemption.limit.expired():
                 raise
             raise TimedOut(
                 f"The task {self._id} has not ended within {timeout:g} s. Give it more time with timeout=."
             ) from None
         except TaskLost:
-            redeeming.has_ended = True
+            redemption.has_ended = True
             raise
         finally:
-            if not redeeming.has_ended:
-                self._tasks.let_go(self._id)
+            if not redemption.has_ended:
+                self._tasks.abandon(self._id)

@@ -1,7 +1,7 @@
-"""Takes a task to its end: answers what it asks, each question once, and gets what it gives.
+"""Waits for the result of a task, and answers each of its questions once.
 
-Two ways, by version: questions and result told with the status, or both on the stream of one request
-that waits for the result.
+There are two ways, by version: the status carries the questions and the result, or both come on the stream of
+one request that waits for the result.
 """
 
 from __future__ import annotations
@@ -22,43 +22,52 @@ from antiphon.wire.client.tasks import fault_error
 __all__ = ["LATE_RESULT_SECONDS", "Redemption", "checked", "outcome"]
 
 LATE_RESULT_SECONDS = 1.0
-"""Seconds in which a result that is there must come on the stream that waits; then it is asked for anew."""
+"""How long the client waits for the result on the open request after the end of the task."""
 
 
-def checked(result: Result, what: str) -> Result:
-    """The result; raises the `Failure` that it is."""
+def checked(result: Result, name: str) -> Result:
+    """Return the result; raises `Failure` if it is an error. `name` is used if the error has no text."""
     if result.is_error:
-        message = result.text or f"{what} failed and did not say why."
+        message = result.text or f"{name} failed and gave no reason."
         raise Failure(message, data=result.data, content=result.content)
     return result
 
 
 def outcome(status: TaskStatus) -> Result:
-    """What a task that has ended gave; raises the error that it ended with, or `TaskCancelled`."""
+    """Return the result of a task that has ended; raises the error of the task, or `TaskCancelled`."""
     if status.status == "cancelled":
         reason = f": {status.message}" if status.message else "."
         raise TaskCancelled(f"The task {status.id} was cancelled{reason}")
     if status.status == "failed":
         raise fault_error(status)
     if status.result is None:
-        raise BadAnswer(f"The server says that the task {status.id} is completed, and has no result for it.")
+        raise BadAnswer(f"The server says that the task {status.id} is completed, and sent no result.")
     return status.result
 
 
 class Redemption:
-    """One wait for one task. `asked` are the keys that were answered before; with `insist`, a question
-    that this client has no handler for is an error, and without it somebody else may answer."""
+    """One wait for one task.
+
+    `answered` are the keys of questions that were answered before. With `insist`, a question that no callback
+    answers is an error; without it, another client may answer.
+    """
 
     def __init__(
-        self, tasks: TaskRequests, id: str, known: TaskStatus | None, *, asked: set[str], insist: bool = False
+        self,
+        tasks: TaskRequests,
+        id: str,
+        known: TaskStatus | None,
+        *,
+        answered: set[str],
+        insist: bool = False,
     ) -> None:
         self.limit: asyncio.Timeout | None = None
-        """A deadline in which the time that questions take does not count."""
+        """A deadline, which is stopped while a callback answers a question."""
         self.has_ended = False
         self._tasks = tasks
         self._id = id
         self._known = known
-        self._asked = asked
+        self._answered = answered
         self._insist = insist
         self._inbox = new_inbox()
         self._turn = asyncio.Lock()
@@ -67,10 +76,10 @@ class Redemption:
         self._latest: TaskStatus | None = None
 
     async def result(self) -> Result:
-        """What the task gives; raises what it failed with, `TaskCancelled` or `TaskLost`."""
-        return await (self._by_status() if self._tasks.take_answers else self._by_request())
+        """Return the result of the task; raises the error of the task, `TaskCancelled` or `TaskLost`."""
+        return await (self._by_status() if self._tasks.answers_by_key else self._by_request())
 
-    # 2026-07-28
+    # The status carries questions and result
 
     async def _by_status(self) -> Result:
         try:
@@ -83,32 +92,32 @@ class Redemption:
                 await asyncio.wait(tuple(self._answering))
 
     async def end(self) -> TaskStatus:
-        """The task as it ended; what it asks meanwhile is answered, on versions that tell that."""
+        """Return the last status of the task. Answers its questions meanwhile, if the status carries them."""
         async with aclosing(follow(self._tasks, self._id, self._known, self._inbox)) as statuses:
             async for status in statuses:
                 if status.has_ended:
                     self.has_ended = True
                     return status
-                self._attend(status)
-        raise AssertionError("it ends with the end of the task")
+                self._answer_new(status)
+        raise AssertionError("the statuses end with the end of the task")
 
-    def _attend(self, status: TaskStatus) -> None:
-        """Begin to answer what is new, and leave what is no longer asked."""
+    def _answer_new(self, status: TaskStatus) -> None:
+        """Start to answer new questions, and stop answering questions that are no longer open."""
         self._latest = status
         for work, keys in self._answering.items():
             if work not in self._sending and keys.isdisjoint(status.questions):
                 work.cancel()
-        answers = self._tasks.rounds.answers
+        can_answer = self._tasks.rounds.can_answer
         new = {
-            key: ask
-            for key, ask in status.questions.items()
-            if key not in self._asked and (self._insist or answers(ask))
+            key: question
+            for key, question in status.questions.items()
+            if key not in self._answered and (self._insist or can_answer(question))
         }
         if new:
-            self._asked.update(new)
+            self._answered.update(new)
             work = asyncio.create_task(self._answer(new))
             self._answering[work] = frozenset(new)
-            work.add_done_callback(self._answered)
+            work.add_done_callback(self._finish_answer)
 
     async def _answer(self, questions: Mapping[str, Question]) -> None:
         loop, limit = asyncio.get_running_loop(), self.limit
@@ -118,7 +127,9 @@ class Redemption:
             if limit is not None:
                 limit.reschedule(None)
             try:
-                responses = {key: await self._tasks.rounds.answer(key, ask) for key, ask in questions.items()}
+                responses = {
+                    key: await self._tasks.rounds.answer(key, question) for key, question in questions.items()
+                }
             finally:
                 if limit is not None and due is not None and not limit.expired():
                     limit.reschedule(due + loop.time() - began)
@@ -127,25 +138,25 @@ class Redemption:
         self._sending.add(work)
         await self._tasks.answer(self._id, responses)
 
-    def _answered(self, work: asyncio.Task[Any]) -> None:
+    def _finish_answer(self, work: asyncio.Task[Any]) -> None:
         keys = self._answering.pop(work)
         self._sending.discard(work)
         error = None if work.cancelled() else work.exception()
         if work.cancelled() or error is not None:
-            self._asked.difference_update(keys)
+            self._answered.difference_update(keys)
         if error is not None:
             self._inbox.fail(error)
         elif work.cancelled() and self._latest is not None:
-            self._attend(self._latest)  # it may be asked again by now
+            self._answer_new(self._latest)  # the server may have asked the same question again meanwhile
 
-    # 2025-11-25
+    # One request waits for the result
 
     async def _by_request(self) -> Result:
-        """Wait on the request for the result, on whose stream the questions come, and look meanwhile."""
-        looking = asyncio.create_task(self.end())
-        tasks: set[asyncio.Task[Any]] = {looking}
+        """Wait on the request for the result, on whose stream the questions come, and poll meanwhile."""
+        polling = asyncio.create_task(self.end())
+        tasks: set[asyncio.Task[Any]] = {polling}
         waiting: asyncio.Task[Result] | None = None
-        if self._tasks.rounds.answers_anything:  # whoever waits there is asked
+        if self._tasks.rounds.can_answer_anything:  # the server asks on the stream of this request
             waiting = asyncio.create_task(self._tasks.redeem(self._id, timeout=float("inf")))
             tasks.add(waiting)
         try:
@@ -154,8 +165,8 @@ class Redemption:
                 try:
                     return self._redeemed(waiting.result())
                 except RequestError as error:
-                    await self._see_whose_it_is(error)
-            status = await looking
+                    await self._raise_if_ended(error)
+            status = await polling
             if status.status == "cancelled":
                 return outcome(status)
             if waiting is not None and not waiting.done():
@@ -172,8 +183,8 @@ class Redemption:
         self.has_ended = True
         return result
 
-    async def _see_whose_it_is(self, error: RequestError) -> None:
-        """Raise the error if it is the task's; it may only mean that there is no waiting at this server."""
+    async def _raise_if_ended(self, error: RequestError) -> None:
+        """Raise the error if it is the task's own. Some servers refuse to wait, and answer with an error."""
         status = await self._tasks.get(self._id)
         if status.has_ended:
             self.has_ended = True

@@ -1,7 +1,7 @@
-"""What a client asks about tasks, and what it is told of them without asking.
+"""The requests of a client about tasks, and the notifications that it gets about them.
 
-Owns the inboxes of those who follow a task. Everything asked here may be asked twice, so a connection
-that is lost is tried again for a while.
+Owns the inboxes of the tasks that are followed. All requests here are safe to repeat, so the client retries
+them for a while if the connection is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection, Sink
 from antiphon.client.input_rounds import InputRounds
 from antiphon.client.mailbox import Mailbox
-from antiphon.client.streaming.segment_tracker import settled
+from antiphon.client.streaming.segment_tracker import whole_outcome
 from antiphon.errors import (
     AntiphonError,
     BadAnswer,
@@ -49,16 +49,16 @@ _ABANDON_TIMEOUT_SECONDS = 2.0
 _MAX_UNREAD_STATUSES = 100
 
 Inbox: TypeAlias = Mailbox[TaskStatus]
-"""The statuses of one task that were not read yet."""
+"""The unread statuses of one task."""
 
 
 def new_inbox() -> Inbox:
-    """Return an empty inbox. It drops old statuses first: the newest says all."""
+    """Return an empty inbox. It drops the oldest statuses first, because the newest one is complete."""
     return Mailbox(_MAX_UNREAD_STATUSES)
 
 
 def reconnecting(timeout: float | None = None) -> Backoff:
-    """Return the delays with which a lost connection is tried again."""
+    """Return the delays before a lost connection is tried again."""
     return Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, timeout=timeout)
 
 
@@ -79,25 +79,25 @@ class TaskRequests:
         self.connection = connection
         self.rounds = rounds
         self.max_message = max_message
-        self.streams = asyncio.BoundedSemaphore(max_streams) if max_streams > 0 else None
-        """One for each stream that brings news; where none is left, tasks are looked at instead."""
+        self.status_streams = asyncio.BoundedSemaphore(max_streams) if max_streams > 0 else None
+        """Bounds the streams that bring statuses; the client polls the tasks that get no stream."""
         self.acknowledging: dict[RequestId, Callable[[SubscriptionFilter], None]] = {}
         self._reconnect_timeout = reconnect_timeout
         self._max_pages = max_pages
         self._inboxes: dict[str, set[Inbox]] = {}
-        # Streams of segments leave room for what has to be asked meanwhile.
-        self._segments = asyncio.Semaphore(max_requests // 2)
+        # Streams of segments leave room for other requests.
+        self._segment_streams = asyncio.Semaphore(max_requests // 2)
 
     @property
-    def take_answers(self) -> bool:
-        """Whether questions are told with the status, and answered by key."""
+    def answers_by_key(self) -> bool:
+        """Whether a status carries the questions of the task, and the client answers them by key."""
         return self.connection.dialect.answers_tasks_by_key
 
-    # Told
+    # Notifications
 
     @contextmanager
     def delivering(self, id: str, inbox: Inbox) -> Iterator[None]:
-        """Put what is told of a task into an inbox, as long as the context lasts."""
+        """Put the statuses of a task into an inbox while the context lasts."""
         inboxes = self._inboxes.setdefault(id, set())
         inboxes.add(inbox)
         try:
@@ -108,33 +108,33 @@ class TaskRequests:
                 self._inboxes.pop(id, None)
 
     def notice(self, status: TaskStatus) -> None:
-        """The server tells how a task stands."""
+        """Put a status that the server sent into the inboxes of its task."""
         for inbox in self._inboxes.get(status.id, ()):
             inbox.put((status,))
 
-    def acknowledge(self, subscription: RequestId | None, interests: SubscriptionFilter) -> None:
-        """The server has said which tasks it will tell of."""
+    def acknowledge(self, subscription: RequestId | None, accepted: SubscriptionFilter) -> None:
+        """Record which tasks the server will report for a subscription."""
         waiting = self.acknowledging.get(subscription) if subscription is not None else None
         if waiting is not None:
-            waiting(interests)
+            waiting(accepted)
 
-    # Asked
+    # Requests
 
     async def get(self, id: str, *, timeout: float | None = None) -> TaskStatus:
-        """How a task stands; raises `TaskLost`."""
+        """Return the status of a task; raises `TaskLost`."""
         try:
             status: TaskStatus = await self._ask(GetTask(id), timeout=timeout)
         except InvalidParams as error:
             raise TaskLost(
-                f"The server does not know the task {id}: it has expired, is somebody else's, or never was. "
-                f"It says: {error.message}"
+                f"The server does not know the task {id}: it has expired, belongs to another caller, or "
+                f"never existed. The server says: {error.message}"
             ) from error
         if status.id != id:
-            raise BadAnswer(f"The server was asked about the task {id}, and told of {status.id}.")
+            raise BadAnswer(f"The client asked for the task {id}, and the server sent the task {status.id}.")
         return status
 
     async def list(self) -> AsyncIterator[TaskStatus]:
-        """All tasks of this caller; raises `MethodNotFound` on versions that do not tell them."""
+        """Yield all tasks of this caller; raises `MethodNotFound` in versions that do not list tasks."""
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(self._max_pages):
@@ -150,7 +150,7 @@ class TaskRequests:
         raise BadAnswer("The server's list of tasks does not end.")
 
     async def cancel(self, id: str) -> None:
-        """Stop a task; one that has ended stays as it is. Raises `TaskLost`."""
+        """Cancel a task; a task that has ended stays as it is. Raises `TaskLost`."""
         try:
             await self._ask(CancelTask(id))
         except InvalidParams:
@@ -158,7 +158,7 @@ class TaskRequests:
                 raise
 
     async def answer(self, id: str, responses: Mapping[str, dict[str, Any]]) -> None:
-        """Answer questions of a task; raises `TaskLost`."""
+        """Answer questions of a task by key; raises `TaskLost`."""
         try:
             await self._ask(AnswerTask(id, dict(responses)))
         except InvalidParams:
@@ -166,30 +166,32 @@ class TaskRequests:
             raise
 
     async def redeem(self, id: str, *, timeout: float | None = None) -> Result:
-        """What a task gave, on versions where that is asked for; raises the error that it ended with."""
-        outcome = await self._ask(RedeemTask(id), timeout=timeout, passing=(Unreachable,))
-        result = settled(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
+        """Return the result of a task, in versions with a request for it; raises the error of the task."""
+        outcome = await self._ask(RedeemTask(id), timeout=timeout, retried=(Unreachable,))
+        result = whole_outcome(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
         if not isinstance(result, Result):
-            raise BadAnswer(f"The server was asked for the result of the task {id}, and only told of it.")
+            raise BadAnswer(
+                f"The client asked for the result of the task {id}, and the server sent a status."
+            )
         return result
 
     async def segments(self, id: str, after: int, sink: Sink) -> TaskStatus | StreamPart | Result:
-        """Put the segments of a task after a number into a sink, as they come; what the last response says.
+        """Put the task's segments above the number `after` into a sink; returns the last response.
 
-        Raises what a request does: it is for the caller to ask again.
+        Raises the error of the request: the caller decides whether to ask again.
         """
         request = self.connection.dialect.stream_task(id, after)
-        async with self._segments:
+        async with self._segment_streams:
             last: TaskStatus | StreamPart | Result = await self.connection.ask(
                 request, RequestMeta(wants_stream=True), timeout=float("inf"), sink=sink
             )
             return last
 
-    def let_go(self, id: str) -> None:
-        """Stop a task that nobody knows of any more, without waiting for it."""
-        self.connection.spawn(self._let_go(id))
+    def abandon(self, id: str) -> None:
+        """Cancel a task that nobody waits for, in the background."""
+        self.connection.spawn(self._abandon(id))
 
-    async def _let_go(self, id: str) -> None:
+    async def _abandon(self, id: str) -> None:
         with contextlib.suppress(AntiphonError, TimeoutError):
             async with asyncio.timeout(_ABANDON_TIMEOUT_SECONDS):
                 await self.connection.ask(CancelTask(id))
@@ -199,14 +201,14 @@ class TaskRequests:
         request: Request,
         *,
         timeout: float | None = None,
-        passing: tuple[type[AntiphonError], ...] = (Unreachable, TimedOut, InternalError),
+        retried: tuple[type[AntiphonError], ...] = (Unreachable, TimedOut, InternalError),
     ) -> Any:
-        """Ask, and ask again for a while where the connection is lost or the server is at its limit."""
+        """Send a request, and retry it for a while if the connection is lost or the server is overloaded."""
         backoff = reconnecting(self._reconnect_timeout)
         while True:
             try:
                 return await self.connection.ask(request, timeout=timeout)
-            except passing as error:
+            except retried as error:
                 # A pipe that is closed stays closed.
                 if isinstance(error, Unreachable) and not self.connection.channel.has_streams:
                     raise

@@ -1,9 +1,8 @@
-"""What carries a client's messages to one server and back. No implementation, and no protocol version.
+"""The protocol of channels, which carry a client's messages to one server and back.
 
-A channel sends what it is given and matches responses to requests. Whatever else the server says,
-notifications and requests of its own, and responses that are not the last where a message says that there
-may be several, goes to the receiver, in the order in which it came; what came before a response is received
-before `request` returns it.
+A channel sends messages and matches responses to requests. All other messages of the server go to the
+receiver in order: notifications, requests, and partial responses. Messages that came before a response are
+received before `request` returns the response. A channel knows no protocol version.
 """
 
 from __future__ import annotations
@@ -17,42 +16,42 @@ from antiphon.wire.jsonrpc import Frame
 __all__ = ["Channel", "Receiver"]
 
 Receiver: TypeAlias = Callable[[Frame], Awaitable[None]]
-"""Takes what is not a last response. It raises nothing."""
+"""Receives a message that is not the last response to a request. Raises nothing."""
 
 
 class Channel(Protocol):
-    """A way to one server. It is opened once and closed once, also where opening failed."""
+    """A channel to one server. It is opened once and closed once, even if opening failed."""
 
     @property
     def has_streams(self) -> bool:
-        """Whether each request has a stream of its own, which giving it up closes."""
+        """Whether each request has a stream of its own, which closes if the request is given up."""
 
     @property
     def has_headers(self) -> bool:
-        """Whether it carries the headers of messages."""
+        """Whether the channel sends the headers of messages."""
 
     @property
     def peer(self) -> str:
-        """What to call the other side in messages to people."""
+        """The name of the server in error messages."""
 
     async def open(self, receive: Receiver) -> None:
-        """Get ready; raises `Unreachable`."""
+        """Open the channel; raises `Unreachable`."""
 
     async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its last response, which may be an error.
+        """Send a request and return its last response, which may be an error.
 
-        Raises `Unreachable`, `BadAnswer`, `SessionLost`, `Unauthorized` or `Forbidden`. It waits as long
-        as it is let: the caller sets the deadline, and cancelling is giving up.
+        Raises `Unreachable`, `BadAnswer`, `SessionLost`, `Unauthorized` or `Forbidden`. It has no deadline of
+        its own; the caller gives a request up by cancelling.
         """
 
     async def send(self, message: Message) -> None:
-        """Send a notification or a response; raises what `request` does."""
+        """Send a notification or a response; raises the same errors as `request`."""
 
     async def listen(self, headers: Mapping[str, str]) -> None:
-        """Hear what the server says outside of requests too, where that needs a stream of its own."""
+        """Receive messages that belong to no request, if the channel needs a stream for them."""
 
     async def end(self, headers: Mapping[str, str]) -> None:
-        """Tell the server that the session is over, where there is one. Raises nothing."""
+        """Tell the server that the session is over, if there is one. Raises nothing."""
 
     async def close(self) -> None:
-        """Let go of everything. Raises nothing, and may be called twice."""
+        """Close the channel. Raises nothing, and may be called twice."""

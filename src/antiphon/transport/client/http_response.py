@@ -1,6 +1,6 @@
-"""One answer over HTTP, read in bounded memory: a JSON body, a stream of events, or a refusal.
+"""Reads one HTTP response in bounded memory: a JSON body, a stream of events, or an error.
 
-Nothing here opens a connection or waits before trying again; `http` does.
+Opens no connection and never retries; `http` does.
 """
 
 from __future__ import annotations
@@ -50,32 +50,32 @@ class EventCursor:
 
 
 def media_type(response: httpx2.Response) -> str:
-    """The content type, without its parameters."""
+    """Return the content type without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def decode(text: str | bytes | bytearray, url: str) -> Frame:
-    """One message of the server's; raises `BadAnswer`."""
+    """Return one message of the server; raises `BadAnswer`."""
     try:
         return jsonrpc.decode(text)
     except RequestError as error:
-        raise BadAnswer(f"{url} sent something that is not JSON-RPC. {error.message}") from None
+        raise BadAnswer(f"{url} sent a message that is not JSON-RPC. {error.message}") from None
 
 
 async def body(response: httpx2.Response, limit: int) -> bytearray:
-    """The whole body; raises `BadAnswer` where it is longer than `limit`."""
+    """Return the whole body; raises `BadAnswer` if it has more than `limit` bytes."""
     _check_encoding(response)
     read = bytearray()
     async with aclosing(response.aiter_raw()) as chunks:
         async for chunk in chunks:
             read += chunk
             if len(read) > limit:
-                raise BadAnswer(f"{response.url} sent an answer of more than {limit} bytes.")
+                raise BadAnswer(f"{response.url} sent a response of more than {limit} bytes.")
     return read
 
 
 async def frames(response: httpx2.Response, limit: int, cursor: EventCursor) -> AsyncGenerator[Frame, None]:
-    """The messages of a stream, as they come; raises `BadAnswer`. Close it when you stop reading."""
+    """Yield the messages of a stream; raises `BadAnswer`. Close it when you stop reading."""
     _check_encoding(response)
     decoder = Decoder(limit)
     url = str(response.url)
@@ -91,17 +91,17 @@ async def frames(response: httpx2.Response, limit: int, cursor: EventCursor) -> 
 
 
 async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError | RequestError:
-    """The error for an answer that is no success."""
+    """Return the error for a response with an error status."""
     status, url = response.status_code, str(response.url)
-    stated = await _stated(response)
+    stated = await _json_rpc_error(response)
     if status == 401:
         challenge = response.headers.get("www-authenticate", "Bearer")
         return Unauthorized(
-            stated.message if stated else f"{url} wants to know who is calling: pass auth= or headers=.",
+            stated.message if stated else f"{url} requires authentication: pass auth= or headers=.",
             challenge=challenge,
         )
     if status == 403:
-        return Forbidden(stated.message if stated else f"{url} does not let this caller in.")
+        return Forbidden(stated.message if stated else f"{url} does not allow this caller.")
     if status == 404 and in_session:
         return SessionLost(f"{url} does not know this session any more.")
     if stated is not None:
@@ -109,17 +109,17 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
     said = f"{url} answered with HTTP status {status}"
     if 300 <= status < 400:
         return BadAnswer(
-            f"{said} and points to {response.headers.get('location', 'nowhere')}: use that address."
+            f"{said} and redirects to {response.headers.get('location', 'no address')}: use that address."
         )
     if status >= 500:
-        return Unreachable(f"{said}: the server, or something in front of it, is in trouble.")
+        return Unreachable(f"{said}: the server, or a proxy in front of it, has failed.")
     return BadAnswer(
         f"{said}: there seems to be no MCP server at this address. Most are at a path such as /mcp."
     )
 
 
-async def _stated(response: httpx2.Response) -> RequestError | None:
-    """The JSON-RPC error that a refusal has in its body, where it has one."""
+async def _json_rpc_error(response: httpx2.Response) -> RequestError | None:
+    """Return the JSON-RPC error in the body; `None` if the body has none."""
     try:
         frame = jsonrpc.decode(await body(response, _MAX_REFUSAL_BYTES))
         return None if frame.error is UNSET else answers.error(frame.error)
@@ -128,7 +128,9 @@ async def _stated(response: httpx2.Response) -> RequestError | None:
 
 
 def _check_encoding(response: httpx2.Response) -> None:
-    # A few compressed bytes can be gigabytes, so none are asked for, and none are taken.
+    # A few compressed bytes can expand to gigabytes, so compressed responses are not accepted.
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        raise BadAnswer(f"{response.url} sent an answer in {encoding!r} that was asked for as it is.")
+        raise BadAnswer(
+            f"{response.url} sent a response with the encoding {encoding!r}, which was not accepted."
+        )

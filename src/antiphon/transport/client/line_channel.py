@@ -1,7 +1,7 @@
-"""Requests and responses over one shared pair of byte streams, a JSON-RPC message a line.
+"""Requests and responses over one pair of byte streams, with one JSON-RPC message a line.
 
-It owns what waits for a response, and the order in which everything else is received. Who is at the
-other end, and how it is started and stopped, is for those who use it.
+Owns the requests that wait for a response, and the order in which other messages are received. The channels
+that use it start and stop the other end.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ logger = logging.getLogger("antiphon.client")
 Reader: TypeAlias = Callable[[int], Awaitable[bytes]]
 Writer: TypeAlias = Callable[[bytes], Awaitable[None]]
 
-_CHUNK = 64 * 1024
-_UNREADABLE_LINES = 100
+_CHUNK_BYTES = 64 * 1024
+_MAX_UNREADABLE_LINES = 100
+"""How many lines in a row may be unreadable before the connection fails."""
 
 _receiving: ContextVar[bool] = ContextVar("antiphon_receiving", default=False)
-"""Set in whatever a receiver runs, which must not wait for itself."""
+"""Whether the current task runs the receiver, which must not wait for itself."""
 
 
 class LineConnection:
-    """One conversation. `read` gives nothing when it is over; `write` raises what a lost connection is."""
+    """One connection. `read` returns no bytes at its end; `write` raises `Unreachable` if it is lost."""
 
     def __init__(
         self,
@@ -65,20 +66,20 @@ class LineConnection:
         self._tasks = (asyncio.create_task(self._listen()), asyncio.create_task(self._pump()))
 
     async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its response."""
+        """Send a request and return its response."""
         assert message.id is not None
         self._check()
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        # It may fail while the message is still being written, and nobody awaits it then.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._pending[message.id] = answer
+        response: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        # The future may fail while the message is still written, when nothing awaits it.
+        response.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._pending[message.id] = response
         if message.streams:
             self._streams.add(message.id)
         try:
             await self.send(message)
-            frame = await answer
+            frame = await response
         except ClientError:
-            await self._catch_up()  # what a server sent before it died has come
+            await self._catch_up()  # the server may have sent messages before it died
             raise
         finally:
             self._pending.pop(message.id, None)
@@ -87,18 +88,18 @@ class LineConnection:
         return frame
 
     async def send(self, message: Message) -> None:
-        """Write one message."""
+        """Send one message."""
         self._check()
         async with self._writing:
             await self._write(message.body + b"\n")
 
     def fail(self, failure: ClientError) -> None:
-        """End the conversation: everything that waits, and everything to come, fails with this."""
+        """Fail all waiting requests, and all later ones, with this error."""
         if self._failure is None:
             self._failure = failure
-        for answer in self._pending.values():
-            if not answer.done():
-                answer.set_exception(_copy(self._failure))
+        for response in self._pending.values():
+            if not response.done():
+                response.set_exception(_copy(self._failure))
 
     async def close(self) -> None:
         """Stop reading."""
@@ -109,7 +110,7 @@ class LineConnection:
 
     @property
     def listening(self) -> asyncio.Task[None]:
-        """The task that reads; it is done when the other side has closed its end."""
+        """The task that reads lines; it ends when the other side closes its output."""
         return self._tasks[0]
 
     def _check(self) -> None:
@@ -117,13 +118,13 @@ class LineConnection:
             raise _copy(self._failure)
 
     async def _listen(self) -> None:
-        """Cut what comes into lines, and take each."""
+        """Split the input into lines, and handle each."""
         buffer = bytearray()
         scanned = 0
-        while chunk := await self._read(_CHUNK):
+        while chunk := await self._read(_CHUNK_BYTES):
             buffer += chunk
             while (end := buffer.find(b"\n", scanned)) >= 0:
-                await self._take(bytes(buffer[:end]))
+                await self._handle(bytes(buffer[:end]))
                 del buffer[: end + 1]
                 scanned = 0
             scanned = len(buffer)
@@ -132,31 +133,33 @@ class LineConnection:
             if self._failure is not None:
                 return
 
-    async def _take(self, line: bytes) -> None:
+    async def _handle(self, line: bytes) -> None:
         if not line.strip():
             return
         try:
             frame = jsonrpc.decode(line)
         except RequestError as error:
             self._unreadable += 1
-            logger.warning("%s printed a line that is not a message: %.80r", self._peer, line)
-            if self._unreadable >= _UNREADABLE_LINES:
+            logger.warning("%s printed a line that is not a JSON-RPC message: %.80r", self._peer, line)
+            if self._unreadable >= _MAX_UNREADABLE_LINES:
                 self.fail(BadAnswer(f"{self._peer} does not speak MCP. {error.message}"))
             return
         self._unreadable = 0
         if frame.method is not UNSET:
             await self._inbox.put(frame)
             return
-        answer = self._pending.get(frame.request_id) if frame.request_id is not None else None
-        if answer is not None and frame.request_id in self._streams and is_partial(frame):
+        response = self._pending.get(frame.request_id) if frame.request_id is not None else None
+        if response is not None and frame.request_id in self._streams and is_partial(frame):
             await self._inbox.put(frame)
-        elif answer is not None and not answer.done():
-            answer.set_result(frame)
+        elif response is not None and not response.done():
+            response.set_result(frame)
         else:
-            logger.debug("%s answered request %r, which nobody waits for.", self._peer, frame.request_id)
+            logger.debug(
+                "%s answered request %r, which is not waiting for a response.", self._peer, frame.request_id
+            )
 
     async def _pump(self) -> None:
-        """Hand on what is not a last response, one by one."""
+        """Hand messages that are not last responses to the receiver, one by one."""
         _receiving.set(True)
         while True:
             frame = await self._inbox.get()
@@ -168,7 +171,7 @@ class LineConnection:
             self._receiving = False
 
     async def _catch_up(self) -> None:
-        """Wait until what came before has been received, unless that is what is waiting."""
+        """Wait until the receiver has handled all earlier messages, unless the receiver itself is waiting."""
         if _receiving.get() or (self._inbox.empty() and not self._receiving):
             return
         waiting = asyncio.create_task(self._reach())
@@ -184,14 +187,14 @@ class LineConnection:
 
 
 def _copy(failure: ClientError) -> ClientError:
-    """One for each that is told, because each adds its own traceback."""
+    """Return a copy of the error for each request, because each adds its own traceback."""
     return copy.copy(failure)
 
 
 class LineChannel:
-    """What the channels over one such conversation have in common: all is said on it, and it is the session.
+    """What channels over one connection share: all messages go over it, and it is the session.
 
-    Opening one sets the conversation, closing it takes that away again.
+    Subclasses set the connection when they open, and remove it when they close.
     """
 
     has_streams = False
@@ -199,23 +202,23 @@ class LineChannel:
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self._duplex: LineConnection | None = None
+        self._lines: LineConnection | None = None
 
     async def request(self, message: Message) -> Frame:
-        """Send a request and wait for its response."""
-        return await self._open_duplex().request(message)
+        """Send a request and return its response."""
+        return await self._connected().request(message)
 
     async def send(self, message: Message) -> None:
         """Send a notification or a response."""
-        await self._open_duplex().send(message)
+        await self._connected().send(message)
 
     async def listen(self, headers: Mapping[str, str]) -> None:
-        """There is one stream, and it is open."""
+        """Do nothing: all messages come on one stream, which is open."""
 
     async def end(self, headers: Mapping[str, str]) -> None:
-        """The session is the conversation."""
+        """Do nothing: the session ends with the connection."""
 
-    def _open_duplex(self) -> LineConnection:
-        if self._duplex is None:
+    def _connected(self) -> LineConnection:
+        if self._lines is None:
             raise Unreachable(f"The connection to {self.peer} is closed.")
-        return self._duplex
+        return self._lines

@@ -1,4 +1,4 @@
-"""A client and a server in one process, with the same frames between them as anywhere else."""
+"""The channel to a server in the same process. It carries the same frames as any other channel."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from antiphon.transport.server.stream_connection import StreamConnection
 
 __all__ = ["connect"]
 
-_UNREAD = 1024
-_GRACE = 1.0
+_MAX_UNREAD_FRAMES = 1024
+_CLOSE_SECONDS = 1.0
+"""How long running calls may take to end when the channel closes."""
 
 
 def connect(server: Engine) -> MemoryChannel:
-    """A way to a server in this process."""
+    """Return a channel to a server in this process."""
     return MemoryChannel(server)
 
 
 class MemoryChannel(LineChannel):
-    """A way to a server in this process; the server runs as long as the channel is open."""
+    """A channel to a server in this process; the server runs while the channel is open."""
 
     def __init__(self, server: Engine) -> None:
         super().__init__(f"the server {server.info.name!r} in this process")
         self._server = server
         self._running = AsyncExitStack()
-        self._frames: asyncio.Queue[bytes] = asyncio.Queue(_UNREAD)
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNREAD_FRAMES)
         self._connection: StreamConnection | None = None
 
     async def open(self, receive: Receiver) -> None:
@@ -40,18 +41,18 @@ class MemoryChannel(LineChannel):
             connection.receive(line)
 
         limit = 16 * self._server.limits.max_body_bytes
-        self._duplex = LineConnection(self.peer, self._read, write, receive, max_message=limit)
+        self._lines = LineConnection(self.peer, self._read, write, receive, max_message=limit)
 
     async def close(self) -> None:
-        """Let the server go."""
-        duplex, self._duplex = self._duplex, None
-        if duplex is not None and self._connection is not None:
-            await duplex.close()
-            await self._connection.close(within=_GRACE)
+        """Stop the server."""
+        lines, self._lines = self._lines, None
+        if lines is not None and self._connection is not None:
+            await lines.close()
+            await self._connection.close(within=_CLOSE_SECONDS)
         await self._running.aclose()
 
     async def _deliver(self, frame: bytes) -> None:
-        if self._duplex is not None:
+        if self._lines is not None:
             await self._frames.put(frame + b"\n")
 
     async def _read(self, most: int) -> bytes:

@@ -1,7 +1,7 @@
-"""A server that is a child process and speaks on its standard streams: the client's side of stdio.
+"""The channel to a server that is a child process, over its standard streams.
 
-The channel owns the process: it starts it, notices when it dies, and does not leave it behind. The
-child's standard error is this process's own.
+The channel owns the process: it starts the process, notices its death, and stops it. The child inherits the
+standard error of this process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from antiphon.transport.client.line_channel import LineChannel, LineConnection
 
 __all__ = ["StdioChannel"]
 
-_READ_AHEAD = 64 * 1024
-_LAST_WORDS = 1.0
-"""Seconds in which what a dead process had written must have been read."""
+_READ_AHEAD_BYTES = 64 * 1024
+_LAST_OUTPUT_SECONDS = 1.0
+"""How long the channel reads the remaining output of a process that has exited."""
 
 
 class StdioChannel(LineChannel):
-    """A way to the server that `command` starts; `env` is added to this process's environment."""
+    """A channel to the server that `command` starts; `env` is added to this process's environment."""
 
     def __init__(
         self,
@@ -65,20 +65,20 @@ class StdioChannel(LineChannel):
         child.transport = transport
         assert child.stdout is not None
         self._process = child
-        self._duplex = LineConnection(
+        self._lines = LineConnection(
             self.peer, child.stdout.read, self._write, receive, max_message=self._max_message
         )
-        self._watching = asyncio.create_task(self._watch(child, self._duplex))
+        self._watching = asyncio.create_task(self._watch(child, self._lines))
 
     async def close(self) -> None:
-        """Stop the process: by closing its input, then by asking it, then by force."""
+        """Stop the process: close its input, then terminate it, then kill it."""
         child, self._process = self._process, None
-        duplex, self._duplex = self._duplex, None
-        if child is None or duplex is None or self._watching is None:
+        lines, self._lines = self._lines, None
+        if child is None or lines is None or self._watching is None:
             return
         self._watching.cancel()
         await asyncio.wait({self._watching})
-        await duplex.close()
+        await lines.close()
         try:
             assert child.stdin is not None
             child.stdin.close()
@@ -99,40 +99,40 @@ class StdioChannel(LineChannel):
             child.stdin.write(line)
             await child.stdin.drain()
         except (ConnectionError, RuntimeError):
-            await child.exits_within(_LAST_WORDS)
+            await child.exits_within(_LAST_OUTPUT_SECONDS)
             raise _ended(self.peer, child) from None
 
-    async def _watch(self, child: _Child, duplex: LineConnection) -> None:
-        """Fail what waits when the process dies or closes its output."""
+    async def _watch(self, child: _Child, lines: LineConnection) -> None:
+        """Fail waiting requests when the process dies or closes its output."""
         exiting = asyncio.create_task(child.exited.wait())
         try:
-            await asyncio.wait({exiting, duplex.listening}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({exiting, duplex.listening}, timeout=_LAST_WORDS)
+            await asyncio.wait({exiting, lines.listening}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({exiting, lines.listening}, timeout=_LAST_OUTPUT_SECONDS)
         finally:
             exiting.cancel()
-        duplex.fail(_ended(self.peer, child))
+        lines.fail(_ended(self.peer, child))
 
 
 class _Child(asyncio.subprocess.SubprocessStreamProtocol):
-    """The process, as asyncio tells of it.
+    """The child process.
 
-    `asyncio.subprocess.Process.wait` of Python 3.11 waits for the pipes as well, which a grandchild, or
-    output that nobody reads, keeps open; this one knows when the process itself is gone.
+    `asyncio.subprocess.Process.wait` of Python 3.11 also waits for the pipes, which a grandchild or unread
+    output keeps open. This class knows when the process itself has exited.
     """
 
     transport: asyncio.SubprocessTransport
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(_READ_AHEAD, loop)
+        super().__init__(_READ_AHEAD_BYTES, loop)
         self.exited = asyncio.Event()
 
     def process_exited(self) -> None:
-        """Called by asyncio."""
+        """Record the exit; asyncio calls this."""
         super().process_exited()
         self.exited.set()
 
     async def exits_within(self, seconds: float) -> bool:
-        """Wait for the end of the process; whether it came in time."""
+        """Wait for the exit of the process; returns whether it came in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self.exited.wait()
@@ -145,7 +145,7 @@ def _ended(peer: str, child: _Child) -> Unreachable:
     code = child.transport.get_returncode()
     if code is None:
         return Unreachable(f"{peer} has closed its output.")
-    how = f"was ended by signal {-code}" if code < 0 else f"has exited with code {code}"
+    how = f"was killed by signal {-code}" if code < 0 else f"has exited with code {code}"
     return ProcessEnded(f"{peer} {how}: its standard error says why.", code)
 
 

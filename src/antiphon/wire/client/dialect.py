@@ -206,12 +206,12 @@ class ClientDialect:
             raise results.error(frame.error)
         if not isinstance(frame.result, dict):
             raise BadAnswer(
-                f"The server answered {self.methods[type(request)]} with a result that is no object."
+                f"The server answered {self.methods[type(request)]} with a result that is not an object."
             )
         return self._read(request, frame.result)
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
-        """Return what the server offers, from the capabilities that it declared."""
+        """Return the capabilities of the server, from those that it declared."""
         return results.server_capabilities(fields)
 
     def read_questions(self, fields: Mapping[str, Any]) -> Mapping[str, Question]:

@@ -1,7 +1,7 @@
-"""What a server sends back, read for a client: results, errors and notifications.
+"""Reads results, errors and notifications for a client.
 
-Reading is generous where the specification leaves room: an unknown kind of content stays as it came,
-and one malformed entry does not spoil a list. What a version adds to this is in `speaker`.
+Reading is lenient where the specification allows it: content of an unknown type stays a dict, and a malformed
+entry of a list is left out. The differences between versions are in the dialects.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ Fields: TypeAlias = Mapping[str, Any]
 
 
 class _Embedded(Value, frozen=True, tag_field="type", tag="resource"):
-    """An embedded resource whose contents are not read yet: no tag tells text from blob."""
+    """An embedded resource with raw contents: no tag distinguishes text from a blob."""
 
     resource: dict[str, Any]
     annotations: Annotations | None = None
@@ -114,7 +114,7 @@ _ENTRIES: Mapping[Kind, tuple[str, type[Definition]]] = {
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """What a server said of itself, and which versions it speaks."""
+    """The response of a server to a client's greeting: its versions, capabilities and name."""
 
     versions: tuple[str, ...]
     capabilities: Mapping[str, Any] = {}
@@ -123,23 +123,23 @@ class Welcome(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One page, and the entries that could not be read: the name of each, and why."""
+    """One page, and the entries that could not be read: each with its name and the reason."""
 
     page: Page
     rejected: tuple[tuple[str, str], ...] = ()
 
 
 def error(value: Any) -> RequestError:
-    """The error in a response, as the class that has its code."""
+    """Return the error in a response, as the class with its code; raises `BadAnswer`."""
     if not isinstance(value, dict) or type(value.get("code")) is not int:
-        raise BadAnswer(f"The server sent an error that is none: {excerpt(value)}.")
+        raise BadAnswer(f"The server sent an error without a code: {excerpt(value)}.")
     code, message = value["code"], value.get("message")
     kind = _ERRORS.get(code, RequestError)
     return kind(message if isinstance(message, str) else f"Error {code}", data=value.get("data"), code=code)
 
 
 def result(fields: Fields) -> Result:
-    """What a tool gave."""
+    """Return the result of a tool."""
     meta = fields.get("_meta")
     return Result(
         blocks(fields.get("content")),
@@ -150,7 +150,7 @@ def result(fields: Fields) -> Result:
 
 
 def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
-    """What a server wants to know before it goes on."""
+    """Return the questions of a server, and the state to send back; raises `BadAnswer`."""
     asked, sealed = dialect.read_questions(fields), fields.get("requestState")
     if not isinstance(sealed, str | None):
         raise BadAnswer("The server wants input, and does not say which.")
@@ -160,7 +160,7 @@ def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
 
 
 def read(fields: Fields) -> ReadResult:
-    """What a resource holds."""
+    """Return the contents of a resource."""
     contents = fields.get("contents")
     if not isinstance(contents, list):
         raise BadAnswer("The server sent a resource without contents.")
@@ -172,7 +172,7 @@ def read(fields: Fields) -> ReadResult:
 
 
 def prompted(fields: Fields) -> PromptResult:
-    """A prompt, filled in."""
+    """Return a filled-in prompt."""
     messages = fields.get("messages")
     if not isinstance(messages, list):
         raise BadAnswer("The server sent a prompt without messages.")
@@ -180,14 +180,14 @@ def prompted(fields: Fields) -> PromptResult:
 
 
 def completion(fields: Fields) -> Completion:
-    """Suggested values."""
+    """Return suggested values."""
     inner = fields.get("completion")
     renamed = {**inner, "has_more": inner.get("hasMore")} if isinstance(inner, dict) else inner
     return _convert(renamed, Completion, "completion")
 
 
 def listing(kind: Kind) -> Callable[[Fields], Listing]:
-    """A reader of pages of this kind."""
+    """Return a reader for pages of this kind."""
     key, entry = _ENTRIES[kind]
 
     def page(fields: Fields) -> Listing:
@@ -210,7 +210,7 @@ def listing(kind: Kind) -> Callable[[Fields], Listing]:
 
 
 def discovered(fields: Fields) -> Welcome:
-    """The answer to `server/discover`."""
+    """Read the response to `server/discover`."""
     versions = _convert(fields.get("supportedVersions"), tuple[str, ...], "supportedVersions")
     meta = fields.get("_meta")
     stated = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
@@ -253,18 +253,18 @@ def version_mismatch(offered: Sequence[str], wanted: str) -> UnsupportedVersion:
 
 
 def initialized(fields: Fields) -> Welcome:
-    """The answer to `initialize`."""
+    """Read the response to `initialize`."""
     version = _convert(fields.get("protocolVersion"), str, "protocolVersion")
     return _welcome(fields, (version,), fields.get("serverInfo"))
 
 
 def done(fields: Fields) -> Any:
-    """An answer that says nothing but that it is done."""
+    """Read a response without content."""
     return DONE
 
 
 def notification(frame: Frame) -> Notification | Cancel | None:
-    """The notification in a frame; `None` for what this client does not know or cannot read."""
+    """Return the notification in a frame; `None` if this client does not know it or cannot read it."""
     reader = _NOTIFICATIONS.get(cast(str, frame.method))
     if reader is None:
         return None
@@ -275,7 +275,7 @@ def notification(frame: Frame) -> Notification | Cancel | None:
 
 
 def params_of(frame: Frame) -> Fields:
-    """The parameters in a frame, none where they are no object."""
+    """Return the parameters in a frame; empty if they are not an object."""
     return frame.params if isinstance(frame.params, dict) else {}
 
 
@@ -308,7 +308,7 @@ def _welcome(fields: Fields, versions: tuple[str, ...], stated: Any) -> Welcome:
     capabilities = fields.get("capabilities")
     try:
         server = None if stated is None else msgspec.convert(stated, Implementation)
-    except msgspec.ValidationError:  # nothing depends on who a server says it is
+    except msgspec.ValidationError:  # nothing depends on the name of a server
         server = None
     return Welcome(
         versions,
@@ -319,7 +319,7 @@ def _welcome(fields: Fields, versions: tuple[str, ...], stated: Any) -> Welcome:
 
 
 def blocks(value: Any) -> tuple[Block, ...]:
-    """Content blocks; raises `BadAnswer`."""
+    """Return content blocks; raises `BadAnswer`."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -328,7 +328,7 @@ def blocks(value: Any) -> tuple[Block, ...]:
 
 
 def _block(value: Any) -> Block:
-    """A content block; one of a type that is not known here stays the dict that it came as."""
+    """Return a content block; a block of an unknown type stays a dict."""
     kind = (
         _BLOCKS.get(value["type"]) if isinstance(value, dict) and isinstance(value.get("type"), str) else None
     )
@@ -338,7 +338,7 @@ def _block(value: Any) -> Block:
             return EmbeddedResource(_contents(block.resource), block.annotations, block.meta)
         return cast(Block, block)
     if not isinstance(value, dict):
-        raise BadAnswer(f"The server sent a content block that is no object: {excerpt(value)}.")
+        raise BadAnswer(f"The server sent a content block that is not an object: {excerpt(value)}.")
     return cast(Block, value)
 
 

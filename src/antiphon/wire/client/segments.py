@@ -1,6 +1,6 @@
-"""Segments, read for a client: from the responses of the draft, and from the notifications of the extension.
+"""Reads segments for a client: from the responses of the draft, and from the notifications of the extension.
 
-Strict, because whoever merges them relies on it: a number that is none is no segment.
+Reading is strict, because segments are merged by their numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from antiphon.model.outcome import Result
 from antiphon.model.request import RequestId
 from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
-from antiphon.wire.client import results as answers
-from antiphon.wire.client import tasks as statuses
+from antiphon.wire.client import results, tasks
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.tasks import RELATED
 
@@ -25,26 +24,26 @@ __all__ = ["called", "is_partial", "notified", "part", "redeemed"]
 
 
 def is_partial(frame: Frame) -> bool:
-    """Whether a response is one of several to its request, and not the last."""
+    """Return whether a response is one of several to its request, and not the last."""
     return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
 
 
 def called(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:
-    """What `tools/call` gave: a result, a task in place of it, or the last part of its stream."""
-    return part(dialect, fields) if "isComplete" in fields else statuses.called(dialect, fields)
+    """Return the outcome of a call: a result, a task, or the last part of its stream."""
+    return part(dialect, fields) if "isComplete" in fields else tasks.called(dialect, fields)
 
 
 def redeemed(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | StreamPart:
-    """What a task gave, or some of it."""
-    return part(dialect, fields) if "isComplete" in fields else statuses.redeemed(fields)
+    """Return the result of a task, or a part of its stream."""
+    return part(dialect, fields) if "isComplete" in fields else tasks.redeemed(fields)
 
 
 def part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
-    """What a response in the draft brings of a stream; raises `BadAnswer`."""
+    """Return the part of a stream in a response of the draft; raises `BadAnswer`."""
     contents = fields.get("partial-content", [])
     if not isinstance(contents, list):
         raise BadAnswer("The server sent partial content that is not a list.")
-    task = statuses.status(dialect, fields["task"]) if isinstance(fields.get("task"), dict) else None
+    task = tasks.status(dialect, fields["task"]) if isinstance(fields.get("task"), dict) else None
     complete = fields.get("isComplete") is True
     is_asking = fields.get("resultType") == "input_required"
     return StreamPart(
@@ -52,15 +51,15 @@ def part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPart:
         task_id=task.id if task is not None else _related(fields),
         task=task,
         is_complete=complete,
-        end=statuses.redeemed(fields) if complete else None,
-        stopped=answers.input_required(dialect, fields) if is_asking else None,
+        end=tasks.redeemed(fields) if complete else None,
+        stopped=results.input_required(dialect, fields) if is_asking else None,
     )
 
 
 def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, StreamPart]:
-    """What a notification brings of a stream, and the request that it belongs to; raises `BadAnswer`."""
+    """Return the part of a stream in a notification, and the id of its request; raises `BadAnswer`."""
     first, request_id, task_id = params.get("seqNr"), params.get("requestId"), params.get("taskId")
-    blocks = answers.blocks(params.get("content"))
+    blocks = results.blocks(params.get("content"))
     return (
         request_id if isinstance(request_id, str | int) else None,
         StreamPart(
@@ -72,9 +71,9 @@ def notified(params: Mapping[str, Any]) -> tuple[RequestId | None, StreamPart]:
 
 def _segment(content: Any) -> Segment:
     if not isinstance(content, dict):
-        raise BadAnswer("The server sent a segment that is no object.")
+        raise BadAnswer("The server sent a segment that is not an object.")
     block = {key: value for key, value in content.items() if key != "seqNr"}
-    (read,) = answers.blocks([block])
+    (read,) = results.blocks([block])
     return Segment(_number(content.get("seqNr")), read)
 
 

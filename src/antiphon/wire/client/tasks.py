@@ -1,7 +1,6 @@
-"""Tasks, read for a client: one shape of the versions that have them in the core, one of the extension.
+"""Reads tasks for a client: in one shape of versions with tasks in the core, in another of the extension.
 
-Reading is generous with what only informs, times and messages, and strict with what a caller must rely
-on: an id, a status, and a result where there has to be one.
+Reading is lenient with times and messages, and strict with the id, the status and the result.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from antiphon.errors import BadAnswer, RequestError
 from antiphon.model.outcome import DONE, Done, Result
 from antiphon.model.task import Fault
 from antiphon.model.task_status import STATUSES, TaskStatus, TaskStatuses
-from antiphon.wire.client import results as answers
+from antiphon.wire.client import results
 from antiphon.wire.server.tasks import RELATED
 
 if TYPE_CHECKING:
@@ -26,21 +25,21 @@ Fields = Mapping[str, Any]
 
 
 def called(dialect: ClientDialect, fields: Fields) -> Result | TaskStatus:
-    """What `tools/call` gave: a result, or a task in place of it."""
+    """Return the outcome of a call: a result, or the task that the call has become."""
     if fields.get("resultType") == "task":
         return status(dialect, fields)
     if isinstance(fields.get("task"), dict) and "content" not in fields:
         return status(dialect, fields["task"])
-    return answers.result(fields)
+    return results.result(fields)
 
 
 def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
-    """How a task stands; raises `BadAnswer`."""
+    """Return the status of a task; raises `BadAnswer`."""
     id, state = fields.get("taskId"), fields.get("status")
     if not isinstance(id, str) or not id:
         raise BadAnswer("The server sent a task without a taskId.")
     if not isinstance(state, str) or state not in STATUSES:
-        raise BadAnswer(f"The server says that the task {id} is {state!r}, which is no status of a task.")
+        raise BadAnswer(f"The server sent the task {id} with the unknown status {state!r}.")
     inlined = fields.get("result")
     message = fields.get("statusMessage")
     return TaskStatus(
@@ -52,26 +51,26 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
         ttl=_seconds(fields, "ttlMs", "ttl"),
         poll_interval=_seconds(fields, "pollIntervalMs", "pollInterval"),
         questions=dialect.read_questions(fields) if state == "input_required" else {},
-        result=answers.result(inlined) if state == "completed" and isinstance(inlined, dict) else None,
+        result=results.result(inlined) if state == "completed" and isinstance(inlined, dict) else None,
         error=_fault(fields.get("error")) if state == "failed" else None,
     )
 
 
 def acknowledged(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:
-    """The answer to a request about a task: how it stands now, or nothing."""
+    """Return the status in the response to a request about a task, if the response has one."""
     return status(dialect, fields) if "taskId" in fields else DONE
 
 
 def redeemed(fields: Fields) -> Result:
-    """What a task gave, as if it had been an answer."""
-    result = answers.result(fields)
+    """Return the result of a task."""
+    result = results.result(fields)
     if result.meta and RELATED in result.meta:
         result.meta = {key: value for key, value in result.meta.items() if key != RELATED} or None
     return result
 
 
 def page(dialect: ClientDialect, fields: Fields) -> TaskStatuses:
-    """Some of the caller's tasks."""
+    """Return one page of the caller's tasks; raises `BadAnswer`."""
     tasks, cursor = fields.get("tasks"), fields.get("nextCursor")
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise BadAnswer("The server sent a page of tasks without 'tasks'.")
@@ -81,15 +80,15 @@ def page(dialect: ClientDialect, fields: Fields) -> TaskStatuses:
 
 
 def fault_error(task: TaskStatus) -> RequestError:
-    """The error that a task ended with, as the class that has its code."""
-    fault = task.error or Fault(-32603, task.message or f"The task {task.id} failed and did not say why.")
-    return answers.error({"code": fault.code, "message": fault.message, "data": fault.data})
+    """Return the error that a task ended with, as the class with its code."""
+    fault = task.error or Fault(-32603, task.message or f"The task {task.id} failed and gave no reason.")
+    return results.error({"code": fault.code, "message": fault.message, "data": fault.data})
 
 
 def _fault(value: Any) -> Fault | None:
     if not isinstance(value, dict):
         return None
-    error = answers.error(value)
+    error = results.error(value)
     return Fault(error.code, error.message, error.data)
 
 

@@ -94,7 +94,7 @@ class ClientV2025(_WithSessions):
         return error.code in (MethodNotFound.code, InvalidRequest.code)
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
-        """Return what the server offers; tasks and their response modes are core capabilities."""
+        """Return the capabilities of the server; tasks and their response modes are in the core."""
         tasks: Any = fields
         for key in ("tasks", "requests", "tools", "call"):
             tasks = tasks.get(key) if isinstance(tasks, Mapping) else None

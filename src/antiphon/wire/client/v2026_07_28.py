@@ -96,7 +96,7 @@ class ClientV2026(ClientDialect):
         return found if isinstance(found, str | int) else None
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
-        """Return what the server offers; tasks and segments are extensions."""
+        """Return the capabilities of the server; tasks and segments are extensions."""
         extensions = fields.get("extensions")
         declared = extensions if isinstance(extensions, Mapping) else {}
         return msgspec.structs.replace(

@@ -1,7 +1,7 @@
-"""What a dialect must say, and what all of them say alike.
+"""What all server dialects share: reading requests, and writing responses.
 
-A dialect reads the parameters of a request and writes down outcomes, notifications and errors, for
-one protocol version. Its `methods` table is the gate: a method that is not in it does not exist.
+A dialect speaks one protocol version. It reads requests, and writes outcomes, notifications, questions and
+errors. A method that is not in its `methods` table does not exist in the version. It knows no transport.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _ENVELOPE_ERRORS = (ParseError, InvalidRequest, Busy, UnsupportedVersion)
 
 
 class Negotiated(msgspec.Struct, frozen=True):
-    """What `initialize` settled for a session."""
+    """What a client and a server agreed on when they opened a session."""
 
     version: str
     capabilities: Mapping[str, Any] = {}
@@ -109,7 +109,7 @@ def read_cancellation(frame: Frame) -> Cancel | None:
 
 
 def _decoders(methods: Mapping[str, type[Any]]) -> Mapping[Any, msgspec.json.Decoder[Any]]:
-    """A decoder for the parameters of each method; one for each kind of request, however many dialects."""
+    """Return a decoder for the parameters of each method. Dialects share the decoder of a request type."""
     for kind in methods.values():
         if kind not in _DECODERS:
             _DECODERS[kind] = msgspec.json.Decoder(kind)
@@ -120,17 +120,17 @@ _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 class Dialect:
-    """One protocol version, spoken by one server."""
+    """One protocol version, as one server speaks it."""
 
     methods: ClassVar[Mapping[str, type[Any]]] = COMMON_METHODS
     has_fast_path: ClassVar[bool] = False
     """Whether `read_plain_call` understands the usual call of a tool in one step."""
     closing_cancels: ClassVar[bool] = True
-    """Whether a caller that closes its connection has thereby cancelled the call."""
+    """Whether a caller cancels its call by closing the connection."""
     rounds: ClassVar[bool] = False
-    """Whether a call can end with questions, to be made again with the answers."""
+    """Whether a call can end with questions; the caller then repeats the call with the answers."""
     resumable: ClassVar[bool] = False
-    """Whether a broken stream can be taken up again after its last event id."""
+    """Whether a caller can resume a broken stream after its last event id."""
 
     def __init__(self, version: str, server: Implementation, supported: Sequence[str]) -> None:
         self.version = version
@@ -142,7 +142,7 @@ class Dialect:
     # Reading
 
     def parse(self, frame: Frame) -> Any:
-        """The request in a frame; raises `MethodNotFound` or `InvalidParams`."""
+        """Return the request in a frame; raises `MethodNotFound` or `InvalidParams`."""
         decoder = self._decoders.get(frame.method)
         if decoder is None:
             raise MethodNotFound(f"Protocol version {self.version} has no method {frame.method!r}.")
@@ -161,7 +161,7 @@ class Dialect:
     def understand(
         self, frame: Frame, negotiated: Negotiated | None, headers: Mapping[bytes, bytes]
     ) -> tuple[Any, RequestMeta]:
-        """The request in a frame that came by HTTP, and what it says besides; raises `RequestError`."""
+        """Return the request in a frame that came over HTTP, and its metadata; raises `RequestError`."""
         request_meta = self.request_meta(frame, negotiated)
         self.check_headers(frame, request_meta, headers)
         request = self.parse(frame)
@@ -169,60 +169,60 @@ class Dialect:
         return request, request_meta
 
     def answered(self, frame: Frame) -> Any:
-        """The request that a response stands for, where this version has such a thing; else `None`."""
+        """Return the request that a response stands for; `None` if the version has no such responses."""
         return None
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
-        """What the request says besides its parameters."""
+        """Return the metadata of a request; raises `RequestError`."""
         raise NotImplementedError
 
     def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `HeaderMismatch` where this version wants headers that say what the body says."""
+        """Raise `HeaderMismatch` if headers that mirror the body are missing or differ."""
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `HeaderMismatch` where this version wants the name of what is asked for in a header."""
+        """Raise `HeaderMismatch` if the header that names the tool, prompt, resource or task differs."""
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `HeaderMismatch` where this version mirrors arguments into headers."""
+        """Raise `HeaderMismatch` if headers that mirror arguments are missing or differ."""
 
     # Writing
 
     def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
-        """The frame that answers a request."""
+        """Return the frame of the response to a request."""
         return jsonrpc.response(request_id, self.result(request, outcome))
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
-        """The result object of an outcome."""
+        """Return the result object of an outcome."""
         if type(outcome) is Result:
             return self.tool_result(outcome)
         value: dict[str, Any] = _RESULTS[type(outcome)](self, outcome)
         return value
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """The frame that answers a request which was understood and could not be served."""
+        """Return the frame of an error that occurred after the request was read."""
         return self.error(request_id, error)
 
     def ask(
-        self, ask: Question, task_id: str | None = None, *, question_id: str | None = None
+        self, question: Question, task_id: str | None = None, *, question_id: str | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Return the method and the parameters of a question.
 
         `task_id` names the task that asks. `question_id` is an id that no other question of the server has,
         for versions that send one.
         """
-        method, params = write_question(ask)
+        method, params = write_question(question)
         if task_id is not None:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
     def open_questions(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Return the fields with which a result, or a task, carries questions by key."""
-        written = {key: self.ask(ask) for key, ask in questions.items()}
+        written = {key: self.ask(question) for key, question in questions.items()}
         requests = {key: {"method": method, "params": params} for key, (method, params) in written.items()}
         return {"inputRequests": requests}
 
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
-        """The frame that refuses a request."""
+        """Return the frame of an error; `request_id` is `None` if it could not be read."""
         data = error.data
         if isinstance(error, MissingCapability) and error.needs is not None:
             data = self.missing_capabilities(error.needs)
@@ -233,27 +233,27 @@ class Dialect:
         return {"requiredCapabilities": needs}
 
     def code(self, error: RequestError) -> int:
-        """The code that this version has for an error."""
+        """Return the code of an error in this version."""
         return error.code
 
     def status(self, error: RequestError, *, understood: bool) -> int:
-        """The HTTP status of an error, before or after its request was understood.
+        """Return the HTTP status of an error; `understood` says whether the request was read before it.
 
-        Clients read the code in the body; a status other than 200 is for what came before it.
+        Clients read the code in the body. A status other than 200 is for errors of the HTTP request.
         """
-        if understood and type(error) is InvalidRequest:  # a tool says so
+        if understood and type(error) is InvalidRequest:  # a tool raised it
             return 200
         return error.status if isinstance(error, _ENVELOPE_ERRORS) else 200
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
-        """The frame of what is said meanwhile, on behalf of a request or of a session."""
+        """Return the frame of a notification for a request or a session."""
         method, params = _NOTIFICATIONS[type(notification)](notification)
         return jsonrpc.notification(method, params)
 
-    # The parts of a result, each a point where a version may differ
+    # The points where versions differ
 
     def tool_result(self, result: Result) -> dict[str, Any]:
-        """What a tool gave, as `tools/call` answers it."""
+        """Return the result object of a tool's result."""
         value: dict[str, Any] = {"content": result.content}
         if result.structured:
             value["structuredContent"] = self._structured(result)

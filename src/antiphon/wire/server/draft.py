@@ -1,6 +1,6 @@
-"""The draft: 2025-11-25 with SEP-2322 and SEP-1905 on top, and stateless.
+"""The draft, as a server speaks it: 2025-11-25 with SEP-2322 and SEP-1905, and without sessions.
 
-It is what a bare request gets, one that names no version and belongs to no session.
+Bare requests get it: requests that name no version and belong to no session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Draft"]
 
 
 class Draft(V2025):
-    """Every result says of which type it is."""
+    """The draft, in which every result names its type."""
 
     methods = {**V2025.methods, "tasks/input_response": AnswerTask}
     closing_cancels = True
@@ -34,9 +34,10 @@ class Draft(V2025):
     resumable = False
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
-        """A bare request had no occasion to say what its client can do, or wants to hear of.
+        """Return the metadata of a request.
 
-        It is taken to be able to answer every question, and to want no log messages.
+        A bare request cannot declare capabilities: its client is taken to answer every question, and to want
+        no log messages.
         """
         request_meta = super().request_meta(frame, negotiated)
         if (
@@ -50,11 +51,11 @@ class Draft(V2025):
         return msgspec.structs.replace(request_meta, log_level=None, capabilities=ANSWERS_EVERYTHING)
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
-        """A bare request that wants segments knows what it asks for."""
+        """Return the response modes of the client; a bare request accepts all of them."""
         return MODES if negotiated is None else super()._takes(negotiated)
 
     def parse(self, frame: Frame) -> Any:
-        """A task that is answered may be named in the metadata, and a stream be wished for beside it all."""
+        """Return the request in a frame; the task and `stream` may stand outside the params."""
         if frame.stream is not UNSET and isinstance(frame.params, dict) and "stream" not in frame.params:
             frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "stream": frame.stream}))
         related = frame.meta.get(RELATED) if frame.method == "tasks/input_response" else None
@@ -63,7 +64,7 @@ class Draft(V2025):
         return super().parse(frame)
 
     def answered(self, frame: Frame) -> Any:
-        """A response that names a task answers the question of that task's that is open."""
+        """Return the answer in a response that names a task: it answers the task's open question."""
         if not isinstance(frame.result, dict):
             return None
         for meta in (frame.result.get("_meta"), frame.beside):
@@ -78,7 +79,7 @@ class Draft(V2025):
         return {**super()._partial(segments), "resultType": "complete"}
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
-        """The result object of an outcome."""
+        """Return the result object of an outcome, with its type."""
         value = super().result(request, outcome)
         inner: Any = outcome.outcome if isinstance(outcome, TaskResult) else outcome
         if isinstance(outcome, SegmentPage):

@@ -1,8 +1,8 @@
-"""How segments are written down: as responses in the draft, as notifications in the extension.
+"""Writes segments: as responses in the draft, as notifications in the extension.
 
-The draft (SEP-1905) sends several responses with the id of one request, and says in each whether it is the
-last. The extension `dev.antiphon/streaming` of 2026-07-28 sends notifications, and one response that is
-complete by itself; docs/reference/streaming.md is its specification.
+The draft (SEP-1905) sends several responses to one request; each says whether it is the last. The extension
+`dev.antiphon/streaming` of 2026-07-28 sends notifications, and one complete response at the end;
+docs/reference/streaming.md is its specification.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ STREAMING = "dev.antiphon/streaming"
 PARTIAL_RESULT = "notifications/tools/partial_result"
 
 FALLBACK: Mapping[str, Any] = {"io.modelcontextprotocol/fallback-mode": "task"}
-"""Said with a task that was made because none of the ways a caller offered could be gone."""
+"""The `_meta` of a task that was made because no response mode that the caller offered is possible."""
 
 _builtins = msgspec.to_builtins
 
 
 def declared_modes(capabilities: Mapping[str, Any]) -> Sequence[Any]:
-    """The response modes that a side has declared, none if it has not."""
+    """Return the response modes in declared capabilities; empty without any."""
     found: Any = capabilities
     for key in ("tasks", "responses", "modes"):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found if isinstance(found, list | tuple) else ()
 
 
-# Written, in the draft
+# In the draft
 
 
 def partial(segments: Segments) -> dict[str, Any]:
-    """The result object of segments after which more will come."""
+    """Return the result object of segments that are not the last."""
     value: dict[str, Any] = {} if segments.task is None else {"task": core_task(segments.task)}
     value["partial-content"] = _numbered(segments.first, segments.blocks)
     value["isError"] = value["isComplete"] = False
@@ -58,7 +58,7 @@ def partial(segments: Segments) -> dict[str, Any]:
 
 
 def portion(part: SegmentPage, end: dict[str, Any]) -> dict[str, Any]:
-    """The result object of a task's segments; `end` is how its outcome would be written, if it has one."""
+    """Return the result object of a task's segments; `end` is the result object of its outcome."""
     value: dict[str, Any] = {} if part.task is None else {"task": core_task(part.task)}
     value.update({key: field for key, field in end.items() if key not in ("content", "isError")})
     if part.is_error and part.first == 1 and part.end is not None and not _has_segments(part):
@@ -72,7 +72,7 @@ def portion(part: SegmentPage, end: dict[str, Any]) -> dict[str, Any]:
 
 
 def last(streamed: StreamEnd, end: dict[str, Any]) -> dict[str, Any]:
-    """The result object that ends an answer in segments."""
+    """Return the result object that ends an answer in segments."""
     result = streamed.result
     value = {key: field for key, field in end.items() if key != "content"}
     if result.is_error and not streamed.sent and not result.emitted:
@@ -83,7 +83,7 @@ def last(streamed: StreamEnd, end: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_segments(part: SegmentPage) -> bool:
-    """Whether there is more to a task than the words it failed with."""
+    """Return whether a failed task has segments besides its error message."""
     return part.end is not None and (part.end.emitted > 0 or len(part.blocks) > len(part.end.content))
 
 
@@ -91,11 +91,11 @@ def _numbered(first: int, blocks: Iterable[Any]) -> list[dict[str, Any]]:
     return [{"seqNr": number, **_builtins(block)} for number, block in enumerate(blocks, first)]
 
 
-# Written, in the extension
+# In the extension
 
 
 def partial_result(segments: Segments, request_id: RequestId | None) -> dict[str, Any]:
-    """The parameters of the notification that brings segments."""
+    """Return the parameters of the notification that brings segments."""
     value: dict[str, Any] = {"requestId": request_id, "seqNr": segments.first, "content": segments.blocks}
     if segments.task_id is not None:
         value["taskId"] = segments.task_id

@@ -1,4 +1,4 @@
-"""How tasks are written down: one shape for the versions that have them in the core, one for the extension.
+"""Writes tasks: in one shape for versions with tasks in the core, in another for the extension.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 https://github.com/modelcontextprotocol/ext-tasks
@@ -36,13 +36,13 @@ _MESSAGES: Mapping[str, str] = {
 
 @lru_cache(maxsize=256)
 def timestamp(milliseconds: int) -> str:
-    """A time as ISO 8601, in UTC."""
+    """Return a time as ISO 8601, in UTC."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def core_task(task: Task) -> dict[str, Any]:
-    """A task of 2025-11-25 and of the draft, where a tool that failed is a task that failed."""
+    """Write a task of 2025-11-25 or the draft, in which the task of a failed tool has failed."""
     status = "failed" if task.state == "done" and task.failed else _CORE[task.state]
     return {
         "taskId": task.id,
@@ -56,7 +56,7 @@ def core_task(task: Task) -> dict[str, Any]:
 
 
 def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any]:
-    """A task of the extension; in detail with its open questions, its result or its error."""
+    """Write a task of the extension; in detail, with its open questions, its result or its error."""
     value: dict[str, Any] = {
         "taskId": task.id,
         "status": _CORE[task.state],
@@ -72,7 +72,7 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if task.state == "waiting":
         value.update(dialect.open_questions(load_questions(task.questions)))
     elif task.result is not None:
-        # It is what the call would have been answered with, and an answer of this version says its type.
+        # The result is the one of the call, and results of this version name their type.
         value["result"] = {**dialect.tool_result(load_result(task.result)), "resultType": "complete"}
     elif task.fault is not None:
         error: dict[str, Any] = {"code": task.fault.code, "message": task.fault.message}

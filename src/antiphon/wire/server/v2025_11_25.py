@@ -1,4 +1,4 @@
-"""2025-11-25 and the versions before it, which differ only by what they lack.
+"""2025-11-25 and the versions before it, as a server speaks them: with sessions.
 
 https://modelcontextprotocol.io/specification/2025-11-25
 """
@@ -43,7 +43,7 @@ __all__ = ["V2025", "WithoutStructuredContent", "WithoutTasks"]
 
 
 class V2025(Dialect):
-    """The version with sessions, whose streams can be taken up again."""
+    """2025-11-25, which has tasks in the core, and streams that can be resumed."""
 
     methods = {
         **COMMON_METHODS,
@@ -63,70 +63,70 @@ class V2025(Dialect):
     """Whether calls can become tasks."""
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
-        """Who the client is was said once, in `initialize`."""
+        """Return the metadata of a request; the client introduced itself when it opened the session."""
         raw = frame.raw_params
         meta = frame.meta if b"_meta" in raw else {}
         token = meta.get("progressToken")
-        wish = _wish(frame) if b'"task"' in raw else None
+        task = _task_params(frame) if b'"task"' in raw else None
         capabilities = negotiated.capabilities if negotiated else {}
         modes, streams = None, False
-        if wish is not None or b'"stream"' in raw:
-            modes = self._offered(wish, negotiated)
+        if task is not None or b'"stream"' in raw:
+            modes = self._offered(task, negotiated)
             streams = isinstance(frame.params, dict) and frame.params.get("stream") is not None
         return RequestMeta(
             client=negotiated.client if negotiated else None,
             capabilities=capabilities,
             log_level="debug",
             progress_token=token if isinstance(token, str | int) else None,
-            accepts_tasks=wish is not None,
+            accepts_tasks=task is not None,
             response_modes=modes,
-            # Where a request says more closely how it takes its answer, that is what counts.
+            # Response modes are more precise than `stream`, so they decide.
             wants_stream=streams and not modes and "streaming" in self._takes(negotiated),
             raw=meta,
         )
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
-        """The modes that a client has said it knows: it may get several responses to one request, say."""
+        """Return the response modes that a client declared."""
         return () if negotiated is None else streaming.declared_modes(negotiated.capabilities)
 
-    def _offered(self, wish: Any, negotiated: Negotiated | None) -> tuple[Any, ...] | None:
-        """The modes that a request offers, and its client knows; `None` where one of them says nothing."""
-        modes = wish.get("responseModes") if isinstance(wish, dict) else None
+    def _offered(self, task: Any, negotiated: Negotiated | None) -> tuple[Any, ...] | None:
+        """Return the modes that a request offers and its client declared; `None` if either names none."""
+        modes = task.get("responseModes") if isinstance(task, dict) else None
         known = self._takes(negotiated)
         if not isinstance(modes, list) or not known:
             return None
         return tuple(mode for mode in modes if mode in known or mode not in MODES)
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """There was no error for a capability that is missing: a tool that needs it fails."""
+        """Return the frame of an error. A missing capability has no code here, so the tool fails."""
         if type(error) is MissingCapability and isinstance(request, CallTool):
             return self.response(request, request_id, Result(error.message, is_error=True))
         return super().refusal(request, request_id, error)
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
-        """Segments are not notifications here, but responses that are not the last."""
+        """Return the frame of a notification; segments are partial responses."""
         if isinstance(notification, Segments):
             assert request_id is not None
             return jsonrpc.response(request_id, self._partial(notification))
         return super().notification(notification, request_id)
 
     def ask(
-        self, ask: Question, task_id: str | None = None, *, question_id: str | None = None
+        self, question: Question, task_id: str | None = None, *, question_id: str | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Return the method and the parameters of a question; one with an address has an id of its own."""
-        method, params = super().ask(ask, task_id)
-        if isinstance(ask, OpenUrl):
-            params["elicitationId"] = question_id or hashlib.sha256(ask.url.encode()).hexdigest()[:32]
+        method, params = super().ask(question, task_id)
+        if isinstance(question, OpenUrl):
+            params["elicitationId"] = question_id or hashlib.sha256(question.url.encode()).hexdigest()[:32]
         return method, params
 
     def code(self, error: RequestError) -> int:
-        """A missing resource had a code of its own, and a missing wish for a task was a missing method."""
+        """Return the code of an error. A missing resource, and a tool that needs a task, have other codes."""
         if isinstance(error, ResourceNotFound):
             return -32002
         return -32601 if isinstance(error, TaskRequired) else error.code
 
     def _structured(self, result: Result) -> Any:
-        """Structured content was an object, whatever the tool's type."""
+        """Return the structured content, which is always an object."""
         return {"result": result.data} if result.boxed else result.data
 
     def _page(self, page: Page) -> dict[str, Any]:
@@ -171,20 +171,20 @@ class V2025(Dialect):
 
 
 class WithoutTasks(V2025):
-    """The versions before 2025-11-25, which had no tasks: a wish for one means nothing."""
+    """2025-06-18, which has no tasks: the parameters of a task are ignored."""
 
     methods = {method: kind for method, kind in V2025.methods.items() if not method.startswith("tasks/")}
     has_tasks = False
 
     def parse(self, frame: Frame) -> Any:
-        """The request in a frame."""
+        """Return the request in a frame, without the parameters of a task."""
         request = super().parse(frame)
         if isinstance(request, CallTool) and request.task is not None:
             return msgspec.structs.replace(request, task=None)
         return request
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
-        """What the request says besides its parameters."""
+        """Return the metadata of a request, without tasks and segments."""
         request_meta = super().request_meta(frame, negotiated)
         return msgspec.structs.replace(
             request_meta, accepts_tasks=False, response_modes=None, wants_stream=False
@@ -192,13 +192,13 @@ class WithoutTasks(V2025):
 
 
 class WithoutStructuredContent(WithoutTasks):
-    """The versions before 2025-06-18, which had neither structured content nor links to resources.
+    """2025-03-26 and 2024-11-05, which have neither structured content nor links to resources.
 
-    What a tool gives to programs is given to the reader, who is the only one here.
+    Data of a tool is added to its text.
     """
 
     def tool_result(self, result: Result) -> dict[str, Any]:
-        """What a tool gave, with its data as text, unless it is there already."""
+        """Return the result object of a tool's result; its data becomes text, unless the text has it."""
         value = super().tool_result(result)
         content = [_readable(block) for block in result.content]
         if result.structured:
@@ -220,12 +220,12 @@ def _readable(block: Block) -> Block:
     return Text(f"{block.title or block.name}: {block.uri}") if isinstance(block, ResourceLink) else block
 
 
-def _wish(frame: Frame) -> Any:
+def _task_params(frame: Frame) -> Any:
     return frame.params.get("task") if isinstance(frame.params, dict) else None
 
 
 def boxed(tool: ToolDefinition) -> ToolDefinition:
-    """The tool with an output schema that is an object, as versions before 2026-07-28 want it."""
+    """Return the tool with an output schema that is an object, which versions before 2026-07-28 require."""
     schema = tool.output_schema
     if schema is None or is_object(schema):
         return tool
@@ -238,5 +238,5 @@ def boxed(tool: ToolDefinition) -> ToolDefinition:
 
 
 def is_object(schema: Mapping[str, Any]) -> bool:
-    """Whether whatever fits the schema is an object."""
+    """Return whether a schema only allows objects."""
     return schema.get("type") == "object"

@@ -1,4 +1,4 @@
-"""2026-07-28: stateless; each request says by itself whose it is and what the client can do.
+"""2026-07-28, as a server speaks it: stateless. Each request names its client and the client's capabilities.
 
 https://modelcontextprotocol.io/specification/2026-07-28
 """
@@ -39,8 +39,7 @@ from antiphon.model.request import (
 )
 from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import Promise, TaskChanged, TaskView
-from antiphon.wire import jsonrpc
-from antiphon.wire import mirrored_headers as mirroring
+from antiphon.wire import jsonrpc, mirrored_headers
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.server.dialect import (
@@ -73,8 +72,8 @@ _NAMED: Mapping[Any, str] = {
     "tasks/cancel": "task_id",
     "tasks/stream": "task_id",
 }
-_KEPT, _KEPT_BYTES = 256, 4096
-"""How many different terms are kept, and of which size at the most."""
+_MAX_CACHED_METAS, _MAX_CACHED_META_BYTES = 256, 4096
+"""How many different `_meta` objects are cached, and the size of the largest."""
 
 
 _METHOD_HEADERS: Mapping[Any, bytes] = {
@@ -125,7 +124,7 @@ class V2026(Dialect):
     def __init__(self, version: str, server: Implementation, supported: Sequence[str]) -> None:
         super().__init__(version, server, supported)
         self._header = version.encode()
-        self._known: dict[bytes, RequestMeta] = {}
+        self._cached_metas: dict[bytes, RequestMeta] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
 
     def read_plain_call(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
@@ -140,7 +139,7 @@ class V2026(Dialect):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         params, id = frame.params, frame.id
-        request_meta = self._known.get(bytes(params.meta))
+        request_meta = self._cached_metas.get(bytes(params.meta))
         name = params.name.encode()
         if (
             request_meta is None
@@ -161,19 +160,23 @@ class V2026(Dialect):
         return self, id, CallTool(name=params.name, arguments=params.arguments), request_meta
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
-        """Read the required `_meta`; raises `InvalidParams` where something is missing.
+        """Return the metadata of a request; raises `InvalidParams` if a required key is missing.
 
-        A client says the same with every request, so what was read once is kept for a while.
+        A client repeats its `_meta` in every request, so the metadata is cached.
         """
         raw = frame.raw_meta
-        known = self._known.get(raw)
+        known = self._cached_metas.get(raw)
         if known is not None:
             return known
         request_meta = self._read_request_meta(frame.meta)
-        if request_meta.progress_token is None and len(raw) <= _KEPT_BYTES and b'"traceparent"' not in raw:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[raw] = request_meta
+        if (
+            request_meta.progress_token is None
+            and len(raw) <= _MAX_CACHED_META_BYTES
+            and b'"traceparent"' not in raw
+        ):
+            if len(self._cached_metas) >= _MAX_CACHED_METAS:
+                self._cached_metas.clear()
+            self._cached_metas[raw] = request_meta
         return request_meta
 
     def _read_request_meta(self, meta: dict[str, Any]) -> RequestMeta:
@@ -189,7 +192,7 @@ class V2026(Dialect):
         client = meta.get(CLIENT_INFO)
         token = meta.get("progressToken")
         try:
-            # It may serve many calls, so nobody may change it.
+            # The cache shares it between calls, so it is read-only.
             return RequestMeta(
                 client=None if client is None else msgspec.convert(client, Implementation),
                 capabilities=MappingProxyType(meta[CAPABILITIES]),
@@ -203,15 +206,15 @@ class V2026(Dialect):
             raise InvalidParams(f"{CLIENT_INFO} has a name and a version: {error}.") from None
 
     def parse(self, frame: Frame) -> Any:
-        """Tasks are an extension: a caller that did not declare it is refused before any is looked up."""
+        """Return the request in a frame; raises `MissingCapability` if its extension was not declared."""
         request = super().parse(frame)
         if type(request) is CallTool:
-            # Whether there is a task is for the server alone to say; a wish for one means nothing here.
+            # In this version only the server decides whether a call becomes a task.
             return request if request.task is None else msgspec.structs.replace(request, task=None)
-        about_tasks = isinstance(request, GetTask | AnswerTask | CancelTask | StreamTask) or (
+        concerns_tasks = isinstance(request, GetTask | AnswerTask | CancelTask | StreamTask) or (
             isinstance(request, Listen) and request.notifications.task_ids
         )
-        if not about_tasks:
+        if not concerns_tasks:
             return request
         declared = frame.meta.get(CAPABILITIES, {})
         if type(request) is StreamTask and not _declares(STREAMING, declared):
@@ -221,41 +224,41 @@ class V2026(Dialect):
         return request
 
     def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
-        """The version and the method stand in headers too, and agree."""
+        """Raise `HeaderMismatch` unless the headers repeat the version and the method of the body."""
         if headers.get(b"mcp-protocol-version") != self._header:
-            _agree(
+            _check_header(
                 headers, b"mcp-protocol-version", "MCP-Protocol-Version", request_meta.raw[PROTOCOL_VERSION]
             )
         if headers.get(b"mcp-method") != _METHOD_HEADERS.get(frame.method, b""):
-            _agree(headers, b"mcp-method", "Mcp-Method", frame.method)
+            _check_header(headers, b"mcp-method", "Mcp-Method", frame.method)
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
-        """The name of the tool or prompt, the address or the task stands in a header too, and agrees."""
+        """Raise `HeaderMismatch` unless a header repeats the name of the tool, prompt, resource or task."""
         key = _NAMED.get(frame.method)
         if key is None:
             return
         name = getattr(request, key)
         raw = headers.get(b"mcp-name")
         if raw is None and key == "task_id":
-            return  # it helps to route a request to where its task is, and any instance has every task
+            return  # the header is for routing requests to instances, and every instance serves every task
         if raw is None or raw != name.encode() or raw[:2] == b"=?":
-            _agree(headers, b"mcp-name", "Mcp-Name", name)
+            _check_header(headers, b"mcp-name", "Mcp-Name", name)
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
-        """The arguments that a tool marks with `x-mcp-header` stand in headers too, and agree."""
-        mirroring.check(mirrored, request.arguments, headers)
+        """Raise `HeaderMismatch` unless headers repeat the arguments that have an `x-mcp-header`."""
+        mirrored_headers.check(mirrored, request.arguments, headers)
 
     def status(self, error: RequestError, *, understood: bool) -> int:
-        """A malformed request, a missing method and a missing capability have statuses of their own."""
+        """Return the HTTP status; a malformed request, a missing method or capability have their own."""
         if not understood or isinstance(error, MethodNotFound | MissingCapability | HeaderMismatch):
             return error.status
         return super().status(error, understood=understood)
 
     def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
-        """The frame that answers a request."""
+        """Return the frame of the response to a request."""
         if type(outcome) is not Result or outcome.structured or outcome.meta:
             return super().response(request, request_id, outcome)
-        # What most calls end with, without the detours that the others need.
+        # The fast path: most calls end with a plain result.
         result = {
             "content": outcome.content,
             "isError": outcome.is_error,
@@ -265,7 +268,7 @@ class V2026(Dialect):
         return jsonrpc.encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
-        """The result object of an outcome: with its type, and with who made it."""
+        """Return the result object of an outcome, with its type and the name of the server."""
         if isinstance(request, CancelTask | AnswerTask):
             return {"resultType": "complete", "_meta": self._meta}
         if type(outcome) is Listened:
@@ -277,7 +280,7 @@ class V2026(Dialect):
         return value
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """A task that has ended already is as good as cancelled."""
+        """Return the frame of an error. Cancelling a task that has ended succeeds."""
         if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
             return self.response(request, request_id, DONE)
         if isinstance(error, TaskRequired):
@@ -285,7 +288,7 @@ class V2026(Dialect):
         return super().refusal(request, request_id, error)
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
-        """Changes name the subscription that they are sent for, and segments their request."""
+        """Return the frame of a notification; changes name their subscription, and segments their request."""
         if isinstance(notification, Segments):
             return jsonrpc.notification(PARTIAL_RESULT, partial_result(notification, request_id))
         if isinstance(notification, TaskChanged):
@@ -339,13 +342,13 @@ def _declares(extension: str, capabilities: Mapping[str, Any]) -> bool:
 def _log_level(value: Any) -> LogLevel:
     if isinstance(value, str) and value in LOG_LEVELS:
         return cast(LogLevel, value)
-    raise InvalidParams(f"{value!r} is no log level: use one of {', '.join(LOG_LEVELS)}.")
+    raise InvalidParams(f"{value!r} is not a log level: use one of {', '.join(LOG_LEVELS)}.")
 
 
-def _agree(headers: Mapping[bytes, bytes], header: bytes, name: str, value: Any) -> None:
+def _check_header(headers: Mapping[bytes, bytes], header: bytes, name: str, value: Any) -> None:
     raw = headers.get(header)
     if raw is None:
         raise HeaderMismatch(f"Header mismatch: the header {name} is missing.")
-    given = mirroring.decode_value(raw.decode("latin-1"))
+    given = mirrored_headers.decode_value(raw.decode("latin-1"))
     if given != value:
         raise HeaderMismatch(f"Header mismatch: {name} is {given!r}, and the body has {value!r}.")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.client.streaming.segment_tracker import SegmentTracker, settled
+from antiphon.client.streaming.segment_tracker import SegmentTracker, whole_outcome
 from antiphon.errors import BadAnswer
 from antiphon.model.content import Image, Text
 from antiphon.model.outcome import Result
@@ -68,7 +68,7 @@ def test_what_comes_early_waits_for_what_is_missing() -> None:
     tracker = SegmentTracker(LIMIT)
     assert numbers(tracker.take(part(1, 3, 5))) == [1]
     assert (tracker.last, tracker.missing) == (1, 2)
-    with pytest.raises(BadAnswer, match="the number 2"):
+    with pytest.raises(BadAnswer, match="not segment 2"):
         tracker.check()
     assert numbers(tracker.take(part(2))) == [2, 3]
     assert (tracker.last, tracker.missing) == (3, 4)
@@ -87,7 +87,7 @@ def test_a_number_belongs_to_what_came_first_with_it() -> None:
 def test_a_result_with_less_than_what_came_early_is_a_bad_answer() -> None:
     tracker = SegmentTracker(LIMIT)
     tracker.take(part(1, 4))
-    with pytest.raises(BadAnswer, match="the number 3"):
+    with pytest.raises(BadAnswer, match="not segment 3"):
         tracker.settle((Text("text 1"), Text("text 2")))
 
 
@@ -144,12 +144,12 @@ def test_the_last_message_says_the_rest_of_the_result(end: Result, merged: list[
 
 
 def test_a_part_for_somebody_who_wanted_none() -> None:
-    whole = settled(StreamPart((segment(1), segment(2)), is_complete=True, end=Result(data=3)), LIMIT)
+    whole = whole_outcome(StreamPart((segment(1), segment(2)), is_complete=True, end=Result(data=3)), LIMIT)
     assert isinstance(whole, Result)
     assert (whole.text, whole.data) == ("text 1\ntext 2", 3)
     task = TaskStatus("t1", "working")
-    assert settled(StreamPart((), task_id="t1", task=task), LIMIT) is task
-    with pytest.raises(BadAnswer, match="was not asked for parts"):
-        settled(StreamPart((segment(1),)), LIMIT)
-    with pytest.raises(BadAnswer, match="the number 1"):
-        settled(StreamPart((segment(2),), is_complete=True, end=Result()), LIMIT)
+    assert whole_outcome(StreamPart((), task_id="t1", task=task), LIMIT) is task
+    with pytest.raises(BadAnswer, match="the client did not ask for parts"):
+        whole_outcome(StreamPart((segment(1),)), LIMIT)
+    with pytest.raises(BadAnswer, match="not segment 1"):
+        whole_outcome(StreamPart((segment(2),), is_complete=True, end=Result()), LIMIT)

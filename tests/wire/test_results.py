@@ -18,25 +18,24 @@ from antiphon.model.outcome import PromptResult
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
 from antiphon.model.request import Cancel
 from antiphon.wire import jsonrpc
-from antiphon.wire.client import results as answers
-from antiphon.wire.client import tasks as statuses
+from antiphon.wire.client import results, tasks
 from antiphon.wire.client.v2026_07_28 import ClientV2026
 from antiphon.wire.questions import read_question
 
 FORM = {"type": "object", "properties": {}}
 RELATED = "io.modelcontextprotocol/related-task"
 DIALECT = ClientV2026("2026-07-28", Implementation("tests", "1"), {})
-INPUT_REQUIRED = partial(answers.input_required, DIALECT)
+INPUT_REQUIRED = partial(results.input_required, DIALECT)
 
 
 @pytest.mark.parametrize("value", [None, "No.", [], {}, {"message": "No."}, {"code": "1"}, {"code": True}])
 def test_an_error_without_a_code_is_a_bad_answer(value: Any) -> None:
-    with pytest.raises(BadAnswer, match="an error that is none"):
-        answers.error(value)
+    with pytest.raises(BadAnswer, match="an error without a code"):
+        results.error(value)
 
 
 def test_an_error_is_of_the_class_that_has_its_code() -> None:
-    known, unknown = answers.error({"code": -32602, "message": "m", "data": 1}), answers.error({"code": -7})
+    known, unknown = results.error({"code": -32602, "message": "m", "data": 1}), results.error({"code": -7})
     assert (type(known), known.message, known.data) == (InvalidParams, "m", 1)
     assert (type(unknown), unknown.message, unknown.code) == (RequestError, "Error -7", -7)
 
@@ -47,22 +46,26 @@ def test_an_error_is_of_the_class_that_has_its_code() -> None:
         (INPUT_REQUIRED, {"inputRequests": []}, "does not say which"),
         (INPUT_REQUIRED, {"inputRequests": {}, "requestState": 1}, "does not say which"),
         (INPUT_REQUIRED, {}, "neither questions nor state"),
-        (INPUT_REQUIRED, {"inputRequests": {"k": "Name?"}}, "asks 'k' without saying what"),
-        (INPUT_REQUIRED, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without saying what"),
-        (answers.read, {}, "a resource without contents"),
-        (answers.read, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
-        (answers.read, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
-        (answers.read, {"contents": ["t"]}, "contents that cannot be read"),
-        (answers.prompted, {}, "a prompt without messages"),
-        (answers.prompted, {"messages": ["Hello."]}, "message without a role: Hello."),
-        (answers.prompted, {"messages": [{"role": "system", "content": {}}]}, "message without a role"),
-        (answers.prompted, {"messages": [{"role": "user", "content": "Hello."}]}, "block that is no object"),
-        (answers.listing("templates"), {"templates": []}, "page of templates without 'resourceTemplates'"),
-        (answers.listing("tools"), {"tools": None}, "page of tools without 'tools'"),
-        (answers.result, {"content": "Done."}, "content that is not a list: Done."),
-        (answers.discovered, {}, "supportedVersions that cannot be read"),
-        (answers.initialized, {"protocolVersion": 1}, "protocolVersion that cannot be read"),
-        (answers.completion, {}, "completion that cannot be read"),
+        (INPUT_REQUIRED, {"inputRequests": {"k": "Name?"}}, "asks 'k' without a method and params"),
+        (INPUT_REQUIRED, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without a method and params"),
+        (results.read, {}, "a resource without contents"),
+        (results.read, {"contents": {"uri": "u:", "text": "t"}}, "a resource without contents"),
+        (results.read, {"contents": [{"uri": "u:", "blob": 1}]}, "contents that cannot be read"),
+        (results.read, {"contents": ["t"]}, "contents that cannot be read"),
+        (results.prompted, {}, "a prompt without messages"),
+        (results.prompted, {"messages": ["Hello."]}, "message without a role: Hello."),
+        (results.prompted, {"messages": [{"role": "system", "content": {}}]}, "message without a role"),
+        (
+            results.prompted,
+            {"messages": [{"role": "user", "content": "Hello."}]},
+            "block that is not an object",
+        ),
+        (results.listing("templates"), {"templates": []}, "page of templates without 'resourceTemplates'"),
+        (results.listing("tools"), {"tools": None}, "page of tools without 'tools'"),
+        (results.result, {"content": "Done."}, "content that is not a list: Done."),
+        (results.discovered, {}, "supportedVersions that cannot be read"),
+        (results.initialized, {"protocolVersion": 1}, "protocolVersion that cannot be read"),
+        (results.completion, {}, "completion that cannot be read"),
     ],
 )
 def test_what_a_bad_answer_lacks_is_named(
@@ -103,39 +106,39 @@ def test_a_question_that_nobody_could_answer_is_a_bad_answer(method: str, params
 def test_contents_are_text_or_a_blob_in_resources_and_in_blocks() -> None:
     text, blob = {"uri": "u:1", "text": "t"}, {"uri": "u:2", "blob": "YQ=="}
     expected = (TextContents("u:1", "t"), BlobContents("u:2", "YQ=="))
-    assert answers.read({"contents": [text, blob]}).contents == expected
+    assert results.read({"contents": [text, blob]}).contents == expected
     embedded = [
         {"type": "resource", "resource": text, "annotations": {"priority": 1.0}},
         {"type": "resource", "resource": blob, "_meta": {"k": 1}},
     ]
-    assert answers.blocks(embedded) == (
+    assert results.blocks(embedded) == (
         EmbeddedResource(expected[0], Annotations(priority=1.0)),
         EmbeddedResource(expected[1], meta={"k": 1}),
     )
 
 
 def test_a_block_of_an_unknown_type_stays_as_it_came() -> None:
-    assert answers.blocks([{"type": "smell", "of": "roses"}]) == ({"type": "smell", "of": "roses"},)
+    assert results.blocks([{"type": "smell", "of": "roses"}]) == ({"type": "smell", "of": "roses"},)
 
 
 def test_a_prompt_is_read_with_its_roles() -> None:
     said = {"messages": [{"role": "assistant", "content": {"type": "text", "text": "a"}}], "description": 1}
-    assert answers.prompted(said) == PromptResult((PromptMessage("assistant", Text("a")),), None)
+    assert results.prompted(said) == PromptResult((PromptMessage("assistant", Text("a")),), None)
 
 
 @pytest.mark.parametrize("stated", [None, "me", {"name": "me"}, {"name": 1, "version": "1"}])
 def test_a_server_need_not_say_who_it_is(stated: Any) -> None:
     said = {"protocolVersion": "2025-11-25", "serverInfo": stated, "capabilities": []}
-    assert answers.initialized(said) == answers.Welcome(("2025-11-25",), {}, None, None)
+    assert results.initialized(said) == results.Welcome(("2025-11-25",), {}, None, None)
 
 
 def test_a_server_that_says_who_it_is_is_believed() -> None:
     said = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "me", "version": "1"}}
-    assert answers.initialized(said).server == Implementation("me", "1")
+    assert results.initialized(said).server == Implementation("me", "1")
 
 
 def heard(method: str, params: Any = None) -> Any:
-    return answers.notification(
+    return results.notification(
         jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}))
     )
 
@@ -168,12 +171,12 @@ def test_a_notification_that_is_unknown_or_cannot_be_read_is_passed_over(
 
 @pytest.mark.parametrize("moment", [None, 7, "yesterday", [], "2026-99-99T00:00:00Z"])
 def test_a_moment_that_is_none_does_not_spoil_the_status_of_a_task(moment: Any) -> None:
-    status = statuses.status(DIALECT, {"taskId": "t1", "status": "working", "createdAt": moment})
+    status = tasks.status(DIALECT, {"taskId": "t1", "status": "working", "createdAt": moment})
     assert (status.id, status.created_at) == ("t1", None)
 
 
 @pytest.mark.parametrize("meta", [None, 7, "x", [RELATED], {RELATED: {"taskId": "t1"}}])
 def test_metadata_that_says_nothing_of_a_result_is_left_out(meta: Any) -> None:
     content = [{"type": "text", "text": "done"}]
-    result = statuses.redeemed({"content": content, "_meta": meta})
+    result = tasks.redeemed({"content": content, "_meta": meta})
     assert (result.text, result.meta) == ("done", None)

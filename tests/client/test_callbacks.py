@@ -160,7 +160,7 @@ async def test_more_questions_than_a_client_works_on_at_once_are_refused() -> No
     async def refuse(request_id: Any, error: RequestError) -> None:
         refused[request_id] = error.message
 
-    handlers = Callbacks({"wait": wait}, at_once=2)
+    handlers = Callbacks({"wait": wait}, max_requests=2)
     for number in (1, 2):
         handlers.accept(jsonrpc.decode(jsonrpc.request(number, "wait", {})), reply, refuse)
     await asyncio.sleep(0)

@@ -1,6 +1,9 @@
 """Writes docs/reference/api/*.md from the signatures and docstrings of the public API.
 
-`make reference` does it; with `--check` it only says whether they are up to date.
+`make reference` runs it. With `--check` it writes nothing, and fails if a page is out of date.
+
+The reference lists a class's methods, properties and fields, and the attributes that have a docstring below
+their assignment. An attribute that only the library uses has a comment in place of a docstring.
 """
 
 from __future__ import annotations
@@ -8,15 +11,23 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import sys
 import textwrap
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import antiphon
 import antiphon.client
 import antiphon.errors
+import antiphon.middleware
 import antiphon.testing
+from antiphon import authentication
+from antiphon.client import callbacks
+from antiphon.model import catalog, identity, notification, outcome, question, task
+from antiphon.runtime import middleware
 from antiphon.runtime.authoring import options
 
 ROOT = Path(__file__).parent.parent
@@ -24,29 +35,103 @@ TARGET = ROOT / "docs" / "reference" / "api"
 WIDTH = 100
 NOTE = "<!-- Made from the docstrings by `make reference`; changes belong there. -->"
 
+CREATED_BY_THE_LIBRARY = {"Context", "HttpRequest", "Stream", "TaskHandle"}
+"""Classes that users never construct: the reference shows no constructor."""
+PLUMBING = {
+    "HttpResponse.send",
+    "Server.engine",
+    "TaskHandle.drive",
+    "TaskStatus.visible_state",
+    "ToolDefinition.execution_for",
+}
+"""Members for transports, gateways and the library itself. Authors and callers have no use for them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alias:
+    """A type alias. Python does not keep its name and its docstring, so the module's source is read."""
+
+    module: ModuleType
+    name: str
+
 
 def pages() -> dict[str, str]:
-    """Every page, by its name."""
+    """Return every page, by its name."""
     public = {name: getattr(antiphon, name) for name in antiphon.__all__}
     errors = [antiphon.errors.AntiphonError, *_errors()]
-    apart = {"Server", "Context", "Limits", "Client", "Stream", "shed_after", "BearerTokens", "Principal"}
-    values = [value for name, value in sorted(public.items()) if name not in apart and value not in errors]
-    options_of = [options.ToolOptions, options.ResourceOptions, options.PromptOptions]
-    server = [public[name] for name in ("Server", "Limits", "BearerTokens", "Principal", "shed_after")]
-    client = [public["Client"], antiphon.client.TaskHandle, public["Stream"]]
-    testing = [getattr(antiphon.testing, name) for name in antiphon.testing.__all__]
+    server = [
+        public["Server"],
+        options.ToolOptions,
+        options.ResourceOptions,
+        options.PromptOptions,
+        public["Limits"],
+        Alias(authentication, "Authenticate"),
+        public["BearerTokens"],
+        public["Principal"],
+        public["HttpRequest"],
+        public["HttpResponse"],
+        public["shed_after"],
+    ]
+    around = [
+        Alias(middleware, "Middleware"),
+        Alias(middleware, "CallNext"),
+        antiphon.middleware.IncomingRequest,
+        antiphon.middleware.RateLimit,
+        antiphon.middleware.AuditLog,
+    ]
+    client = [
+        public["Client"],
+        antiphon.client.TaskHandle,
+        antiphon.client.TaskStatus,
+        public["Stream"],
+        public["Segment"],
+        Alias(callbacks, "ElicitCallback"),
+        antiphon.client.Elicitation,
+        Alias(callbacks, "SampleCallback"),
+        Alias(callbacks, "Roots"),
+        Alias(callbacks, "RequestHandler"),
+    ]
+    returned = [
+        catalog.PromptArgument,
+        catalog.PromptDefinition,
+        catalog.ResourceDefinition,
+        catalog.TemplateDefinition,
+        catalog.ToolDefinition,
+        identity.Implementation,
+        notification.ListChanged,
+        notification.Log,
+        notification.Progress,
+        notification.ResourceUpdated,
+        outcome.PromptResult,
+        outcome.ReadResult,
+        question.ElicitResult,
+        question.Root,
+        question.SampleResult,
+        task.Fault,
+    ]
+    testing = [
+        antiphon.testing.rehearse,
+        antiphon.testing.check_replay,
+        Alias(antiphon.testing, "Answers"),
+        antiphon.testing.Rehearsal,
+        antiphon.testing.AskedQuestion,
+    ]
+    elsewhere = [public["Context"], *server, *client, *errors]
+    values = [*(value for value in public.values() if value not in elsewhere), *returned]
+    values.sort(key=lambda value: str(value.__name__))
     return {
-        "server": _page("Server", "What an author makes a server of.", [*server, *options_of]),
-        "context": _page("Context", "What a function may know, say, ask and do.", [public["Context"]]),
-        "client": _page("Client", "What calls a server.", client),
-        "values": _page("Values", "What functions take and return, and what clients get.", values),
+        "server": _page("Server", "Create a server, register functions, and run it.", server),
+        "context": _page("Context", "The call that a function handles.", [public["Context"]]),
+        "middleware": _page("antiphon.middleware", "Code around every request of a server.", around),
+        "client": _page("Client", "Call tools, read resources, and follow tasks and streams.", client),
+        "values": _page("Values", "Values that functions take and return, and that clients receive.", values),
         "errors": _page("Errors", _tree(), errors),
-        "testing": _page("antiphon.testing", "Testing tools without a server process.", testing),
+        "testing": _page("antiphon.testing", "Test tools without a server process.", testing),
     }
 
 
 def main() -> int:
-    """Write the pages, or with `--check` say which are out of date."""
+    """Write the pages, or with `--check` print the ones that are out of date."""
     made = {TARGET / f"{name}.md": text for name, text in pages().items()}
     if "--check" in sys.argv:
         stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
@@ -65,31 +150,46 @@ def _page(title: str, intro: str, members: list[Any]) -> str:
 
 
 def _member(member: Any) -> str:
+    if isinstance(member, Alias):
+        return _alias(member)
     if not inspect.isclass(member):
         return "\n\n".join([f"## {member.__name__}", _signature(member.__name__, member), _doc(member)])
-    parts = [f"## {member.__name__}", *_made(member), _doc(member)]
+    parts = [f"## {member.__name__}", *_constructor(member), _doc(member)]
     fields = _fields(member)
     if fields:
         rows = [f"| `{name}` | `{kind}` | {text} |" for name, kind, text in fields]
         parts.append("\n".join(["| field | type | |", "|---|---|---|", *rows]))
     for name, value in vars(member).items():
-        if name.startswith("_") or (dataclasses.is_dataclass(member) and name in member.__dataclass_fields__):
+        shown = f"{member.__name__}.{name}"
+        if name.startswith("_") or shown in PLUMBING:
+            continue
+        if dataclasses.is_dataclass(member) and name in member.__dataclass_fields__:
             continue
         if isinstance(value, property):
             kind = value.fget.__annotations__.get("return", "Any") if value.fget else "Any"
-            parts.append(f"### {member.__name__}.{name}\n\n`{kind}`. {_doc(value)}")
+            parts.append(f"### {shown}\n\n`{kind}`. {_doc(value)}")
         elif isinstance(value, classmethod | staticmethod) or inspect.isfunction(value):
             function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
             if function.__name__ != name:
-                parts.append(f"### {member.__name__}.{name}\n\nThe same as `{function.__name__}`.")
+                parts.append(f"### {shown}\n\nThe same as `{function.__name__}`.")
                 continue
-            shown = f"{member.__name__}.{name}"
             parts.append(f"### {shown}\n\n{_signature(name, function)}\n\n{_doc(function)}".rstrip())
     return "\n\n".join(part for part in parts if part)
 
 
-def _made(member: type[Any]) -> list[str]:
-    """How one is made, if that is for the user to do."""
+def _alias(alias: Alias) -> str:
+    """Return the section of a type alias."""
+    body = ast.parse(inspect.getsource(alias.module)).body
+    for statement, following in pairwise(body):
+        if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target) != alias.name:
+            continue
+        assert statement.value is not None
+        return f"## {alias.name}\n\n```py\n{ast.unparse(statement)}\n```\n\n{_string(following)}".rstrip()
+    raise LookupError(f"{alias.module.__name__} has no type alias {alias.name}.")
+
+
+def _constructor(member: type[Any]) -> list[str]:
+    """Return the constructor's signature, if users construct the class."""
     if (
         issubclass(member, dict)
         or dataclasses.is_dataclass(member)
@@ -97,7 +197,7 @@ def _made(member: type[Any]) -> list[str]:
         or not inspect.isfunction(member.__init__)
     ):
         return []
-    if member.__name__ in ("Context", "TaskHandle", "Stream"):
+    if member.__name__ in CREATED_BY_THE_LIBRARY:
         return []
     return [_signature(member.__name__, member.__init__)]
 
@@ -120,7 +220,9 @@ def _parameter(each: inspect.Parameter) -> str:
     text = f"{stars}{each.name}" + ("" if each.annotation is each.empty else f": {each.annotation}")
     if each.default is each.empty:
         return text
-    default = repr(each.default)
+    default = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", repr(each.default))
+    if isinstance(each.default, antiphon.Principal | dict):
+        default = "…"
     return f"{text} = {'…' if default.startswith('<') else default}"
 
 
@@ -129,7 +231,7 @@ def _without_self(found: inspect.Signature) -> list[inspect.Parameter]:
 
 
 def _marked(found: inspect.Signature, parameters: list[str]) -> list[str]:
-    """The parameters, with the marks for those that have no name, or nothing but one."""
+    """Return the parameters, with `/` and `*` between positional-only, ordinary and keyword-only ones."""
     marked: list[str] = []
     kinds = [each.kind for each in _without_self(found)]
     for number, (kind, text) in enumerate(zip(kinds, parameters, strict=True)):
@@ -147,13 +249,13 @@ def _doc(member: Any) -> str:
 
 
 def _fields(member: type[Any]) -> list[tuple[str, str, str]]:
-    """The annotated names of a class that is made of them, with what is said of each below it."""
+    """Return the fields of a class: name, type and docstring."""
     if not (
         dataclasses.is_dataclass(member)
         or hasattr(member, "__struct_fields__")
         or hasattr(member, "__total__")
     ):
-        return []
+        return _documented(member)
     found = []
     for base in reversed(member.__mro__ if not hasattr(member, "__total__") else _written(member)):
         if base.__module__.partition(".")[0] != "antiphon":
@@ -163,15 +265,55 @@ def _fields(member: type[Any]) -> list[tuple[str, str, str]]:
 
 
 def _written(member: type[Any]) -> list[type[Any]]:
-    """A TypedDict, and those it was written on top of, which Python forgets."""
+    """Return a TypedDict and its base, which Python does not keep."""
     return [member, options._Common]
+
+
+def _documented(member: type[Any]) -> list[tuple[str, str, str]]:
+    """Return the attributes that have a docstring, in the class or in its constructor."""
+    tree = _source(member)
+    bodies = [tree.body]
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            bodies.append(statement.body)
+    found: list[tuple[str, str, str]] = []
+    for body in bodies:
+        for statement, following in pairwise(body):
+            if not isinstance(statement, ast.Assign | ast.AnnAssign) or not (text := _string(following)):
+                continue
+            target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+            name = ast.unparse(target).removeprefix("self.")
+            if not name.startswith("_"):
+                kind = ast.unparse(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+                kind = kind.removeprefix("ClassVar[").removesuffix("]") if "ClassVar" in kind else kind
+                kind = kind or _parameter_type(member, name)
+                found.append((name, kind.replace("|", "\\|"), text.replace("|", "\\|")))
+    return found
+
+
+def _parameter_type(member: type[Any], name: str) -> str:
+    """Return the type of the constructor's parameter that an attribute is named after."""
+    parameter = inspect.signature(member).parameters.get(name)
+    return "Any" if parameter is None or parameter.annotation is parameter.empty else parameter.annotation
+
+
+def _source(member: type[Any]) -> ast.ClassDef:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(member))).body
+    assert isinstance(tree, ast.ClassDef)
+    return tree
+
+
+def _string(statement: ast.stmt | None) -> str:
+    """Return the text of a docstring, on one line; empty if the statement is no docstring."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return " ".join(str(statement.value.value).split())
+    return ""
 
 
 def _annotated(base: Any) -> list[tuple[str, str, str]]:
     if not inspect.isclass(base):
         return []
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-    assert isinstance(tree, ast.ClassDef)
+    tree = _source(base)
     found: list[tuple[str, str, str]] = []
     for statement, following in zip(tree.body, [*tree.body[1:], None], strict=True):
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
@@ -179,17 +321,15 @@ def _annotated(base: Any) -> list[tuple[str, str, str]]:
         name, kind = statement.target.id, ast.unparse(statement.annotation)
         if name.startswith("_") or "ClassVar" in kind:
             continue
-        said = ""
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            said = " ".join(str(following.value.value).split())
+        text = _string(following)
         if (default := _default(statement.value)) is not None:
-            said = f"{said} Default: `{default}`.".strip()
-        found.append((name, kind.replace("|", "\\|"), said.replace("|", "\\|")))
+            text = f"{text} Default: `{default}`.".strip()
+        found.append((name, kind.replace("|", "\\|"), text.replace("|", "\\|")))
     return found
 
 
 def _default(value: ast.expr | None) -> str | None:
-    """What stands after the equals sign, if it is one that a user can see."""
+    """Return the default value of a field as source code, or `None` if the field has none."""
     if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("field"):
         given = {keyword.arg: ast.unparse(keyword.value) for keyword in value.keywords}
         made = given.get("default_factory")
@@ -198,7 +338,7 @@ def _default(value: ast.expr | None) -> str | None:
 
 
 def _errors() -> list[type[Any]]:
-    """All errors, each after the one it is a kind of."""
+    """Return all errors, each below its base class."""
     every = [getattr(antiphon.errors, name) for name in antiphon.errors.__all__]
 
     def below(parent: type[Any]) -> list[type[Any]]:
@@ -208,9 +348,10 @@ def _errors() -> list[type[Any]]:
 
 
 def _tree() -> str:
-    drawn = (antiphon.errors.__doc__ or "").partition("\n\n")[2]
-    said, _, tree = drawn.partition("\n\n")
-    return f"{said}\n\n```text\n{textwrap.dedent(tree).rstrip()}\n```"
+    """Return the introduction and the tree from the docstring of the module of errors."""
+    text = (antiphon.errors.__doc__ or "").partition("\n\n")[2]
+    introduction, _, tree = text.partition("\n\n")
+    return f"{introduction}\n\n```text\n{textwrap.dedent(tree).rstrip()}\n```"
 
 
 if __name__ == "__main__":

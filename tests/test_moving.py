@@ -120,5 +120,5 @@ def test_few_lines_differ(files: dict[str, Path]) -> None:
 
 
 def test_a_transport_that_there_is_not_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="transport='sse' is not one of 'stdio', 'http', 'streamable-http'"):
+    with pytest.raises(ValueError, match="Unknown transport 'sse': use 'stdio', 'http' or 'streamable-http'"):
         Server("x").run("sse")  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Ready answers to the question who is calling."""
+"""Authentication of callers: the type of the `authenticate` function, and a ready-made one for fixed tokens.
+
+Knows headers and principals, but no transport.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,28 @@ from antiphon.model.identity import Principal
 __all__ = ["Authenticate", "BearerTokens"]
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
-"""From a request's headers, with lower-case names, to who sends them.
+"""Returns the principal of a request from its headers, which have lower-case names.
 
-`None` refuses with a plain 401; raise `Unauthorized` or `Forbidden` to say more.
+Return `None` to refuse with a plain 401. Raise `Unauthorized` or `Forbidden` to give a reason.
 """
 
 
 class BearerTokens:
-    """Knows its callers by fixed tokens: `Server(…, authenticate=BearerTokens({"s3cret": "alice"}))`."""
+    """Authenticates callers by fixed tokens: `Server(…, authenticate=BearerTokens({"s3cret": "alice"}))`.
+
+    `tokens` maps each token to a `Principal`, or to the id of one. `realm` is the realm in the
+    `WWW-Authenticate` header of a refusal.
+    """
 
     def __init__(self, tokens: Mapping[str, str | Principal], *, realm: str = "mcp") -> None:
         self._tokens = [
-            (token.encode(), who if isinstance(who, Principal) else Principal(who))
-            for token, who in tokens.items()
+            (token.encode(), caller if isinstance(caller, Principal) else Principal(caller))
+            for token, caller in tokens.items()
         ]
         self._realm = realm
 
     def __call__(self, headers: Mapping[str, str]) -> Principal:
-        """Who has this token; raises `Unauthorized`."""
+        """Return the principal of a token; raises `Unauthorized` without a token or for an unknown one."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized(
@@ -37,12 +44,13 @@ class BearerTokens:
             )
         given = token.strip().encode()
         found: Principal | None = None
-        for known, principal in self._tokens:  # all of them, so that the time taken tells nothing
+        # Compare with every token, so that the time taken does not reveal which one matched.
+        for known, principal in self._tokens:
             if hmac.compare_digest(known, given):
                 found = principal
         if found is None:
             raise Unauthorized(
-                "This token is not known here.",
+                "This server does not know this token. Use another one.",
                 challenge=f'Bearer realm="{self._realm}", error="invalid_token"',
             )
         return found

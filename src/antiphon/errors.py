@@ -1,16 +1,16 @@
-"""The one tree of errors.
+"""All errors of the library, in one tree.
 
-Every error knows its JSON-RPC code and its HTTP status, and its message says what to do about it.
-Only the wire turns them into frames; nothing here knows a protocol version.
+Every error that a server sends has a JSON-RPC code and an HTTP status. Every message says what to do about
+the error.
 
     AntiphonError
     ├── Failure               a tool ran and failed: the caller gets a result with isError
-    │   ├── CommandFailed     a program that it ran ended with an exit code other than 0
-    │   ├── Declined          a person was asked, and said no
-    │   └── UnknownArtifact   the caller named an artifact that is not there for it
-    ├── RequestError          a request that gets a JSON-RPC error instead of a result
+    │   ├── CommandFailed     a program that the tool ran exited with a code other than 0
+    │   ├── Declined          a person declined to answer a question
+    │   └── UnknownArtifact   the caller has no artifact with this id
+    ├── RequestError          the request gets a JSON-RPC error in place of a result
     │   ├── ParseError        −32700   not JSON
-    │   ├── InvalidRequest    −32600   JSON, but not a JSON-RPC request
+    │   ├── InvalidRequest    −32600   JSON, but not a valid JSON-RPC request
     │   │   ├── BodyTooLarge             413
     │   │   ├── BadMediaType             415
     │   │   ├── NotAcceptable            406
@@ -35,21 +35,21 @@ Only the wire turns them into frames; nothing here knows a protocol version.
     │   ├── MissingCapability −32021
     │   │   └── TaskRequired
     │   └── UnsupportedVersion −32022
-    ├── DefinitionError       a tool, prompt or resource that cannot be registered as written
-    ├── SealError             a sealed token that does not open
-    ├── StoreError            a store that did not do what it was asked to
-    │   ├── Stale             the log has grown since the writer looked
-    │   ├── LeaseLost         another worker has the task now
-    │   ├── NoTask            there is no such task, or no more
-    │   ├── TooLarge          an artifact has more bytes than one may have
-    │   └── StoreUnavailable  the store cannot be reached, is full, or cannot be written
-    └── ClientError           what only a caller sees
-        ├── Unreachable       no connection, or it was lost before the answer came
-        │   └── ProcessEnded  the server's process has ended; `code` is its exit code
+    ├── DefinitionError       a tool, prompt, resource or setting is not valid as written
+    ├── SealError             a request state or session id cannot be decrypted
+    ├── StoreError            a store operation failed
+    │   ├── Stale             another writer has appended to the log in the meantime
+    │   ├── LeaseLost         another worker has claimed the task
+    │   ├── NoTask            the task does not exist, or has expired
+    │   ├── TooLarge          an artifact exceeds its size limit
+    │   └── StoreUnavailable  the store cannot be reached, is full, or is read-only
+    └── ClientError           only clients raise these
+        ├── Unreachable       no connection, or it was lost before the response
+        │   └── ProcessEnded  the server's process has exited; `code` is its exit code
         ├── TimedOut          the deadline passed
-        ├── TaskCancelled     the task was cancelled, and gives nothing
-        ├── TaskLost          the task is not there: it has expired, is another's, or never was
-        └── BadAnswer         the other side does not speak MCP
+        ├── TaskCancelled     the task was cancelled, and has no result
+        ├── TaskLost          the server does not know the task, or it has expired
+        └── BadAnswer         the server sent something that is not MCP
 """
 
 from __future__ import annotations
@@ -110,16 +110,11 @@ __all__ = [
 
 
 class AntiphonError(Exception):
-    """The root of everything this library raises."""
+    """The base class of all errors of this library."""
 
 
 class Failure(AntiphonError):
-    """Raised by a tool to end its call as failed; raised by a client for a call that ended so.
-
-    `message` is what people and models read. Programs get `details`, a mapping, and what there is of
-    the result all the same, `partial`; `data` is for those who want to write the whole structured
-    content themselves. `content` holds the blocks of a failed call, where they are more than the message.
-    """
+    """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed."""
 
     def __init__(
         self,
@@ -132,16 +127,21 @@ class Failure(AntiphonError):
     ) -> None:
         super().__init__(message)
         self.message = message
+        """The text that people and models read."""
         self.details: Mapping[str, Any] | None = details
+        """Further fields of the structured content, for programs."""
         self.partial: Any = partial
+        """The part of the result that the tool has in spite of the failure."""
         if partial is None and isinstance(data, Mapping):
             self.partial = data.get("partial_results")
         self.data = data
+        """The whole structured content. A tool passes it in place of `details`."""
         self.content = content
+        """The content blocks of the result, if there are more than the message."""
 
 
 class CommandFailed(Failure):
-    """A program that a tool ran failed; its caller gets the exit code, and what it wrote to its stderr."""
+    """A program that a tool ran failed. The caller gets its exit code and its error output."""
 
     def __init__(self, exit_code: int, stderr: str, *, partial: Any = None) -> None:
         fence = "`" * (1 + max([2, *map(len, re.findall("`+", stderr))]))
@@ -151,39 +151,41 @@ class CommandFailed(Failure):
             data={"status": "error", "exit_code": exit_code, "stderr": stderr},
         )
         self.exit_code = exit_code
+        """The exit code of the program."""
         self.stderr = stderr
+        """The error output of the program."""
 
 
 class UnknownArtifact(Failure):
-    """There is no such artifact for this caller: it never was, is somebody else's, or has expired."""
+    """The caller has no artifact with this id: it has expired, is another caller's, or never existed."""
 
 
 class Declined(Failure):
-    """A person was asked and said no; left alone, it ends the call as failed.
-
-    `action` is `decline` for an explicit no and `cancel` for a dialogue that was closed.
-    """
+    """A person declined to answer a question. Unless the tool catches it, the call fails."""
 
     def __init__(self, message: str, *, action: str) -> None:
         super().__init__(message)
         self.action = action
+        """`"decline"` if the person said no, `"cancel"` if they closed the dialog."""
 
 
 class RequestError(AntiphonError):
-    """A request that is answered with a JSON-RPC error.
-
-    Raised on the server to answer so; raised on the client for such an answer.
-    """
+    """A JSON-RPC error. Raise it on the server to send one; a client raises it for one that it received."""
 
     code: int = -32603
+    """The code of the JSON-RPC error."""
     status: ClassVar[int] = 400
+    """The status of the HTTP response."""
     headers: tuple[tuple[str, str], ...] = ()
+    # The id of the request that failed, if the error was raised after the id was read.
     request_id: str | int | None = None
 
     def __init__(self, message: str, *, data: Any = None, code: int | None = None) -> None:
         super().__init__(message)
         self.message = message
+        """The message of the JSON-RPC error."""
         self.data = data
+        """The data of the JSON-RPC error."""
         if code is not None:
             self.code = code
 
@@ -195,13 +197,13 @@ class ParseError(RequestError):
 
 
 class InvalidRequest(RequestError):
-    """The body is JSON, but not a JSON-RPC request that can be served."""
+    """The body is JSON, but not a valid JSON-RPC request."""
 
     code = -32600
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is longer than `Limits.max_body_bytes` allows."""
+    """The body is larger than `Limits.max_body_bytes`."""
 
     status = 413
 
@@ -213,19 +215,19 @@ class BadMediaType(InvalidRequest):
 
 
 class NotAcceptable(InvalidRequest):
-    """The caller accepts no media type that the answer could have."""
+    """The Accept header allows no media type that the server can respond with."""
 
     status = 406
 
 
 class BadOrigin(InvalidRequest):
-    """The Origin or Host header is not one that this server trusts."""
+    """The server does not trust the Origin or the Host header of the request."""
 
     status = 403
 
 
 class Unauthorized(InvalidRequest):
-    """The caller did not say who it is, or not convincingly; `challenge` is the WWW-Authenticate."""
+    """The request has no valid credentials. `challenge` becomes the `WWW-Authenticate` header."""
 
     status = 401
 
@@ -235,66 +237,66 @@ class Unauthorized(InvalidRequest):
 
 
 class Forbidden(InvalidRequest):
-    """The caller is known and may not do this."""
+    """The caller is authenticated, but not allowed to do this."""
 
     status = 403
 
 
 class SessionLost(InvalidRequest):
-    """The session does not exist here, has ended, or is someone else's: initialize again."""
+    """The session is unknown, has ended, or belongs to another caller. The client must initialize again."""
 
     status = 404
 
 
 class StreamGone(InvalidRequest):
-    """The stream that was to be taken up again is no longer kept."""
+    """The server no longer keeps the stream that the client wants to resume."""
 
     status = 410
 
 
 class NoEndpoint(InvalidRequest):
-    """There is nothing of MCP's at this address."""
+    """There is no MCP endpoint at this path."""
 
     status = 404
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The HTTP method has no meaning at this address."""
+    """The MCP endpoint does not support this HTTP method."""
 
     status = 405
     headers = (("allow", "GET, POST, DELETE"),)
 
 
 class MethodNotFound(RequestError):
-    """The protocol version in use has no such method, or this server does not offer it."""
+    """The protocol version has no such method, or the server does not support it."""
 
     code = -32601
     status = 404
 
 
 class InvalidParams(RequestError):
-    """The method exists, its parameters do not fit."""
+    """The parameters of the request are invalid."""
 
     code = -32602
 
 
 class NotFound(InvalidParams):
-    """There is no tool or prompt of that name."""
+    """The server has no tool or prompt with this name."""
 
 
 class ResourceNotFound(NotFound):
-    """There is no resource at that address."""
+    """The server has no resource with this URI."""
 
 
 class InternalError(RequestError):
-    """The server failed in a way that is not the caller's fault; the log has the details."""
+    """The server failed unexpectedly. Its log has the details."""
 
     code = -32603
     status = 500
 
 
 class Busy(InternalError):
-    """The server is at its limit, or is shutting down; try again."""
+    """The server is at a limit, or is shutting down. Retry after `retry_after` seconds."""
 
     status = 503
 
@@ -304,22 +306,19 @@ class Busy(InternalError):
 
 
 class RateLimited(Busy):
-    """The caller made more requests than the server allows it; try again after the given time."""
+    """The caller exceeded its rate limit. Retry after `retry_after` seconds."""
 
     status = 429
 
 
 class HeaderMismatch(RequestError):
-    """An HTTP header is missing, malformed, or disagrees with the body."""
+    """An HTTP header is missing, malformed, or contradicts the body."""
 
     code = -32020
 
 
 class MissingCapability(RequestError):
-    """The request needs a capability that the client did not declare.
-
-    `needs` are the missing capabilities, each with its modes; the dialect writes them into the error.
-    """
+    """The request needs a capability that the client did not declare."""
 
     code = -32021
 
@@ -333,89 +332,91 @@ class MissingCapability(RequestError):
     ) -> None:
         super().__init__(message, data=data, code=code)
         self.needs = needs
+        """The missing capabilities, as a client would declare them."""
 
 
 class TaskRequired(MissingCapability):
-    """The tool takes so long that it only gives promises, and the caller did not say it takes them."""
+    """The tool runs only as a task, and the caller does not accept tasks."""
 
 
 class TaskForbidden(MethodNotFound):
-    """The tool only gives answers, and the caller wants a promise."""
+    """The caller asked for a task, and the tool does not run as a task."""
 
 
 class TaskNotFound(InvalidParams):
-    """There is no such task for this caller: it never was, is somebody else's, or has expired."""
+    """The caller has no task with this id: it has expired, belongs to another caller, or never existed."""
 
 
 class TaskEnded(InvalidParams):
-    """The task has ended, and cannot be cancelled any more."""
+    """The task has finished, and cannot be cancelled."""
 
 
 class UnsupportedVersion(RequestError):
-    """The protocol version asked for is not spoken here."""
+    """The server does not support the requested protocol version."""
 
     code = -32022
 
 
 class DefinitionError(AntiphonError, TypeError):
-    """A tool, prompt or resource cannot be registered as it is written."""
+    """A tool, a prompt, a resource or a setting is not valid as written. The message says what to change."""
 
 
 class SealError(AntiphonError):
-    """A sealed token was altered, has expired, or was sealed with another key."""
+    """A request state or a session id was altered, has expired, or was encrypted with another secret."""
 
 
 class StoreError(AntiphonError):
-    """A store did not do what it was asked to."""
+    """A store operation failed."""
 
 
 class Stale(StoreError):
-    """The log has grown since the writer looked: look again."""
+    """Another writer has appended to the log in the meantime: read it again and retry."""
 
 
 class LeaseLost(StoreError):
-    """Another worker has the task now: stop."""
+    """Another worker has claimed the task: stop working on it."""
 
 
 class NoTask(StoreError):
-    """There is no such task, or no more."""
+    """The task does not exist, or has expired."""
 
 
 class TooLarge(StoreError):
-    """An artifact has more bytes than `Limits.max_artifact_bytes` allows."""
+    """An artifact is larger than `Limits.max_artifact_bytes`."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is full, or cannot be written; nothing that was promised is lost."""
+    """The store cannot be reached, is full, or is read-only. Tasks that it has confirmed are not lost."""
 
 
 class ClientError(AntiphonError):
-    """A call that could not be completed, for a reason other than an answer of the server's."""
+    """A call that the client could not complete, for a reason other than an error of the server."""
 
 
 class Unreachable(ClientError):
-    """There is no connection to the server, or it was lost before the answer came."""
+    """The client cannot connect to the server, or lost the connection before the response."""
 
 
 class ProcessEnded(Unreachable):
-    """The process of the server has ended; `code` is its exit code, where there is one."""
+    """The process of the server has exited."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
+        """The exit code, or `None` if it is unknown."""
 
 
 class TimedOut(ClientError, TimeoutError):
-    """The deadline passed before the answer came."""
+    """The deadline passed before the response."""
 
 
 class TaskCancelled(ClientError):
-    """The task was cancelled, by this caller or another, and gives nothing."""
+    """The task was cancelled, and has no result."""
 
 
 class TaskLost(ClientError):
-    """The server does not know the task: it has expired, is somebody else's, or never was."""
+    """The server does not know the task: it has expired, belongs to another caller, or never existed."""
 
 
 class BadAnswer(ClientError):
-    """The other side sent something that is not MCP."""
+    """The server sent something that is not valid MCP."""

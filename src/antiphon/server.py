@@ -1,6 +1,6 @@
-"""The public `Server`: what an author registers, and which of it serves a request.
+"""The public `Server`: registers an author's functions, and starts the transports that serve them.
 
-Knows no protocol version, no bytes and no connection; those are the transports' and the wire's.
+The engine handles the requests. This module must not know a protocol version or a connection.
 """
 
 from __future__ import annotations
@@ -35,25 +35,49 @@ from antiphon.wire.mirrored_headers import declared
 if TYPE_CHECKING:
     from antiphon.transport.server.http.app import App
 
-__all__ = ["Server"]
+__all__ = ["Server", "shed_after"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
 class Server:
-    """An MCP server.
+    """An MCP server: register functions with decorators, then run it or mount it.
 
-    `authenticate` says who is calling; `secrets` is the ring of keys that several processes share
-    (from `ANTIPHON_SECRETS`, separated by commas, unless given); `lifespan` opens what the functions
-    need, which they find as `ctx.lifespan`; `list_ttl` is how long, in seconds, callers may keep its lists;
-    `shed` says, given the seconds spent in a call, whether to hand it back to the caller at the next
-    checkpoint (`shed_after` is a ready one). `store` is where tasks are kept, `sqlite:///tasks.db` for
-    example (from `ANTIPHON_STORE` unless given; in memory, if neither says); with one that all
-    processes share, `single_use_state` lets callers use a request state only once. `artifacts` is where
-    artifacts are kept: a database, `file:///folder` or `memory:` (from `ANTIPHON_ARTIFACTS`
-    unless given; with the tasks if those are in a file, else in memory). `log_arguments` puts the
-    arguments of calls into the lines of the logger `antiphon.calls`.
+    How clients see the server:
+
+    - `name`, `version`, `title`, `description`, `website_url`, `icons`: how the server introduces itself.
+    - `instructions`: a text for the client's model about how to use the server.
+    - `page_size`: the number of entries in one page of a list.
+    - `list_ttl`: how long clients may cache the lists, in seconds.
+
+    Security:
+
+    - `authenticate`: a function that returns the `Principal` of a request from its headers. `BearerTokens` is
+      a ready-made one. Without it, callers are anonymous.
+    - `middleware`: async callables around every request, the first one outermost. See `antiphon.middleware`.
+    - `secrets`: the keys that encrypt request states and session ids. All processes of a server need the same
+      keys. The first one encrypts; to rotate keys, add a new one in front. Default: `ANTIPHON_SECRETS`,
+      separated by commas, or a random key.
+    - `single_use_state`: refuse a request state that was used before. Needs a store that all processes share.
+
+    Running:
+
+    - `lifespan`: an async context manager around the life of the server. Functions find the value that it
+      yields as `ctx.lifespan`.
+    - `limits`: sizes, counts and timeouts. See `Limits`.
+    - `shed`: a function that takes the seconds spent in a call, and returns whether to hand the call back at
+      its next checkpoint. The caller then resumes the call, perhaps on another process. `shed_after` is a
+      ready-made one.
+    - `log_arguments`: add the arguments of calls to the lines of the logger `antiphon.calls`.
+
+    Storage:
+
+    - `store`: where tasks are stored, such as `sqlite:///tasks.db`. Default: `ANTIPHON_STORE`, or in memory.
+    - `artifacts`: where artifacts are stored: a database, `file:///folder` or `memory:`. Default:
+      `ANTIPHON_ARTIFACTS`, or the store of the tasks if it is a database, or in memory.
+
+    Raises `DefinitionError` if an option is invalid.
     """
 
     def __init__(
@@ -113,7 +137,7 @@ class Server:
 
     @property
     def engine(self) -> Engine:
-        """The engine behind the server, for code that hosts it: transports, workers and gateways."""
+        """The engine behind the server, for code that hosts the server: transports, workers and gateways."""
         return self._engine
 
     @property
@@ -133,46 +157,55 @@ class Server:
     @overload
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
-        """Offer a function as a tool; used as `@server.tool` or `@server.tool(…)`.
+        """Register a function as a tool, with `@server.tool` or `@server.tool(…)`.
 
-        The name, the description and the schemas come from the function unless given in the
-        options (see `ToolOptions`). Raises `DefinitionError`.
+        The name, the description and the schemas come from the function, unless you set them in the options;
+        see `ToolOptions`. Raises `DefinitionError`.
         """
-        return _maybe(function, self._register(lambda target: self.add_tool(target, **options)))
+        return _decorate_or_defer(function, self._register(lambda target: self.add_tool(target, **options)))
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
-        """Register a function as a tool, with the options of `tool`. Listening clients are notified."""
+        """Register a function as a tool, with the options of `tool`, and notify listening clients.
+
+        Raises `DefinitionError`.
+        """
         check_options(function, options, ToolOptions)
         tool = Tool(function, self._engine.threads, **options)
         self._engine.add_tool(tool, declared(tool.definition.input_schema))
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool; raises `NotFound`. Listening clients are notified."""
+        """Remove a tool, and notify listening clients; raises `NotFound`."""
         self._engine.remove_tool(name)
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Offer a function as the resource at `uri`, or at every address that a URI template matches.
+        """Register a function as the resource at `uri`, with `@server.resource("data://users/{id}")`.
 
-        `ResourceOptions` lists the options. Raises `DefinitionError`.
+        `uri` is an address, or a URI template whose variables are the parameters of the function. See
+        `ResourceOptions` for the options. Raises `DefinitionError`.
         """
         if not isinstance(uri, str):
             name = getattr(uri, "__name__", "name")
-            raise DefinitionError(f'A resource has an address: @server.resource("data://{name}").')
+            raise DefinitionError(
+                f'@server.resource needs an address: write @server.resource("data://{name}").'
+            )
         return self._register(lambda target: self.add_resource(target, uri, **options))
 
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
-        """Offer a function as a resource, with the options of `resource`. Callers that listen are told."""
+        """Register a function as a resource, with the options of `resource`, and notify listening clients.
+
+        Raises `DefinitionError`.
+        """
         check_options(function, options, ResourceOptions)
         self._registry.add_resource(Resource(function, self._engine.threads, uri, **options))
 
     def remove_resource(self, uri: str) -> None:
-        """Offer a resource no longer; raises `NotFound`. Callers that listen are told."""
+        """Remove a resource, and notify listening clients; raises `NotFound`."""
         self._registry.remove_resource(uri)
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Tell the callers that subscribed to a resource that it no longer holds what it did."""
+        """Notify subscribers that a resource has changed."""
         self._engine.changes.publish(ResourceUpdated(uri))
 
     @overload
@@ -180,35 +213,38 @@ class Server:
     @overload
     def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     def prompt(self, function: Any = None, /, **options: Unpack[PromptOptions]) -> Any:
-        """Offer a function as a prompt; used as `@server.prompt` or `@server.prompt(…)`.
+        """Register a function as a prompt, with `@server.prompt` or `@server.prompt(…)`.
 
-        It returns a string, messages, blocks, or a list of these. Raises `DefinitionError`.
+        The function returns a string, a `PromptMessage`, a content block, or a list of these. See
+        `PromptOptions` for the options. Raises `DefinitionError`.
         """
-        return _maybe(function, self._register(lambda target: self.add_prompt(target, **options)))
+        return _decorate_or_defer(function, self._register(lambda target: self.add_prompt(target, **options)))
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
-        """Offer a function as a prompt, with the options of `prompt`. Callers that listen are told."""
+        """Register a function as a prompt, with the options of `prompt`, and notify listening clients.
+
+        Raises `DefinitionError`.
+        """
         check_options(function, options, PromptOptions)
         self._registry.add_prompt(Prompt(function, self._engine.threads, **options))
 
     def remove_prompt(self, name: str) -> None:
-        """Offer a prompt no longer; raises `NotFound`. Callers that listen are told."""
+        """Remove a prompt, and notify listening clients; raises `NotFound`."""
         self._registry.remove_prompt(name)
 
     def completion(self, owner: str, argument: str) -> Callable[[F], F]:
-        """Let a function suggest values for an argument of a prompt or a variable of a template.
+        """Register a function that suggests values for an argument of a prompt or a variable of a template.
 
-        `owner` is the prompt's name or the URI template. The function takes what has been typed so
-        far and, if it likes, the other arguments as a mapping.
+        `owner` is the name of the prompt, or the URI template. The function takes the text typed so far and,
+        as an optional second parameter, the other arguments as a mapping. Raises `DefinitionError`.
         """
         return self._register(lambda target: self._engine.completions.add(owner, argument, target))
 
     def route(self, path: str, *, methods: Sequence[str] = ("GET",)) -> Callable[[F], F]:
-        """Serve a page of your own over HTTP beside MCP: a health check, a webhook, a download.
+        """Register a function that serves an HTTP page beside MCP: a health check, a webhook, a download.
 
-        The function takes an `HttpRequest` and returns text, bytes, data for JSON, or an `HttpResponse`. It
-        is not authenticated: look at the request yourself. Raises `DefinitionError` for a path that is
-        taken.
+        The function takes an `HttpRequest`, and returns text, bytes, data for JSON, or an `HttpResponse`. The
+        page is not authenticated: check the request yourself. Raises `DefinitionError` if the path is taken.
         """
         return self._register(lambda target: self._routes.add(path, methods, target))
 
@@ -230,12 +266,12 @@ class Server:
         task_tools: Collection[str] | None = None,
         max_running_tasks: int | None = None,
     ) -> None:
-        """Change how this process keeps and runs tasks, before the server starts.
+        """Change how this process stores and runs tasks, before the server starts.
 
-        `store` replaces the store; `run_tasks=False` leaves tasks to other processes; `task_tools` names the
-        only tools whose tasks run here; `max_running_tasks` replaces the limit of that name. What is not
-        given stays as it is. Raises `RuntimeError` while the server runs, and `DefinitionError` for a tool
-        that is never run as a task.
+        `store` replaces the store. `run_tasks=False` leaves tasks to other processes. `task_tools` limits
+        this process to the tasks of the tools that it names. `max_running_tasks` replaces the limit of that
+        name. Options that you do not pass stay unchanged. Raises `RuntimeError` while the server runs, and
+        `DefinitionError` if `task_tools` names a tool that never runs as a task.
         """
         self._engine.configure(
             store=store, run_tasks=run_tasks, task_tools=task_tools, max_running_tasks=max_running_tasks
@@ -243,12 +279,12 @@ class Server:
 
     @property
     def store(self) -> str | Store | None:
-        """The store of its tasks, or `None` if tasks are kept in memory."""
+        """The store of the tasks, or `None` if tasks are stored in memory."""
         return self._engine.tasks.store_setting
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of its tools."""
+        """The names of the tools."""
         return tuple(self._registry.tools)
 
     @property
@@ -264,18 +300,18 @@ class Server:
         origins: Sequence[str] | None = None,
         probes: bool = False,
     ) -> App:
-        """Return an ASGI app that serves MCP at `path`, or at the place where it is mounted.
+        """Return an ASGI app that serves MCP at `path`, or at the path where you mount the app.
 
-        `hosts` and `origins` are the values of the Host and Origin headers that the app trusts, `"*"` for
-        all. Without them, an app that is reached at a loopback address trusts only local ones. `probes`
-        adds `/healthz`, `/readyz` and `/metrics`. The pages of `route` are served beside `path`.
+        `hosts` and `origins` are the Host and Origin headers that the app trusts; `"*"` trusts all. By
+        default, an app that listens on a loopback address trusts only local hosts and origins. `probes` adds
+        `/healthz`, `/readyz` and `/metrics`. The app also serves the pages that you register with `route`.
         """
         from antiphon.transport.server.http.app import App
 
         return App(self._engine, path=path, hosts=hosts, origins=origins, routes=self._routes, probes=probes)
 
     async def stdio(self) -> None:
-        """Serve one client on the standard input and output, until it closes them."""
+        """Serve one client on standard input and output, until the client closes them."""
         from antiphon.transport.server.stdio import serve
 
         await serve(self._engine)
@@ -288,9 +324,10 @@ class Server:
         port: int = 8000,
         path: str = "/mcp",
     ) -> None:
-        """Serve from a program, until it is told to end; `antiphon run FILE` does more.
+        """Serve until the process gets SIGINT or SIGTERM, or until the client closes standard input.
 
-        `http` and `streamable-http` are one. Raises `ValueError` for a transport that there is not.
+        `http` and `streamable-http` are the same. `antiphon run FILE` has more options. Raises `ValueError`
+        if the transport is unknown.
         """
         if transport == "stdio":
             asyncio.run(self.stdio())
@@ -299,20 +336,24 @@ class Server:
 
             serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain_timeout)
         else:
-            raise ValueError(f"transport={transport!r} is not one of 'stdio', 'http', 'streamable-http'.")
+            raise ValueError(f"Unknown transport {transport!r}: use 'stdio', 'http' or 'streamable-http'.")
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Start the server without a transport, and stop it at the end; nested use starts it once."""
+        """Start the server without a transport, and stop it at the end of the `async with` block.
+
+        Nested blocks share one start. Raises the error of the lifespan, and `StoreError` if the store cannot
+        be opened.
+        """
         return self._engine.running()
 
     @property
     def counters(self) -> Mapping[Counted, int]:
-        """How many calls there were so far, by tool, kind of response and outcome."""
+        """The number of calls so far, by tool, kind of response and outcome."""
         return self._engine.telemetry.counters
 
     @property
     def timings(self) -> Mapping[str, Timing]:
-        """How long calls took, by tool. They are timed from the first look at this on."""
+        """The durations of calls, by tool. Calls are timed from the first access to this property on."""
         return self._engine.telemetry.timings
 
     async def metrics(self) -> str:
@@ -324,17 +365,17 @@ class Server:
         return self._engine.registry
 
 
-def _maybe(function: Any, decorate: Callable[[Any], Any]) -> Any:
-    """A decorator that was used with its function, or without."""
+def _decorate_or_defer(function: Any, decorate: Callable[[Any], Any]) -> Any:
+    """Decorate a function, or return the decorator if it was called with options and no function."""
     if function is None:
         return decorate
     if not callable(function):
-        raise DefinitionError(f"{function!r} is not a function. Options have names: name={function!r}.")
+        raise DefinitionError(f"{function!r} is not a function. Pass options by name: name={function!r}.")
     return decorate(function)
 
 
 def shed_after(seconds: float) -> Shed:
-    """Hand a call back to its caller once this many seconds were spent in it."""
+    """Return a `shed` function that hands a call back to its caller after this many seconds."""
     return lambda spent: spent >= seconds
 
 

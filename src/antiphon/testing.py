@@ -1,4 +1,4 @@
-"""Testing tools without a server process: give a tool answers, see its questions, replay it everywhere.
+"""Tests for tools without a server process: call a tool, answer its questions, and check that it replays.
 
 answers = {"resolution": {"resolution": "Fixed"}}
 rehearsal = await rehearse(server, "resolve_bug", {"item": 7}, answers=answers)
@@ -38,42 +38,45 @@ from antiphon.wire.questions import write_answer
 __all__ = ["AskedQuestion", "Rehearsal", "check_replay", "rehearse"]
 
 Answers: TypeAlias = Mapping[str, Any] | Callable[["AskedQuestion"], Any]
-"""Answers by key, or a function from a question to its answer.
+"""Answers by the key of the question, or a function that takes a question and returns its answer.
 
-An answer is what a form would hold (a mapping, a model, or the bare value of a question for one), the
-text of a model, a list of roots, or `"decline"` and `"cancel"` for a person who says no.
+The answer to a form is a mapping, a model, or the bare value if the form has one field. The answer to a
+sampling request is a text. The answer to a request for roots is a list. `"decline"` and `"cancel"` stand for
+a person who does not answer.
 """
 
-_ROUNDS = 100
+_MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """Something that a tool asked."""
+    """A question that a tool asked."""
 
     key: str
-    ask: Question
+    """The key of the question."""
+    question: Question
+    """The question itself: an `Elicit`, `OpenUrl`, `Sample` or `ListRoots`."""
 
     @property
     def message(self) -> str:
-        """What it says to a person; empty where it is for a program."""
-        return self.ask.message if isinstance(self.ask, Elicit | OpenUrl) else ""
+        """The text that a person reads; empty for `Sample` and `ListRoots`."""
+        return self.question.message if isinstance(self.question, Elicit | OpenUrl) else ""
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """How a rehearsed call went."""
+    """The outcome of `rehearse`."""
 
     result: Result | None = None
-    """How it ended; `None` if it still waits for the answers to `open`."""
+    """The result; `None` if the tool waits for answers to the questions in `open`."""
     questions: list[AskedQuestion] = field(default_factory=list)
-    """Everything that was asked, in order."""
+    """All questions of the tool, in order."""
     open: list[AskedQuestion] = field(default_factory=list)
-    """What was asked and not answered."""
+    """The questions without an answer."""
     rounds: int = 0
-    """How often the call was made."""
+    """The number of rounds that the call took."""
     notifications: list[Notification] = field(default_factory=list)
-    """What was said meanwhile: progress, and log messages."""
+    """The notifications of the tool: progress and log messages."""
 
 
 async def rehearse(
@@ -85,16 +88,20 @@ async def rehearse(
     principal: Principal = ANONYMOUS,
     capabilities: Mapping[str, Any] = ANSWERS_EVERYTHING,
 ) -> Rehearsal:
-    """Call a tool of a server, or a function, through as many rounds as it takes.
+    """Call a tool, and answer its questions until it returns a result or asks one without an answer.
 
-    Each round is sealed and opened as it would be on the wire. Raises `RequestError` for a call that
-    ends with a JSON-RPC error.
+    `target` is a function, or a server together with the `name` of a tool. `answers` are the answers by key,
+    or a function that takes an `AskedQuestion` and returns its answer. `principal` and `capabilities` are
+    those of the simulated client; by default it is anonymous, and answers every kind of question.
+
+    Each round encrypts and decrypts the request state, as a real call does. Raises `RequestError` if the call
+    ends with a JSON-RPC error, and `AssertionError` if the tool still asks after 100 rounds.
     """
-    server, tool = _staged(target, name)
+    server, tool = _server_and_tool(target, name)
     rehearsal = Rehearsal()
     request = CallTool(name=tool, arguments=dict(arguments or {}))
     async with server.running():
-        while rehearsal.rounds < _ROUNDS:
+        while rehearsal.rounds < _MAX_ROUNDS:
             rehearsal.rounds += 1
             caller, carrier = _TestCaller(rehearsal), server.engine.client_carrier
             call = _call(request, caller, carrier, rehearsal.rounds, principal, capabilities)
@@ -103,7 +110,7 @@ async def rehearse(
                 assert isinstance(outcome, Result)
                 rehearsal.result = outcome
                 return rehearsal
-            asked = [AskedQuestion(key, ask) for key, ask in outcome.questions.items()]
+            asked = [AskedQuestion(key, question) for key, question in outcome.questions.items()]
             rehearsal.questions += asked
             responses = _responses(asked, answers)
             if any(question.key not in responses for question in asked):
@@ -116,7 +123,8 @@ async def rehearse(
                 request_state=outcome.sealed,
             )
     raise AssertionError(
-        f"{tool!r} still asks after {_ROUNDS} rounds: {[q.key for q in rehearsal.questions[-3:]]}."
+        f"The tool {tool!r} still asks after {_MAX_ROUNDS} rounds. "
+        f"Its last questions: {[q.key for q in rehearsal.questions[-3:]]}."
     )
 
 
@@ -127,54 +135,57 @@ async def check_replay(
     *,
     answers: Answers | None = None,
 ) -> list[str]:
-    """Stop a tool at every point of its journal in turn and replay it: where two runs differ, in words.
+    """Run a tool, replay it from every point of its journal, and return a description of each difference.
 
-    Steps are done once, in the first run; a replay that would do anything else than the first run did
-    next is stopped before it does it. An empty list says that the tool replays as it should. Raises
-    `AssertionError` for a question that `answers` has no answer to.
+    An empty list means that the tool replays correctly. Steps run once, in the first run. A replay stops as
+    soon as it does something that is not in the journal, so it has no side effects. The parameters are those
+    of `rehearse`. Raises `AssertionError` if `answers` has no answer to a question.
     """
-    server, tool = _staged(target, name)
+    server, tool = _server_and_tool(target, name)
     found: list[str] = []
     async with server.running():
-        first = _Recording()
+        first = _RecordingJournal()
         expected = await _play(server, tool, arguments, answers, first)
         keys = [key for key in first.entries if key != "id"]
         for point in range(len(keys) + 1):
             known = {key: first.entries[key] for key in ("id", *keys[:point]) if key in first.entries}
-            replay = _Prefix(known)
+            replay = _PartialJournal(known)
             outcome = await _play(server, tool, arguments, answers, replay)
             where = f"after {keys[point - 1]!r}" if point else "at the start"
             if replay.reached is None:
                 if point < len(keys):
-                    found.append(f"{where}: the replay ended, and the first run went on to {keys[point]!r}.")
-                elif _view(outcome) != _view(expected):
                     found.append(
-                        f"at the end: the replay gave {_view(outcome)}, and the first run {_view(expected)}."
+                        f"{where}: the replay ended, but the first run continued with {keys[point]!r}."
+                    )
+                elif _describe(outcome) != _describe(expected):
+                    found.append(
+                        f"at the end: the replay returned {_describe(outcome)}, "
+                        f"but the first run {_describe(expected)}."
                     )
             elif replay.reached not in keys[point:]:
                 there = repr(keys[point]) if point < len(keys) else "its end"
                 found.append(
-                    f"{where}: the replay went on to {replay.reached!r}, and the first run to {there}."
+                    f"{where}: the replay continued with {replay.reached!r}, but the first run with {there}."
                 )
     return found
 
 
-class _Reached(BaseException):
-    """A replay has come to something that is not in its journal."""
+class _JournalEnd(BaseException):
+    """A replay has reached an operation that is not in its journal."""
 
 
 class _Unanswered(AssertionError):
-    """A test gives no answer to a question that a tool asks: the fault is the test's and not the tool's."""
+    """The test has no answer to a question of the tool. This is an error of the test, not of the tool."""
 
 
-class _Recording(Journal):
-    """A new journal. Its entries are in the order in which things were done."""
+class _RecordingJournal(Journal):
+    """An empty journal, which records the operations of a run in order."""
 
     __slots__ = ()
 
 
-class _Prefix(Journal):
-    """A journal that stops whoever comes to its end."""
+class _PartialJournal(Journal):
+    """A journal that stops the run at the first operation that it does not contain."""
 
     __slots__ = ("reached",)
 
@@ -186,21 +197,21 @@ class _Prefix(Journal):
         found = super().find(key)
         if found is MISSING:
             self.reached = self.reached or key
-            raise _Reached(key)
+            raise _JournalEnd(key)
         return found
 
 
 async def _play(
     server: Server, tool: str, arguments: Mapping[str, Any] | None, answers: Answers | None, journal: Journal
 ) -> Any:
-    """Run a tool once against a journal, its questions answered on the spot."""
+    """Run a tool once against a journal, and answer its questions directly."""
     engine = server.engine
     function = engine.registry.tool(tool).function
 
     def answer(key: str, question: Question) -> Any:
         given = _responses([AskedQuestion(key, question)], answers)
         if key not in given:
-            raise _Unanswered(f"{tool!r} asks {key!r}, and there is no answer to it.")
+            raise _Unanswered(f"The tool {tool!r} asks the question {key!r}: add its answer to `answers`.")
         return given[key]
 
     request = CallTool(name=tool, arguments=dict(arguments or {}))
@@ -210,7 +221,7 @@ async def _play(
     bound = function.bind(request.arguments)
     try:
         return await function.run_once(run, bound, Context(run, engine.environment))
-    except _Reached:
+    except _JournalEnd:
         return None
     except _Unanswered:
         raise
@@ -218,10 +229,11 @@ async def _play(
         return error
 
 
-def _staged(target: Server | Callable[..., Any], name: str | None) -> tuple[Server, str]:
+def _server_and_tool(target: Server | Callable[..., Any], name: str | None) -> tuple[Server, str]:
+    """Return the server and the tool's name. A function gets a server of its own."""
     if isinstance(target, Server):
         if name is None:
-            raise TypeError("Say which tool of the server to rehearse.")
+            raise TypeError("Pass the name of the tool: the target is a server.")
         return target, name
     server = Server("rehearsal")
     server.add_tool(target, name=name)
@@ -248,7 +260,7 @@ def _call(
 
 
 class _TestCaller(Caller):
-    """The caller is a test, which may answer on the spot."""
+    """A caller that records notifications and, if it has answers, answers questions directly."""
 
     def __init__(self, rehearsal: Rehearsal, answer: Callable[[str, Question], Any] | None = None) -> None:
         self._rehearsal = rehearsal
@@ -256,7 +268,7 @@ class _TestCaller(Caller):
         self.can_ask = answer is not None
 
     async def notify(self, message: CallerMessage) -> None:
-        assert not isinstance(message, TaskChanged | Segments)  # for callers who want a stream or a task
+        assert not isinstance(message, TaskChanged | Segments)  # a test asks for neither streams nor tasks
         self._rehearsal.notifications.append(message)
 
     async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
@@ -265,7 +277,7 @@ class _TestCaller(Caller):
 
 
 def _responses(asked: Sequence[AskedQuestion], answers: Answers | None) -> dict[str, dict[str, Any]]:
-    """The answers to these questions, as they would be on the wire."""
+    """Return the answers to these questions, as responses on the wire."""
     given: dict[str, dict[str, Any]] = {}
     for question in asked:
         if callable(answers):
@@ -274,7 +286,7 @@ def _responses(asked: Sequence[AskedQuestion], answers: Answers | None) -> dict[
             answer = answers[question.key]
         else:
             continue
-        given[question.key] = _response(question.ask, answer)
+        given[question.key] = _response(question.question, answer)
     return given
 
 
@@ -287,8 +299,8 @@ def _response(question: Question, answer: Any) -> dict[str, Any]:
     return write_answer(question, answer, model="rehearsal")
 
 
-def _view(outcome: Any) -> str:
-    """An outcome, in a form that can be compared and shown."""
+def _describe(outcome: Any) -> str:
+    """Return an outcome as a text, to compare and to show."""
     if isinstance(outcome, Exception):
         return f"{type(outcome).__name__}: {outcome}"
     if isinstance(outcome, Result):

@@ -83,7 +83,7 @@ async def test_a_tool_of_a_server_is_rehearsed_by_name() -> None:
     )
     assert rehearsal.result is not None
     assert rehearsal.result.text.startswith("#7 Fixed")
-    with pytest.raises(TypeError, match="which tool"):
+    with pytest.raises(TypeError, match="Pass the name of the tool"):
         await rehearse(server)
 
 
@@ -165,18 +165,18 @@ async def test_a_sound_tool_replays_everywhere_and_does_its_steps_once(tool: Any
 async def test_a_question_left_to_chance_is_found() -> None:
     found = await check_replay(asks_by_chance, answers=lambda question: 1)
     assert len(found) == 2
-    assert "at the start: the replay went on to 'ask:key_" in found[0]
+    assert "at the start: the replay continued with 'ask:key_" in found[0]
 
 
 async def test_a_result_left_to_chance_is_found() -> None:
     found = await check_replay(returns_by_chance, answers={"number": 1})
     assert len(found) == 1
-    assert found[0].startswith("at the end: the replay gave")
+    assert found[0].startswith("at the end: the replay returned")
 
 
 async def test_a_run_that_does_less_is_found() -> None:
     found = await check_replay(asks_less_the_second_time)
-    assert found == ["at the start: the replay ended, and the first run went on to 'step:update'."]
+    assert found == ["at the start: the replay ended, but the first run continued with 'step:update'."]
 
 
 async def test_data_left_to_chance_is_found_beside_the_same_text() -> None:
@@ -187,8 +187,8 @@ async def test_data_left_to_chance_is_found_beside_the_same_text() -> None:
     assert await check_replay(told, arguments={"by_chance": False}) == []
     done.clear()
     (found,) = await check_replay(told, arguments={"by_chance": True})
-    assert found.startswith("at the end: the replay gave Result(")
-    assert "data={'run': 2}), and the first run Result(" in found
+    assert found.startswith("at the end: the replay returned Result(")
+    assert "data={'run': 2}), but the first run Result(" in found
     assert found.endswith("data={'run': 1}).")
 
 
@@ -198,12 +198,13 @@ async def test_an_error_left_to_chance_is_found() -> None:
         raise Failure(f"failed in run {len(done)}")
 
     assert await check_replay(fails) == [
-        "at the end: the replay gave Failure: failed in run 2, and the first run Failure: failed in run 1."
+        "at the end: the replay returned Failure: failed in run 2, "
+        "but the first run Failure: failed in run 1."
     ]
 
 
 async def test_a_question_without_an_answer_is_the_fault_of_the_test() -> None:
-    with pytest.raises(AssertionError, match="'in_a_thread' asks 'name', and there is no answer to it"):
+    with pytest.raises(AssertionError, match="'in_a_thread' asks the question 'name': add its answer"):
         await check_replay(in_a_thread, answers={"resolution": "Fixed"})
-    with pytest.raises(AssertionError, match="'resolve_bug' asks 'resolution'"):
+    with pytest.raises(AssertionError, match="'resolve_bug' asks the question 'resolution'"):
         await check_replay(resolve_bug, arguments={"item": 7})

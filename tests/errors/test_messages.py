@@ -1,4 +1,4 @@
-"""What people are told when something is wrong: what it is, where it is, and what to do about it."""
+"""Error messages: they name the problem, its place and the remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = "import asyncio\nfrom antiphon import *\nserver = Server('mine')\n"
 
 @pytest.fixture
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Loads a file with these lines in it, as `antiphon run` does."""
+    """Return a function that loads a file with these lines, as `antiphon run` does."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     count = 0
 
@@ -63,8 +63,8 @@ def tool(signature: str, options: str = "") -> str:
         (tool("()", "(nmae='x')"), "there is no option 'nmae'. Did you mean 'name'?"),
         (tool("()", "(zzz=1)"), "there is no option 'zzz'. There are: annotations, answer_within"),
         (tool("()") + "\n" + tool("()"), "There is already a tool 'work': give this one another name"),
-        ("server.tool('f')", "'f' is not a function. Options have names: name='f'."),
-        ("@server.resource\ndef notes(): ...", 'has an address: @server.resource("data://notes").'),
+        ("server.tool('f')", "'f' is not a function. Pass options by name: name='f'."),
+        ("@server.resource\ndef notes(): ...", 'needs an address: write @server.resource("data://notes").'),
         (
             "@server.resource('x://{a}')\ndef f(b: str): ...",
             "the address has {a}, and the function no parameter",
@@ -78,7 +78,7 @@ def tool(signature: str, options: str = "") -> str:
         ),
     ],
 )
-def test_a_definition_that_is_wrong_is_named_with_its_line(loaded: Any, lines: str, said: str) -> None:
+def test_the_error_of_a_wrong_definition_names_its_line(loaded: Any, lines: str, said: str) -> None:
     with pytest.raises(CommandError) as raised:
         loaded(lines)
     assert raised.value.code == FAILED
@@ -102,7 +102,7 @@ def test_the_line_is_that_of_the_definition(loaded: Any) -> None:
         ("def f():\n    return 1 / 0\nf()", "ZeroDivisionError", "line 5"),
     ],
 )
-def test_other_mistakes_come_with_the_part_of_the_traceback_that_is_theirs(
+def test_other_errors_show_the_authors_part_of_the_traceback(
     loaded: Any, lines: str, said: str, where: str
 ) -> None:
     with pytest.raises(CommandError, match="Cannot import") as raised:
@@ -112,7 +112,7 @@ def test_other_mistakes_come_with_the_part_of_the_traceback_that_is_theirs(
     assert "/antiphon/" not in raised.value.details
 
 
-def test_a_file_that_ends_itself_is_told(loaded: Any) -> None:
+def test_a_file_that_exits_is_reported(loaded: Any) -> None:
     with pytest.raises(CommandError, match="exited with code 4 while it was imported"):
         loaded("raise SystemExit(4)")
 
@@ -149,7 +149,7 @@ def test_a_file_without_a_server_says_how_to_write_one(loaded: Any, head: str, n
         ("./README.md", "is not a Python file"),
     ],
 )
-def test_a_target_that_is_not_there_is_told(target: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_target_is_reported(target: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(Path(__file__).parent.parent.parent)
     with pytest.raises(CommandError) as raised:
@@ -181,7 +181,7 @@ def test_a_module_is_loaded_like_a_file(tmp_path: Path, monkeypatch: pytest.Monk
         (["http://x/mcp"], "Missing tool: antiphon call http://x/mcp TOOL."),
     ],
 )
-def test_a_command_line_that_lacks_a_word_says_which(words: list[str], said: str) -> None:
+def test_a_missing_argument_is_named(words: list[str], said: str) -> None:
     with pytest.raises(CommandError) as raised:
         split_call_words(words, None)
     assert raised.value.message.startswith(said)
@@ -196,7 +196,7 @@ def test_a_command_line_that_lacks_a_word_says_which(words: list[str], said: str
         ("postgresql:x", "'postgresql:x' names no database."),
     ],
 )
-def test_a_store_that_there_is_not_is_answered_with_those_there_are(url: str, said: str) -> None:
+def test_an_unknown_store_is_refused_with_the_known_ones(url: str, said: str) -> None:
     with pytest.raises(ValueError) as raised:
         open_store(url)
     assert said in str(raised.value)
@@ -210,7 +210,7 @@ def test_a_store_whose_library_is_not_installed_says_what_to_install(monkeypatch
         open_store("postgresql://somewhere/db")
 
 
-def test_what_ends_a_command_is_printed_with_its_details_and_its_code(
+def test_the_error_that_ends_a_command_is_printed_with_details_and_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended, handle_errors():
@@ -225,7 +225,7 @@ def test_what_ends_a_command_is_printed_with_its_details_and_its_code(
         require_target(None)
 
 
-def test_words_on_the_command_line_that_are_nothing_are_told() -> None:
+def test_unknown_arguments_are_reported() -> None:
     for words, said in (
         ({"text": "foo"}, "'foo' is neither a URL"),
         ({"text": "http://x", "headers": ["nonsense"]}, "'nonsense' is not a header"),
@@ -254,7 +254,7 @@ def test_words_on_the_command_line_that_are_nothing_are_told() -> None:
         ("ctx.idempotency_key", "ctx.idempotency_key is there inside a step"),
     ],
 )
-async def test_a_mistake_in_a_tool_is_explained_in_the_log(
+async def test_an_error_in_a_tool_is_explained_in_the_log(
     loaded: Any, body: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = loaded(f"@server.tool\nasync def work(ctx: Context) -> str:\n    {body}\n    return ''")
@@ -264,7 +264,7 @@ async def test_a_mistake_in_a_tool_is_explained_in_the_log(
     assert said in "".join(str(record.exc_info[1]) for record in caplog.records if record.exc_info)
 
 
-async def test_tasks_without_a_store_are_announced_as_what_they_are(
+async def test_tasks_without_a_store_are_announced_at_the_start(
     loaded: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTIPHON_STORE", raising=False)
@@ -277,7 +277,7 @@ async def test_tasks_without_a_store_are_announced_as_what_they_are(
 
 
 async def refused(place: str) -> str:
-    """What connecting there raises."""
+    """Return the message of the error that connecting raises."""
     with pytest.raises(ClientError) as raised:
         async with Client(place, connect_timeout=5):
             pass
@@ -297,12 +297,12 @@ async def refused(place: str) -> str:
         (http_response(kind="application/json", body="[]"), "sent a message that is not JSON-RPC."),
     ],
 )
-async def test_an_address_that_is_no_server_says_what_it_is(answer: bytes, said: str) -> None:
+async def test_an_address_that_is_no_mcp_server_is_described(answer: bytes, said: str) -> None:
     with raw_http_server(lambda method, body: answer) as place:
         assert said in await refused(place)
 
 
-async def test_a_secure_address_of_a_server_without_a_certificate_is_told() -> None:
+async def test_https_to_a_server_without_a_certificate_is_reported() -> None:
     with raw_http_server(lambda method, body: http_response()) as place:
         told = await refused(place.replace("http:", "https:"))
     assert "If the server has no certificate, its address begins with http://" in told
@@ -323,7 +323,7 @@ def test_a_file_that_does_not_start_ends_the_command_with_its_own_code(tmp_path:
         Target.parse("nope.py", headers=(), token=None, timeout=1)
 
 
-def test_a_program_that_cannot_be_started_is_told() -> None:
+def test_a_program_that_cannot_be_started_is_reported() -> None:
     async def call() -> None:
         async with Client(["/nowhere/at-all"]):
             pass

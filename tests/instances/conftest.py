@@ -20,6 +20,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def both(place: str) -> AsyncIterator[tuple[Instance, Instance]]:
-    """The one that works, and the one that only serves."""
+    """Yield an instance that serves and runs tasks, and one that only serves."""
     async with pair(place) as instances:
         yield instances

@@ -34,11 +34,11 @@ class Member:
 
     @property
     def log(self) -> str:
-        """What it has said."""
+        """The output of the process."""
         return self._log.read_text(errors="replace")
 
     def start(self) -> None:
-        """Start it; it is not ready yet."""
+        """Start the process, without waiting until it is ready."""
         with self._log.open("ab") as sink:
             self.process = subprocess.Popen(
                 self._arguments,
@@ -50,12 +50,12 @@ class Member:
             )
 
     def kill(self) -> None:
-        """Kill it, without a goodbye."""
+        """Kill the process with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     async def ready(self, within: float = 30.0) -> None:
-        """Wait until it says so."""
+        """Wait until the process is ready."""
         deadline = time.monotonic() + within
         while True:
             assert self.process.poll() is None, self.log
@@ -69,7 +69,7 @@ class Member:
 
 
 class Fleet:
-    """Those who serve, those who work, and where they are reached."""
+    """The servers, the workers, and the load balancer in front."""
 
     def __init__(self, servers: list[Member], workers: list[Member], balancer: RoundRobin) -> None:
         self.servers = servers
@@ -79,7 +79,7 @@ class Fleet:
 
     @property
     def all(self) -> list[Member]:
-        """All of them."""
+        """All processes."""
         return [*self.servers, *self.workers]
 
 
@@ -87,7 +87,7 @@ class Fleet:
 async def fleet(
     store: str, directory: Path, *, servers: int = 3, workers: int = 2, **env: str
 ) -> AsyncIterator[Fleet]:
-    """So many processes, ready, behind a load balancer."""
+    """Start servers and workers behind a load balancer, and wait until they are ready."""
     env = {"ANTIPHON_SECRETS": SECRET, "EFFECTS": str(directory / "effects"), **env}
     (directory / "effects").touch()
     serving = ["run", str(FILE), "--store", store, "--no-worker"]

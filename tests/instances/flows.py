@@ -1,4 +1,4 @@
-"""The seeds' flows, in every dialect, by clients that try again when a process dies under them."""
+"""The seeds' flows, in every dialect, with clients that retry when a process is killed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.http import Response
 from tests.support.speakers import JSON, Bare, Modern, Session, Speaker
 
 T = TypeVar("T")
-PATIENCE = 60.0
+RETRY_SECONDS = 60.0
 DIALECTS = ("draft", "2025-11-25", "2026-07-28")
 GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
 
 class Unavailable(Exception):
-    """A clear error, with a hint to try again."""
+    """An error that says when to retry."""
 
 
-async def stubbornly(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something until it is done, whoever dies meanwhile."""
-    deadline = time.monotonic() + PATIENCE
+async def retry_until_done(work: Callable[[], Awaitable[T]]) -> T:
+    """Retry work until it succeeds, while processes are killed."""
+    deadline = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             return await work()
@@ -37,22 +37,22 @@ async def stubbornly(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def result_of(response: Response) -> dict[str, Any]:
-    """The result; an error is one that says when to try again, or fails the test."""
+    """Return the result; raise `Unavailable` for an error that says when to retry, and fail for others."""
     if response.status == 503:
         assert int(response.headers["retry-after"]) > 0
         raise Unavailable(response.frame["error"]["message"])
     return response.result
 
 
-def _away(frame: dict[str, Any]) -> str:
-    """What an error says that is on a stream already: only that the store is away, or the test fails."""
+def _unavailable_message(frame: dict[str, Any]) -> str:
+    """Return the message of an error on a stream; fail unless it says that the store is unavailable."""
     message = str(frame["error"]["message"])
     assert "try again" in message, frame
     return message
 
 
 async def speaker(dialect: str, port: int) -> Speaker:
-    """A speaker of a dialect who takes promises and can answer everything."""
+    """Return a speaker that accepts tasks and answers every kind of question."""
     if dialect == "draft":
         return Bare(port)
     if dialect == "2026-07-28":
@@ -62,12 +62,12 @@ async def speaker(dialect: str, port: int) -> Speaker:
     async def open_session() -> None:
         await session.open(capabilities={**EVERYTHING, "tasks": {"responses": {"modes": ["streaming"]}}})
 
-    await stubbornly(open_session)
+    await retry_until_done(open_session)
     return session
 
 
 async def begin(speaker: Speaker, tool: str, **arguments: Any) -> str:
-    """The id of a new task, acknowledged."""
+    """Create a task, and return its id."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
     if not isinstance(speaker, Modern):
         params["task"] = {}
@@ -76,24 +76,24 @@ async def begin(speaker: Speaker, tool: str, **arguments: Any) -> str:
         result = result_of(await speaker.ask("tools/call", params))
         return str(result["task"]["taskId"] if "task" in result else result["taskId"])
 
-    return await stubbornly(ask)
+    return await retry_until_done(ask)
 
 
 async def reach(speaker: Speaker, id: str, *statuses: str) -> dict[str, Any]:
-    """The task, once it has one of these statuses."""
-    deadline = time.monotonic() + PATIENCE
+    """Return the task, once it has one of these statuses."""
+    deadline = time.monotonic() + RETRY_SECONDS
 
     async def look() -> dict[str, Any]:
         return result_of(await speaker.ask("tasks/get", {"taskId": id}))
 
-    while (task := await stubbornly(look))["status"] not in statuses:
+    while (task := await retry_until_done(look))["status"] not in statuses:
         assert time.monotonic() < deadline, f"still {task}"
         await asyncio.sleep(0.05)
     return task
 
 
 async def redeem(speaker: Speaker, id: str) -> list[str]:
-    """The texts of a task's result."""
+    """Return the texts of a task's result."""
     task = await reach(speaker, id, "completed", "failed", "cancelled")
     assert task["status"] == "completed", task
     if isinstance(speaker, Modern):
@@ -103,7 +103,7 @@ async def redeem(speaker: Speaker, id: str) -> list[str]:
         result = result_of(await speaker.ask("tasks/result", {"taskId": id}))
         return [block.get("text", block.get("uri")) for block in result["content"]]
 
-    return await stubbornly(ask)
+    return await retry_until_done(ask)
 
 
 # The flows: each gives the task's id, and what it told
@@ -122,7 +122,7 @@ async def echo(speaker: Speaker) -> tuple[str, list[str]]:
     id = await begin(speaker, "echo")
     await reach(speaker, id, "input_required", "completed")
     if isinstance(speaker, Session):
-        result = await stubbornly(lambda: _on_the_stream(speaker, "tasks/result", {"taskId": id}))
+        result = await retry_until_done(lambda: _on_the_stream(speaker, "tasks/result", {"taskId": id}))
         assert result["content"][0]["text"] == "Echo: Hello World!"
         return id, await redeem(speaker, id)
     method = "tasks/update" if isinstance(speaker, Modern) else "tasks/input_response"
@@ -131,14 +131,14 @@ async def echo(speaker: Speaker) -> tuple[str, list[str]]:
     async def answer() -> None:
         result_of(await speaker.ask(method, params))
 
-    await stubbornly(answer)
+    await retry_until_done(answer)
     told = await redeem(speaker, id)
     assert told == ["Echo: Hello World!"]
     return id, told
 
 
 async def research(speaker: Speaker) -> tuple[str, list[str]]:
-    """Seed 004: a task whose segments are read as they come, by number, across everything that dies."""
+    """Seed 004: a task whose segments are streamed by number, while processes are killed."""
     id = await begin(speaker, "research", topic="sheep")
     seen = await _streamed(Follower(speaker.port) if isinstance(speaker, Modern) else speaker, id)
     assert list(seen) == list(range(1, len(seen) + 1))
@@ -166,12 +166,12 @@ async def _streamed(client: Speaker, id: str) -> dict[int, str]:
                 for number, words in numbered([frame]):
                     assert seen.setdefault(number, words) == words, "a number has two contents"
                 if "error" in frame:
-                    raise Unavailable(_away(frame))
+                    raise Unavailable(_unavailable_message(frame))
                 if "result" in frame and frame["result"].get("isComplete", True):
                     return True
         raise Unavailable("the stream broke")
 
-    await stubbornly(read)
+    await retry_until_done(read)
     return dict(sorted(seen.items()))
 
 
@@ -189,7 +189,7 @@ CALL = {
 async def rounds(speaker: Speaker) -> tuple[str, list[str]]:
     """Seed 002: an answer that asks twice; no store is needed where the client carries the journal."""
     if isinstance(speaker, Session):
-        result = await stubbornly(lambda: _on_the_stream(speaker, "tools/call", CALL))
+        result = await retry_until_done(lambda: _on_the_stream(speaker, "tools/call", CALL))
     else:
         result = await _asked_in_rounds(speaker)
     told = [block["text"] for block in result["content"]]
@@ -204,14 +204,14 @@ async def _asked_in_rounds(speaker: Speaker) -> dict[str, Any]:
     async def ask() -> dict[str, Any]:
         return result_of(await speaker.ask("tools/call", params))
 
-    while "content" not in (result := await stubbornly(ask)):
+    while "content" not in (result := await retry_until_done(ask)):
         params["inputResponses"] = {key: answers[key] for key in result["inputRequests"]}
         params |= {"requestState": result["requestState"]} if "requestState" in result else {}
     return result
 
 
 async def _on_the_stream(session: Session, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The questions come on the call's stream, and the answers go wherever the balancer sends them."""
+    """Call with questions on the stream. The load balancer sends the answers to any process."""
     async with reading(session, method, params) as stream:
         while (frame := await stream.next()) is not None:
             if frame.get("method") == "elicitation/create":
@@ -224,7 +224,7 @@ async def _on_the_stream(session: Session, method: str, params: dict[str, Any]) 
             elif "result" in frame:
                 return dict(frame["result"])
             elif "error" in frame:
-                raise Unavailable(_away(frame))
+                raise Unavailable(_unavailable_message(frame))
     raise Unavailable("the stream broke")
 
 

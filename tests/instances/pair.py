@@ -1,4 +1,4 @@
-"""Two instances of one server on one store: one that serves and works, and one that only serves."""
+"""Two instances of one server on one store: one serves and runs tasks, the other only serves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Name(BaseModel):
 
 
 class Instance:
-    """A server, where it is, and when its tools did what."""
+    """A server, its port, and a record of when its tools did something."""
 
     def __init__(self, store: str, *, works: bool) -> None:
         self.moments: dict[str, float] = {}
@@ -35,11 +35,11 @@ class Instance:
 
     @property
     def port(self) -> int:
-        """Where it is served."""
+        """The port of the server."""
         return self.address.port
 
     def note(self, what: str) -> None:
-        """Remember when something happened first."""
+        """Record when something first happened."""
         self.moments.setdefault(what, time.monotonic())
 
     async def noted(self, what: str, within: float = 30.0) -> float:

@@ -31,7 +31,7 @@ from tests.support.speakers import Bare, Modern
 
 
 class Recorder:
-    """Middleware that writes down what passes it."""
+    """Middleware that records requests and outcomes."""
 
     def __init__(self, name: str = "recorder", log: list[Any] | None = None) -> None:
         self.name = name
@@ -159,7 +159,7 @@ async def test_a_server_without_middleware_has_the_handler_itself() -> None:
 
 
 class Clock:
-    """A clock that goes when told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -229,7 +229,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(record.message) for record in caplog.records if record.name == "antiphon.audit"]
 
 
-async def test_every_request_is_logged_with_who_made_it_and_how_it_ended(
+async def test_every_request_is_logged_with_its_caller_and_its_outcome(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "antiphon.audit")

@@ -1,4 +1,4 @@
-"""Whether an answer fits a form, also one that no type of ours would make."""
+"""Validation of answers to forms, also to forms that other libraries create."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from antiphon.model.form import defaults, field_problem, problems
 CLOSED = {"properties": {"name": {"type": "string"}}, "additionalProperties": False}
 
 
-def test_a_field_that_the_form_does_not_have_is_a_problem_only_where_the_form_says_so() -> None:
+def test_an_unknown_field_is_a_problem_only_if_the_form_forbids_more_properties() -> None:
     content = {"name": "Ada", "age": 36}
     assert problems(CLOSED, content) == ["age: there is no such field"]
     assert problems({"properties": CLOSED["properties"]}, content) == []
 
 
-def test_a_field_of_a_type_that_is_not_known_takes_anything() -> None:
+def test_a_field_of_an_unknown_type_accepts_any_value() -> None:
     for value in (1, "x", None, {"a": []}):
         assert field_problem({"type": "colour"}, value) is None
 
@@ -26,7 +26,7 @@ def test_a_field_of_a_type_that_is_not_known_takes_anything() -> None:
     ("value", "problem"),
     [([], "choose at least 1"), (["a"], None), (["a", "b"], None), (["a", "b", "a"], "choose at most 2")],
 )
-def test_a_list_may_say_how_many_to_choose(value: list[str], problem: str | None) -> None:
+def test_a_list_has_a_least_and_a_greatest_number_of_choices(value: list[str], problem: str | None) -> None:
     field = {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 2}
     assert field_problem(field, value) == problem
 
@@ -40,5 +40,5 @@ def test_a_list_may_say_how_many_to_choose(value: list[str], problem: str | None
         ({}, {}),
     ],
 )
-def test_the_defaults_of_a_form_are_found_also_where_it_is_none(schema: Any, found: dict[str, Any]) -> None:
+def test_a_malformed_form_has_no_defaults(schema: Any, found: dict[str, Any]) -> None:
     assert defaults(schema) == found

@@ -1,4 +1,4 @@
-"""A server to be put under load, in a process of its own."""
+"""A server under load, in a process of its own."""
 
 from __future__ import annotations
 

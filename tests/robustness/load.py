@@ -1,4 +1,4 @@
-"""What goes on in the server under load, as it says itself."""
+"""Polling the state of the server under load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.speakers import Speaker
 
 
 async def reached(asker: Speaker, condition: Callable[[dict[str, int]], bool], within: float = 30.0) -> None:
-    """Ask the server for its state until the condition holds; fails if it never does."""
+    """Poll the state of the server until the condition holds; fail after a deadline."""
     deadline = time.monotonic() + within
     while True:
         state = dict((await asker.call("state")).result["structuredContent"])
@@ -21,5 +21,5 @@ async def reached(asker: Speaker, condition: Callable[[dict[str, int]], bool], w
 
 
 def idle(state: dict[str, int]) -> bool:
-    """Whether nothing goes on but what asks."""
+    """Return whether the server is idle, apart from the call that asks."""
     return state["working"] == 0 and state["tasks"] < 10

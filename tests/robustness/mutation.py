@@ -1,4 +1,4 @@
-"""Bodies that are almost requests, from a seeded generator, and what must become of each."""
+"""Bodies that are almost requests, from a seeded generator, and the errors that each may get."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SNIPPETS = [
 
 
 def bodies(seed: int, count: int) -> Iterator[bytes]:
-    """So many bodies, the same ones for the same seed."""
+    """Yield `count` bodies, the same ones for the same seed."""
     chance = random.Random(seed)
     for number in range(count):
         frame = {"jsonrpc": "2.0", "id": number, **json.loads(json.dumps(chance.choice(VALID)))}
@@ -87,7 +87,7 @@ def bodies(seed: int, count: int) -> Iterator[bytes]:
 
 
 def _change(frame: dict[str, Any], chance: random.Random) -> None:
-    """Put something odd somewhere, or take something away."""
+    """Replace or remove a random part of a frame."""
     holders: list[Any] = [frame]
     for holder in holders:
         inner = holder.values() if isinstance(holder, dict) else holder
@@ -120,7 +120,7 @@ def _damage(body: bytes, chance: random.Random) -> bytes:
 
 
 def expected(body: bytes) -> set[int]:
-    """The codes with which a body may be refused; 0 stands for an answer, or for a notification."""
+    """Return the error codes that a body may get; 0 stands for a result or a notification."""
     try:
         text = body.decode()
     except UnicodeDecodeError:  # the name of a member that nobody reads is not looked at

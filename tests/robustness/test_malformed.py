@@ -1,4 +1,4 @@
-"""Ten thousand bodies that are almost requests: each is answered, and the server is none the worse."""
+"""Ten thousand bodies that are almost requests: each gets the right error, and the server keeps working."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.speakers import JSON, MODERN, Modern, Session
 BODIES = 12_000
 
 
-async def test_every_body_gets_the_error_that_it_deserves(loaded: ServerProcess) -> None:
+async def test_every_body_gets_the_right_error(loaded: ServerProcess) -> None:
     session = Session(loaded.port)
     await session.open()
     modern = {**JSON, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "add"}
@@ -37,18 +37,18 @@ async def test_every_body_gets_the_error_that_it_deserves(loaded: ServerProcess)
 
 
 async def post_all(port: int, headers: dict[str, str], posted: Iterable[bytes]) -> int:
-    """Post bodies on one connection; how many of them were answered as they should be."""
+    """Post bodies on one connection, check each response, and return their number."""
     count = 0
     async with http.connect(port) as connection:
         for body in posted:
             await connection.send("POST", "/mcp", headers, body)
-            judge(body, await connection.receive())
+            check_response(body, await connection.receive())
             count += 1
     return count
 
 
-def judge(body: bytes, response: http.Response) -> None:
-    """Fail unless a response is right for a body."""
+def check_response(body: bytes, response: http.Response) -> None:
+    """Fail if a response is wrong for a body."""
     assert response.status < 500, (body, response)
     allowed = expected(body)
     if not response.body:
@@ -100,9 +100,7 @@ METHODS = [
         ),
     ),
 )
-def test_any_params_end_with_a_result_or_with_an_error_of_the_callers(
-    method: str, params: dict[str, Any]
-) -> None:
+def test_any_params_end_with_a_result_or_an_error_of_the_caller(method: str, params: dict[str, Any]) -> None:
     server = Server("tests")
 
     @server.tool

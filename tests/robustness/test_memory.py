@@ -14,7 +14,7 @@ AT_ONCE = 8
 
 
 async def plain(port: int, count: int) -> None:
-    """Calls on one connection, one after the other."""
+    """Make calls on one connection, one after the other."""
     headers, frame = Modern(port).build("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
     body = json.dumps(frame).encode()
     request = http.head("POST", "/mcp", headers, len(body)) + body
@@ -26,7 +26,7 @@ async def plain(port: int, count: int) -> None:
 
 
 async def eventful(port: int, count: int) -> None:
-    """Sessions, with streams and notifications, each used a few times and then forgotten."""
+    """Open sessions with streams and notifications, use each a few times, and abandon them."""
     for _ in range(count // 10):
         session = Session(port)
         await session.open()

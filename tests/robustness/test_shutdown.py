@@ -1,4 +1,4 @@
-"""The end of a process under load: every call that was under way gets its answer."""
+"""Shutdown under load: every running call gets its response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.speakers import Bare, Modern, Session
 CALLS = 100
 
 
-async def test_sigterm_lets_all_calls_end_and_none_is_lost(commanded: ServerProcess) -> None:
+async def test_running_calls_finish_after_sigterm(commanded: ServerProcess) -> None:
     modern, bare, session = Modern(commanded.port), Bare(commanded.port), Session(commanded.port)
     await session.open()
     askers = [modern, bare, session]
@@ -43,7 +43,7 @@ async def test_sigterm_lets_all_calls_end_and_none_is_lost(commanded: ServerProc
     assert "Traceback" not in commanded.log
 
 
-async def test_after_sigterm_nobody_new_is_let_in(commanded: ServerProcess) -> None:
+async def test_new_connections_are_refused_after_sigterm(commanded: ServerProcess) -> None:
     asker = Modern(commanded.port)
     call = asyncio.create_task(asker.call("work", seconds=3.0))
     await reached(asker, lambda state: state["working"] == 1)

@@ -1,4 +1,4 @@
-"""Hundreds of clients that take their time, while others are served."""
+"""Hundreds of slow clients, while others are served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENTS = 500
 PIECES = 12
 
 
-async def test_five_hundred_slow_clients_hold_nobody_up(loaded: ServerProcess) -> None:
+async def test_five_hundred_slow_clients_do_not_delay_others(loaded: ServerProcess) -> None:
     asker = Modern(loaded.port)
     async with AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(http.connect(loaded.port)) for _ in range(CLIENTS)]
@@ -45,7 +45,7 @@ async def test_five_hundred_slow_clients_hold_nobody_up(loaded: ServerProcess) -
 
 
 async def dribbled(connection: Connection) -> dict[str, object]:
-    """An answer that is read byte by byte."""
+    """Return a response that is read byte by byte."""
     raw = bytearray()
     async with asyncio.timeout(25):
         while not raw.endswith(b"\r\n\r\n"):

@@ -150,7 +150,10 @@ def test_a_response_with_its_metadata_beside_the_result_is_taken_too(seeds: str)
     ("spoil", "message"),
     [
         (lambda body: re.sub(r'(echo_)[^"]*', r"\g<1>nobody", body), "Task not found"),
-        (lambda body: body.replace('"action": "accept"', '"action": "shrug"'), "does not answer it"),
+        (
+            lambda body: body.replace('"action": "accept"', '"action": "shrug"'),
+            "does not answer the question",
+        ),
     ],
     ids=["unknown task", "no answer at all"],
 )

@@ -1,4 +1,4 @@
-"""Who is calling."""
+"""Authentication of callers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ async def test_the_principal_reaches_the_tool(dialect: str, authenticate: Callab
 
 @pytest.mark.parametrize("authenticate", [of_header, of_header_later])
 @pytest.mark.parametrize("asker", [Modern, Bare])
-async def test_nobody_in_particular_is_refused(asker: type[Any], authenticate: Callable[..., Any]) -> None:
+async def test_a_request_without_credentials_is_refused(
+    asker: type[Any], authenticate: Callable[..., Any]
+) -> None:
     async with serving(build(authenticate)) as where:
         response = await asker(where.port).call("who")
         assert (response.status, response.error["code"]) == (401, -32600)
@@ -54,7 +56,7 @@ async def test_nobody_in_particular_is_refused(asker: type[Any], authenticate: C
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_every_method_asks_who_is_calling(method: str) -> None:
+async def test_every_http_method_is_authenticated(method: str) -> None:
     async with serving(build(of_header)) as where:
         session = Session(where.port, headers={"x-user": "ada"})
         await session.open()
@@ -70,7 +72,7 @@ async def test_every_method_asks_who_is_calling(method: str) -> None:
         (Forbidden("not you"), 403, None),
     ],
 )
-async def test_a_refusal_may_say_more(refusal: Exception, status: int, challenge: str | None) -> None:
+async def test_a_refusal_can_have_a_reason(refusal: Exception, status: int, challenge: str | None) -> None:
     def refuse(headers: Mapping[str, str]) -> Principal:
         raise refusal
 
@@ -80,7 +82,7 @@ async def test_a_refusal_may_say_more(refusal: Exception, status: int, challenge
         assert response.headers.get("www-authenticate") == challenge
 
 
-async def test_an_authenticator_that_breaks_lets_nobody_in_and_leaks_nothing() -> None:
+async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing() -> None:
     def broken(headers: Mapping[str, str]) -> Principal:
         raise ValueError("s3cret")
 
@@ -102,7 +104,7 @@ TOKENS = {"a-token": "alice", "b-token": Principal("bob", frozenset({"admin"}))}
         ("Bearer   b-token ", "bob ['admin'] {}"),
     ],
 )
-async def test_bearer_tokens_that_are_known(authorization: str, expected: str) -> None:
+async def test_known_bearer_tokens_are_accepted(authorization: str, expected: str) -> None:
     async with serving(build(BearerTokens(TOKENS))) as where:
         assert (
             await Modern(where.port, headers={"authorization": authorization}).call("who")
@@ -123,25 +125,25 @@ async def test_bearer_tokens_that_are_known(authorization: str, expected: str) -
         ("Bearer é", 'Bearer realm="mcp", error="invalid_token"'),
     ],
 )
-async def test_bearer_tokens_that_are_not(authorization: str | None, challenge: str) -> None:
+async def test_unknown_bearer_tokens_are_refused(authorization: str | None, challenge: str) -> None:
     async with serving(build(BearerTokens(TOKENS))) as where:
         headers = {} if authorization is None else {"authorization": authorization}
         response = await Modern(where.port, headers=headers).call("who")
         assert (response.status, response.headers["www-authenticate"]) == (401, challenge)
 
 
-async def test_a_body_is_not_read_before_it_is_known_who_sends_it() -> None:
+async def test_a_request_is_authenticated_before_its_body_is_read() -> None:
     async with serving(build(of_header)) as where, http.connect(where.port) as connection:
         await connection.write(http.head("POST", "/mcp", JSON, 1000) + b"{")
         assert (await connection.receive()).status == 401
 
 
-async def test_without_authentication_everybody_is_nobody() -> None:
+async def test_without_authentication_callers_are_anonymous() -> None:
     async with serving(build(None)) as where:
         assert (await Modern(where.port).call("who")).text == " [] {}"
 
 
-async def test_a_server_that_does_not_ask_knows_nobody() -> None:
+async def test_the_engine_of_a_server_without_authentication_returns_anonymous() -> None:
     server = build(None)
     assert not server.engine.authenticates
     assert await server.engine.identify({"x-user": "ada"}) == Principal("")

@@ -21,8 +21,8 @@ from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, Modern, Session, speaker
 
 
-class Lived:
-    """A server that tells when it was opened and closed."""
+class RecordedServer:
+    """A server that records when its lifespan opened and closed."""
 
     def __init__(self, fails: str = "", store: str | None = None) -> None:
         self.events: list[str] = []
@@ -47,36 +47,36 @@ class Lived:
 
 
 async def test_the_lifespan_opens_before_and_closes_after_everything() -> None:
-    lived = Lived()
-    async with serving(lived.server) as where:
-        assert lived.events == ["open"]
+    recorded = RecordedServer()
+    async with serving(recorded.server) as where:
+        assert recorded.events == ["open"]
         for _ in range(2):
             assert (await Modern(where.port).call("look")).text == "there"
-    assert lived.events == ["open", "call", "call", "close"]
+    assert recorded.events == ["open", "call", "call", "close"]
 
 
 async def test_the_lifespan_closes_when_the_store_cannot_be_opened(tmp_path: Path) -> None:
-    lived = Lived(store=f"sqlite:///{tmp_path}")  # a directory is no file
+    recorded = RecordedServer(store=f"sqlite:///{tmp_path}")  # a directory is no file
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            async with lived.server.running():
+            async with recorded.server.running():
                 raise AssertionError("it does not run")
-    assert lived.events == ["open", "close"] * 2
+    assert recorded.events == ["open", "close"] * 2
 
 
 async def test_without_lifespan_events_it_opens_with_the_first_request() -> None:
-    lived = Lived()
-    async with serving(lived.server, lifespan="off") as where:
-        assert lived.events == []
+    recorded = RecordedServer()
+    async with serving(recorded.server, lifespan="off") as where:
+        assert recorded.events == []
         calls = await asyncio.gather(*(Modern(where.port).call("look") for _ in range(10)))
         assert [call.text for call in calls] == ["there"] * 10
-        assert lived.events == ["open", *["call"] * 10]
+        assert recorded.events == ["open", *["call"] * 10]
         await where.app.shutdown()
-    assert lived.events[-1] == "close"
+    assert recorded.events[-1] == "close"
 
 
 async def test_a_lifespan_that_fails_stops_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    lived = Lived(fails="open")
+    recorded = RecordedServer(fails="open")
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -85,44 +85,44 @@ async def test_a_lifespan_that_fails_stops_the_start(caplog: pytest.LogCaptureFi
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await lived.server.asgi()({"type": "lifespan"}, receive, send)
+    await recorded.server.asgi()({"type": "lifespan"}, receive, send)
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
     assert "no database" in sent[0]["message"]
     assert "lifespan failed" in caplog.text
 
 
 async def test_a_lifespan_that_fails_with_the_first_request_is_tried_again() -> None:
-    lived = Lived(fails="open")
-    async with serving(lived.server, lifespan="off") as where:
+    recorded = RecordedServer(fails="open")
+    async with serving(recorded.server, lifespan="off") as where:
         response = await Modern(where.port).call("look")
         assert (response.status, response.error["code"]) == (500, -32603)
         assert b"database" not in response.body
-        lived.fails = ""
+        recorded.fails = ""
         assert (await Modern(where.port).call("look")).text == "there"
         await where.app.shutdown()
-    assert lived.events == ["open", "open", "call", "close"]
+    assert recorded.events == ["open", "open", "call", "close"]
 
 
 async def test_two_transports_share_one_lifespan() -> None:
-    lived = Lived()
-    async with in_memory(lived.server) as client, serving(lived.server) as where:
+    recorded = RecordedServer()
+    async with in_memory(recorded.server) as client, serving(recorded.server) as where:
         assert await client.text("look") == "there"
         assert (await Modern(where.port).call("look")).text == "there"
-    assert lived.events == ["open", "call", "call", "close"]
+    assert recorded.events == ["open", "call", "call", "close"]
 
 
 async def test_a_server_can_be_started_again() -> None:
-    lived = Lived()
+    recorded = RecordedServer()
     for _ in range(2):
-        async with serving(lived.server) as where:
+        async with serving(recorded.server) as where:
             session = Session(where.port)
             await session.open()
             async with session.listening() as connection:
                 await connection.receive_head()
-                lived.server.notify_resource_updated("u://x")
+                recorded.server.notify_resource_updated("u://x")
                 await session.ask("ping")
                 await session.end()
-    assert lived.events == ["open", "close"] * 2
+    assert recorded.events == ["open", "close"] * 2
 
 
 def in_starlette(app: Any, path: str) -> Any:
@@ -145,11 +145,11 @@ def in_fastapi(app: Any, path: str) -> Any:
 @pytest.mark.parametrize(
     ("mount", "path"), [("/mcp", "/mcp/"), ("/", "/mcp"), ("/a/b", "/a/b/mcp"), ("/a", "/a/")]
 )
-async def test_an_app_that_is_mounted_works_without_further_ado(
+async def test_a_mounted_app_works_without_lifespan_events(
     dialect: str, mounted: Any, mount: str, path: str
 ) -> None:
-    lived = Lived()
-    app = lived.server.asgi()
+    recorded = RecordedServer()
+    app = recorded.server.asgi()
     async with serving(mounted(app, mount)) as where:
         asker = await speaker(dialect, where.port, path=path)
         assert (await asker.call("look")).text == "there"
@@ -158,7 +158,7 @@ async def test_an_app_that_is_mounted_works_without_further_ado(
                 assert (await connection.receive_head()).status == 200
                 await asker.end()
         await app.shutdown()
-    assert lived.events == ["open", "call", "close"]
+    assert recorded.events == ["open", "call", "close"]
 
 
 async def test_shutting_down_waits_for_calls_and_ends_listeners() -> None:
@@ -210,4 +210,4 @@ async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(
             await where.app.shutdown()
             await until(lambda: seen == ["running", "cancelled"])
             connection.vanish()
-    assert "1 calls still under way" in caplog.text
+    assert "Stopping 1 calls that did not finish within Limits.drain_timeout" in caplog.text

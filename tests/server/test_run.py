@@ -1,4 +1,4 @@
-"""`Server.run`: a file that serves itself, as those who come from other libraries write it."""
+"""`Server.run`: a file that serves itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ mcp.run({transport!r}, port=int(sys.argv[1]), path="/here")
 
 
 @pytest.mark.parametrize("transport", ["http", "streamable-http"])
-async def test_it_serves_over_http_until_it_is_told_to_end(tmp_path: Path, transport: str) -> None:
+async def test_it_serves_over_http_until_a_signal(tmp_path: Path, transport: str) -> None:
     file = tmp_path / "own.py"
     file.write_text(SERVER.format(transport=transport))
     with started(file, tmp_path) as server:

@@ -1,4 +1,4 @@
-"""A server while it runs: what is added and removed, what runs at once, what leaks."""
+"""A running server: adding and removing tools, concurrency, and errors that must not leak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def anything() -> str:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_tools_come_and_go(dialect: str) -> None:
+async def test_tools_can_be_added_and_removed(dialect: str) -> None:
     server = Server("tests")
     server.add_tool(anything, name="first")
     async with serving(server) as where:
@@ -41,7 +41,7 @@ async def test_tools_come_and_go(dialect: str) -> None:
         assert (await asker.call("second")).error["code"] == -32602
 
 
-async def test_a_tool_may_change_the_list_and_listeners_hear_of_it() -> None:
+async def test_a_tool_can_change_the_list_and_listeners_are_notified() -> None:
     server = Server("tests")
 
     @server.tool
@@ -85,7 +85,7 @@ async def test_pages_over_http(dialect: str) -> None:
         assert found == [f"t{number}" for number in range(25)]
 
 
-async def test_what_the_server_says_of_itself() -> None:
+async def test_the_server_describes_itself() -> None:
     server = Server(
         "tests",
         version="1.2",
@@ -116,7 +116,7 @@ async def test_what_the_server_says_of_itself() -> None:
         assert (listed["ttlMs"], listed["cacheScope"]) == (3000, "public")
 
 
-async def test_functions_that_are_not_async_do_not_hold_up_others() -> None:
+async def test_sync_functions_do_not_block_other_calls() -> None:
     server = Server("tests")
     barrier = threading.Barrier(10, timeout=10)
     hold = threading.Event()

@@ -1,1 +1,1 @@
-"""What the server-side tests share: real servers, raw HTTP, and one speaker for each dialect."""
+"""Helpers of the tests: real servers, raw HTTP, and a client for each dialect."""

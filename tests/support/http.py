@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Event:
 
     @property
     def frame(self) -> dict[str, Any]:
-        """The message in it."""
+        """The message of the event."""
         return dict(json.loads(self.data))
 
 
@@ -45,41 +45,41 @@ class Response:
 
     @property
     def events(self) -> list[Event]:
-        """Its events, without the comments."""
+        """The events, without comments."""
         return [event for event in parse_events(self.body.decode()) if not event.comment]
 
     @property
     def frames(self) -> list[dict[str, Any]]:
-        """All messages in it, in order."""
+        """All messages of the response, in order."""
         if self.is_stream:
             return [event.frame for event in self.events if event.data]
         return [json.loads(self.body)] if self.body else []
 
     @property
     def frame(self) -> dict[str, Any]:
-        """The last message in it: the response to the request."""
+        """The last message of the response: the answer to the request."""
         return self.frames[-1]
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result in it."""
+        """The result in the answer."""
         assert "result" in self.frame, self.frame
         return dict(self.frame["result"])
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error in it."""
+        """The error in the answer."""
         assert "error" in self.frame, self.frame
         return dict(self.frame["error"])
 
     @property
     def text(self) -> str:
-        """The text of the tool result in it."""
+        """The text of the tool result."""
         return "\n".join(block["text"] for block in self.result["content"])
 
 
 def parse_events(text: str) -> list[Event]:
-    """The events of a whole stream that ends each line with a line feed."""
+    """Parse the events of a complete stream, whose lines end with a line feed."""
     events = []
     for block in text.split("\n\n"):
         if block:
@@ -117,7 +117,7 @@ class Connection:
     async def write(self, data: bytes) -> None:
         """Send bytes."""
         self.writer.write(data)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await self.writer.drain()
 
     async def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
@@ -125,8 +125,8 @@ class Connection:
         await self.write(head(method, path, headers, len(body)) + body)
 
     async def receive_head(self) -> Response:
-        """The status and the headers; the body is still to come."""
-        async with asyncio.timeout(PATIENCE):
+        """Read the status and the headers, without the body."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             raw = await self.reader.readuntil(b"\r\n\r\n")
         status, *lines = raw.decode("latin-1").rstrip("\r\n").split("\r\n")
         self._headers = {
@@ -134,15 +134,15 @@ class Connection:
         }
         return Response(int(status.split(" ")[1]), self._headers)
 
-    async def chunks(self, patience: float = PATIENCE) -> AsyncIterator[bytes]:
-        """The pieces of the body, as they come."""
+    async def chunks(self, timeout: float = TIMEOUT_SECONDS) -> AsyncIterator[bytes]:
+        """Yield the parts of the body as they arrive."""
         if "content-length" in self._headers:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 yield await self.reader.readexactly(int(self._headers["content-length"]))
             return
         assert self._headers.get("transfer-encoding") == "chunked", self._headers
         while True:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 size = int(await self.reader.readuntil(b"\r\n"), 16)
                 piece = await self.reader.readexactly(size + 2)
             if size == 0:
@@ -150,22 +150,22 @@ class Connection:
             yield piece[:-2]
 
     async def receive(self) -> Response:
-        """A whole response."""
+        """Read a whole response."""
         response = await self.receive_head()
         async for piece in self.chunks():
             response.body += piece
         return response
 
-    async def events(self, patience: float = PATIENCE) -> AsyncIterator[Event]:
-        """The events of a stream as they come, comments too."""
+    async def events(self, timeout: float = TIMEOUT_SECONDS) -> AsyncIterator[Event]:
+        """Yield the events of a stream as they arrive, and comments."""
         buffer = ""
-        async for piece in self.chunks(patience):
+        async for piece in self.chunks(timeout):
             *blocks, buffer = (buffer + piece.decode()).split("\n\n")
             for block in blocks:
                 yield _parse(block)
 
     def vanish(self) -> None:
-        """Cut the connection, without a goodbye."""
+        """Abort the connection."""
         self.writer.transport.abort()
 
     async def close(self) -> None:
@@ -178,7 +178,7 @@ class Connection:
 
 
 def head(method: str, path: str, headers: Mapping[str, str], length: int | None) -> bytes:
-    """The bytes of a request up to its body."""
+    """Return the bytes of a request up to its body."""
     lines = {"host": "127.0.0.1", **{name.lower(): value for name, value in headers.items()}}
     if length is not None and "content-length" not in lines and "transfer-encoding" not in lines:
         lines["content-length"] = str(length)
@@ -188,7 +188,7 @@ def head(method: str, path: str, headers: Mapping[str, str], length: int | None)
 
 @asynccontextmanager
 async def connect(port: int) -> AsyncIterator[Connection]:
-    """A connection to a server on this machine."""
+    """Open a connection to a local server."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     connection = Connection(reader, writer)
     try:
@@ -200,7 +200,7 @@ async def connect(port: int) -> AsyncIterator[Connection]:
 async def request(
     port: int, method: str, headers: Mapping[str, str], body: bytes = b"", path: str = "/mcp"
 ) -> Response:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     async with connect(port) as connection:
         await connection.send(method, path, headers, body)
         return await connection.receive()

@@ -15,7 +15,7 @@ from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 
 
 class InMemory:
-    """One client of a server, on a connection of its own."""
+    """A client on a connection of its own."""
 
     def __init__(self, server: Server) -> None:
         self.connection = StreamConnection(server.engine, self._write)
@@ -33,7 +33,7 @@ class InMemory:
     async def ask(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The response to a request; with the terms of 2026-07-28 where `meta` is given."""
+        """Send a request, and return the response; in 2026-07-28 if `meta` is given."""
         request_id = next(self._ids)
         self._pending[request_id] = answer = asyncio.get_running_loop().create_future()
         given = dict(params or {})
@@ -48,7 +48,7 @@ class InMemory:
     async def result(
         self, method: str, params: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """The result of a request."""
+        """Send a request, and return its result."""
         frame = await self.ask(method, params, **more)
         assert "result" in frame, frame
         return dict(frame["result"])
@@ -56,17 +56,17 @@ class InMemory:
     async def error(
         self, method: str, params: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """The error that a request ends with."""
+        """Send a request, and return its error."""
         frame = await self.ask(method, params, **more)
         assert "error" in frame, frame
         return dict(frame["error"])
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool."""
+        """Call a tool, and return its result."""
         return await self.result("tools/call", {"name": tool, "arguments": arguments})
 
     async def text(self, tool: str, /, **arguments: Any) -> str:
-        """The text of a tool that succeeds."""
+        """Call a tool that succeeds, and return its text."""
         result = await self.call(tool, **arguments)
         assert result["isError"] is False, result
         return "\n".join(block["text"] for block in result["content"])

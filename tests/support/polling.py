@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline, instead of sleeping for luck."""
+"""Polling for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def until(condition: Callable[[], T], within: float = 30.0) -> T:
-    """What the condition gives, once that is true; fails if it never becomes so."""
+    """Poll a condition until it is true, and return its value; fail after a deadline."""
     deadline = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"
@@ -20,7 +20,7 @@ async def until(condition: Callable[[], T], within: float = 30.0) -> T:
 
 
 def wait_until(condition: Callable[[], T], within: float = 30.0) -> T:
-    """The same, for tests that are not async."""
+    """Poll a condition like `until`, in tests that are not async."""
     deadline = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own, from a wheel: started when it is first needed, by any user, root too."""
+"""A PostgreSQL server for the tests, from a wheel. It starts when it is first needed, also as root."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class Postgres:
-    """A server in a directory of its own, which can be killed and started again."""
+    """A server in a directory of its own, which a test can kill and restart."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         with warnings.catch_warnings():
@@ -47,15 +47,15 @@ class Postgres:
 
     @property
     def dsn(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def url(self, schema: str | None = None) -> str:
-        """A store of its own, as a URL."""
+        """Return the URL of a store, in a schema of its own."""
         return f"{self.dsn}?schema={schema or f't{secrets.token_hex(6)}'}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it responds."""
         settings = [word for pair in self._settings.items() for word in ("-c", "=".join(pair))]
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(
@@ -74,12 +74,12 @@ class Postgres:
             time.sleep(0.05)
 
     def answers(self) -> bool:
-        """Whether one can connect."""
+        """Return whether the server accepts connections."""
         command = [self._binary.with_name("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(command).returncode == 0
 
     def kill(self) -> None:
-        """Kill it and all of its processes, without a goodbye."""
+        """Kill the server and its processes with SIGKILL."""
         assert self._process is not None
         family = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children()]
         for one in family:
@@ -90,7 +90,7 @@ class Postgres:
         assert not left
 
     def stop(self) -> None:
-        """End it at once, but in order."""
+        """Stop the server at once, with an orderly shutdown."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(20)
@@ -98,7 +98,7 @@ class Postgres:
 
 @contextmanager
 def postgres(**settings: str) -> Iterator[Postgres]:
-    """A server, for as long as the context lasts."""
+    """Run a server for the duration of the context."""
     folder = Path(tempfile.mkdtemp(prefix="antiphon-pg-"))
     folder.chmod(0o755)
     server = Postgres(folder, **settings)

@@ -1,4 +1,4 @@
-"""Servers in processes of their own, each on a free port, each ended by its own id."""
+"""Servers in processes of their own, each on a free port."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Where its endpoint is."""
+        """The URL of the endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     @property
     def log(self) -> str:
-        """What it has written to its standard streams."""
+        """The output of the process."""
         return self._log.read_text(errors="replace")
 
     @property
     def memory(self) -> int:
-        """Its resident memory, in bytes."""
+        """The resident memory of the process, in bytes."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def peak(self) -> int:
-        """The most memory that it has had, in bytes."""
+        """The peak memory of the process, in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
 
@@ -54,13 +54,13 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a process that can import what the tests can."""
+    """Return the environment of a process that can import the library and the tests."""
     paths = [str(Path(antiphon.__file__).parent.parent), str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(more or {})}
 
@@ -75,7 +75,7 @@ def started(
     command: bool = False,
     port: int | None = None,
 ) -> Iterator[ServerProcess]:
-    """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`, until the port answers; end it afterwards."""
+    """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`; wait for its port, and stop it afterwards."""
     port = free_port() if port is None else port
     path = SERVERS / script
     log = directory / f"{path.stem}-{port}.log"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class RoundRobin:
-    """Where it listens, which backends it has, and which of them served what."""
+    """A load balancer: its port, its backends, and the requests that each served."""
 
     def __init__(self, backends: Sequence[int]) -> None:
         self.backends = list(backends)
@@ -19,14 +19,14 @@ class RoundRobin:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Give up what is still being passed on."""
+        """Stop forwarding, and close all connections."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task that can be given up."""
+        """Serve a connection in a task that `close` can cancel."""
         task = asyncio.create_task(self.serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -43,7 +43,7 @@ class RoundRobin:
         raise ConnectionError("no backend answers")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on one request and its whole response, and close."""
+        """Forward one request and its whole response, then close the connection."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = 0

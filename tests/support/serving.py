@@ -16,7 +16,7 @@ from tests.support.polling import until
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves the signals of the test run alone."""
+    """A uvicorn server that does not handle signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -24,7 +24,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Address:
-    """Where a server is, and what is behind it."""
+    """The address of a running server, and its app."""
 
     def __init__(self, port: int, app: Any, runner: uvicorn.Server) -> None:
         self.port = port
@@ -33,12 +33,12 @@ class Address:
 
     @property
     def url(self) -> str:
-        """Where the endpoint is."""
+        """The URL of the endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     @property
     def under_way(self) -> int:
-        """How many requests the app looks after now."""
+        """The number of requests that the app is handling."""
         assert isinstance(self.app, App)
         return len(self.app._endpoint.supervisor)
 

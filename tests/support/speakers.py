@@ -1,4 +1,4 @@
-"""One speaker for each dialect, with which the same question can be put to a server in all three."""
+"""A minimal client for each dialect, so that a test can send the same request in all three."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Speaker:
-    """Speaks one dialect to one server; `headers` go with everything it says."""
+    """A client of one dialect. `headers` are sent with every request."""
 
     def __init__(self, port: int, *, path: str = "/mcp", headers: Mapping[str, str] | None = None) -> None:
         self.port = port
@@ -28,7 +28,7 @@ class Speaker:
     def build(
         self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = 1
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """The headers and the frame of a request."""
+        """Return the headers and the frame of a request."""
         frame: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             frame["params"] = dict(params)
@@ -42,7 +42,7 @@ class Speaker:
         id: Any = 1,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Send a request and read all of its answer."""
+        """Send a request, and read the whole response."""
         async with self.asking(method, params, id=id, headers=headers) as connection:
             return await connection.receive()
 
@@ -55,7 +55,7 @@ class Speaker:
         id: Any = 1,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Connection]:
-        """Send a request, and leave the answer to the caller."""
+        """Send a request, and yield the connection to read the response from."""
         lines, frame = self.build(method, params, id=id)
         async with http.connect(self.port) as connection:
             body = json.dumps(frame).encode()
@@ -69,7 +69,7 @@ class Speaker:
     def tool_call(
         self, tool: str, meta: Mapping[str, Any] | None = None, /, **arguments: Any
     ) -> dict[str, Any]:
-        """The parameters of a tool call."""
+        """Return the parameters of a tool call."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         return params if meta is None else {**params, "_meta": dict(meta)}
 
@@ -107,7 +107,7 @@ class Bare(Speaker):
 
 
 class Session(Speaker):
-    """2025-11-25, or another version that has sessions; opened before it is used."""
+    """2025-11-25, or another version with sessions. Call `open` first."""
 
     session_id: str
 
@@ -126,7 +126,7 @@ class Session(Speaker):
 
     @asynccontextmanager
     async def listening(self, last_event: str | None = None) -> AsyncIterator[Connection]:
-        """The stream of a GET."""
+        """Open the GET stream of the session."""
         headers = {**self.headers, "accept": "text/event-stream"}
         del headers["content-type"]
         if last_event is not None:
@@ -141,7 +141,7 @@ class Session(Speaker):
 
 
 async def speaker(dialect: str, port: int, **options: Any) -> Speaker:
-    """A speaker of `modern`, `session` or `bare`, ready to ask."""
+    """Return a client of the dialect `modern`, `session` or `bare`, ready for requests."""
     if dialect == "modern":
         return Modern(port, **options)
     if dialect == "bare":

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.process import ROOT, SERVERS, environment
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class StdioServer:
@@ -34,7 +34,7 @@ class StdioServer:
     async def read(self) -> dict[str, Any] | None:
         """The next frame, or `None` at the end; fails for a line that is no frame."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             line = await self.process.stdout.readline()
         return dict(json.loads(line)) if line else None
 
@@ -59,7 +59,7 @@ class StdioServer:
     async def ended(self) -> tuple[int, str]:
         """Wait until the process ends; its status, and what it wrote to the standard error."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             errors = await self.process.stderr.read()
             return await self.process.wait(), errors.decode()
 

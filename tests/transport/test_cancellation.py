@@ -1,4 +1,4 @@
-"""Calls that are given up: by a notification, and by closing the connection."""
+"""Cancellation of calls: by a notification, and by closing the connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.speakers import DIALECTS, KEY, Session, speaker
 
 
 class Hanging:
-    """A server whose tool waits for ever, and tells what became of it."""
+    """A server whose tool waits for ever, and records how it ended."""
 
     def __init__(self) -> None:
         self.server = Server("tests")
@@ -50,7 +50,7 @@ class Hanging:
 
 @pytest.mark.parametrize("talk", [False, True])
 @pytest.mark.parametrize("dialect", ["modern", "bare"])
-async def test_closing_the_connection_cancels_where_it_says_so(dialect: str, talk: bool) -> None:
+async def test_closing_the_connection_cancels_in_versions_that_say_so(dialect: str, talk: bool) -> None:
     hanging = Hanging()
     async with serving(hanging.server) as where:
         asker = await speaker(dialect, where.port)
@@ -94,7 +94,7 @@ async def test_a_notification_cancels_in_a_session(talk: bool) -> None:
         await until(lambda: where.under_way == 0)
 
 
-async def test_a_notification_cancels_nothing_but_the_callers_own() -> None:
+async def test_a_notification_cancels_only_calls_of_its_session() -> None:
     hanging = Hanging()
     async with serving(hanging.server) as where:
         session, other = Session(where.port), Session(where.port)
@@ -125,7 +125,7 @@ async def test_ending_the_session_cancels_its_calls() -> None:
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_a_notification_cancels_on_a_connection_of_its_own(modern: bool) -> None:
+async def test_a_notification_cancels_on_a_stream_connection(modern: bool) -> None:
     hanging = Hanging()
     async with in_memory(hanging.server) as client:
         if not modern:

@@ -1,4 +1,4 @@
-"""Every bound of a server, and what happens at it."""
+"""The limits of a server, and its responses at each limit."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ async def test_a_body_of_just_the_limit_is_read() -> None:
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000])
-async def test_a_length_that_is_none(length: str) -> None:
+async def test_an_invalid_content_length(length: str) -> None:
     async with serving(Server("tests")) as where, connect(where.port) as connection:
         await connection.send("POST", "/mcp", {**JSON, "content-length": length}, b"")
         assert (await connection.receive_head()).status in (400, 413)
         assert (await Bare(where.port).ask("ping")).status == 200
 
 
-async def test_a_body_that_does_not_arrive_is_given_up() -> None:
+async def test_a_body_that_does_not_arrive_times_out() -> None:
     async with (
         serving(Server("tests", limits=Limits(body_timeout=0.3))) as where,
         connect(where.port) as connection,
@@ -106,7 +106,7 @@ async def test_a_body_that_does_not_arrive_is_given_up() -> None:
         await until(lambda: where.under_way == 0)
 
 
-async def test_a_caller_that_goes_away_in_its_body_is_forgotten() -> None:
+async def test_a_client_that_disconnects_within_its_body_leaves_nothing_behind() -> None:
     async with serving(Server("tests")) as where:
         async with connect(where.port) as connection:
             await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
@@ -116,7 +116,7 @@ async def test_a_caller_that_goes_away_in_its_body_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_one_call_too_many_is_told_to_come_back(dialect: str) -> None:
+async def test_a_call_over_the_limit_is_refused_as_busy(dialect: str) -> None:
     server, release = slow(Limits(max_calls=3))
     async with serving(server) as where:
         asker = await speaker(dialect, where.port)
@@ -130,7 +130,7 @@ async def test_one_call_too_many_is_told_to_come_back(dialect: str) -> None:
         assert (await asker.call("wait")).text == "done"
 
 
-async def test_a_slow_body_does_not_hold_up_others() -> None:
+async def test_a_slow_body_does_not_delay_other_requests() -> None:
     server, release = slow(Limits())
     release.set()
     async with serving(server) as where, connect(where.port) as connection:
@@ -139,7 +139,7 @@ async def test_a_slow_body_does_not_hold_up_others() -> None:
         assert (await Modern(where.port).call("wait")).text == "done"
 
 
-async def test_a_client_that_does_not_read_its_stream_is_given_up() -> None:
+async def test_a_client_that_does_not_read_its_stream_is_disconnected() -> None:
     server = Server("tests", limits=Limits(call_timeout=0.3, body_timeout=0.3))
     sent = 0
 

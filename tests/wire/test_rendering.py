@@ -216,7 +216,8 @@ def test_the_meta_of_a_result_is_kept_beside_that_of_the_server() -> None:
 
 @pytest.mark.parametrize("value", ["text", 1, None, [1], True])
 def test_values_that_are_no_objects_are_boxed_before_2026(value: Any) -> None:
-    outcome = Result("x", data=value, boxed=True)
+    outcome: Result = Result("x", data=value)
+    outcome.boxed = True
     assert result("legacy", outcome)["structuredContent"] == {"result": value}
     assert result("draft", outcome)["structuredContent"] == {"result": value}
     assert result("modern", outcome)["structuredContent"] == value

@@ -1,6 +1,6 @@
-"""An audit log: one line for each request, with who made it and how it ended.
+"""An audit log: one line for each request, with its caller and its outcome.
 
-The lines go to the logger `antiphon.audit`, as JSON, so that they can be shipped and searched.
+The lines are JSON, on the logger `antiphon.audit`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 class AuditLog:
     """Logs every request at the level `INFO`: time, principal, request, target, outcome and duration.
 
-    `arguments` adds the arguments of tool calls, which may hold secrets. `leave_out` are kinds of requests
-    to leave out.
+    - `arguments`: log the arguments of tool calls too. They may contain secrets.
+    - `leave_out`: the classes of requests that are not logged.
+    - `logger`: the logger to use. Default: `antiphon.audit`.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class AuditLog:
 
 
 def _target(request: Any) -> str | None:
-    """Return what a request is about: a tool, a prompt, an address or a task."""
+    """Return the target of a request: the name of a tool or prompt, a URI, or the id of a task."""
     for name in ("name", "uri", "task_id"):
         found = getattr(request, name, None)
         if isinstance(found, str):

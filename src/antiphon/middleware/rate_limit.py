@@ -1,7 +1,6 @@
 """A rate limit by principal: a token bucket for each caller.
 
-The buckets are in memory, one set for each process. With several processes, a caller gets the rate once in
-each.
+The buckets are in the memory of the process. With several processes, each one allows the full rate.
 """
 
 from __future__ import annotations
@@ -23,12 +22,19 @@ def _principal_id(incoming: IncomingRequest) -> str:
 
 
 class RateLimit:
-    """Allows each principal `rate` requests a second, and bursts of up to `burst` requests.
+    """Limits the number of requests of each principal, with a token bucket.
 
-    A request over the limit is refused with `RateLimited`: 429 and `Retry-After` over HTTP, a JSON-RPC
-    error elsewhere. `key` says whose bucket a request counts against; by default it is the id of the
-    principal, so that all callers of a server without authentication share one. At most `max_callers`
-    buckets are kept; the one used least recently is evicted first.
+    A request over the limit is refused with `RateLimited`: 429 and `Retry-After` over HTTP, a JSON-RPC error
+    on other transports.
+
+    - `rate`: the number of requests per second.
+    - `burst`: the number of requests at once. Default: `rate`, rounded up.
+    - `key`: a function that returns the bucket of a request. Default: the id of the principal, so all callers
+      of a server without authentication share one bucket.
+    - `max_callers`: the number of buckets in memory. The one used least recently is evicted first.
+    - `clock`: a function that returns the time in seconds. Replace it in tests.
+
+    Raises `DefinitionError` if a number is not greater than zero.
     """
 
     def __init__(
@@ -43,7 +49,8 @@ class RateLimit:
         burst = max(1, math.ceil(rate)) if burst is None else burst
         if not rate > 0 or burst < 1 or max_callers < 1:
             raise DefinitionError(
-                f"RateLimit({rate}, burst={burst}, max_callers={max_callers}): each is greater than zero."
+                f"RateLimit({rate}, burst={burst}, max_callers={max_callers}): "
+                "each number must be greater than zero."
             )
         self._rate = rate
         self._burst = float(burst)
@@ -51,7 +58,7 @@ class RateLimit:
         self._max_callers = max_callers
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """For each caller: the tokens in its bucket, and when they were counted."""
+        """The tokens of each caller, and when they were counted."""
 
     async def __call__(self, incoming: IncomingRequest, call_next: CallNext) -> Any:
         """Handle a request if its caller has a token left; raises `RateLimited`."""

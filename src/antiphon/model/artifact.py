@@ -1,6 +1,7 @@
-"""Artifacts as they are kept: what is known of one besides its bytes.
+"""The stored record of an artifact: everything about it except its bytes.
 
-What an author makes is an `Artifact` of the runtime's; what it becomes on disk is the stores' business.
+Authors create an `Artifact`, which lives in the runtime. How records and bytes are written to disk is up to
+the artifact stores.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["ArtifactRecord", "Encoding", "Keepable"]
+__all__ = ["ArtifactLike", "ArtifactRecord", "Encoding"]
 
 Encoding: TypeAlias = Literal["json", "text", "blob"]
-"""How its bytes are to be read: as JSON, as text in UTF-8, or as they are."""
+"""How to read the bytes of an artifact: as JSON, as UTF-8 text, or as raw bytes."""
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One artifact that is kept. Times are in milliseconds since 1970."""
+    """The record of one stored artifact. Times are in milliseconds since 1970."""
 
     id: str
     principal: str
@@ -30,13 +31,13 @@ class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
 
 
-class Keepable(Protocol):
-    """Something that a result can have with it, to be kept when it goes out."""
+class ArtifactLike(Protocol):
+    """An artifact that a result carries: an `Artifact` of the runtime, which this package must not know."""
 
     @property
     def id(self) -> str:
-        """What it is known by."""
+        """The id of the artifact."""
 
     @property
     def type(self) -> str:
-        """What kind of thing it is."""
+        """The type of the artifact, as callers see it."""

@@ -1,4 +1,4 @@
-"""The base of everything that is written to the wire under its own field names."""
+"""The base class of values that are written to the wire under their own field names."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["Value"]
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A frozen value that encodes with camel-case names and without its defaults."""
+    """A frozen value that encodes with camel-case names and leaves out fields at their defaults."""

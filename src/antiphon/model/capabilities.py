@@ -1,8 +1,8 @@
-"""What servers and clients can do.
+"""The capabilities of servers and clients.
 
-Owns the server's capabilities as plain values, and which client capability a question needs. How a protocol
-version writes capabilities down is in the dialects; a dialect whose version names client capabilities
-differently translates them into the names used here.
+Owns the server's capabilities as plain values, and the table of the client capability that each question
+needs. The dialects write capabilities for a protocol version; a dialect whose version names client
+capabilities differently translates them into the names used here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ANSWERS_EVERYTHING", "ServerCapabilities", "can_answer", "capabiliti
 
 
 class ServerCapabilities(msgspec.Struct, frozen=True):
-    """What a server offers its callers."""
+    """The features that a server offers its callers."""
 
     tools: bool = False
     resources: bool = False
@@ -30,7 +30,7 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     resource_subscriptions: bool = False
     """Whether a caller can subscribe to changes of a resource."""
     tasks: bool = False
-    """Whether the server makes tasks of tool calls."""
+    """Whether tool calls can become tasks."""
     streams: bool = False
     """Whether the server sends the segments of a tool's output while the tool runs."""
 
@@ -60,11 +60,11 @@ def can_answer(capabilities: Mapping[str, Any], question: Question) -> bool:
 
 def capabilities_for(*questions: type[Question]) -> dict[str, Any]:
     """Return the capabilities of a client that answers these kinds of questions."""
-    found: dict[str, Any] = {}
+    capabilities: dict[str, Any] = {}
     for kind in questions:
         name, mode = _NEEDED[kind]
-        found.setdefault(name, {}).update({} if mode is None else {mode: {}})
-    return found
+        capabilities.setdefault(name, {}).update({} if mode is None else {mode: {}})
+    return capabilities
 
 
 ANSWERS_EVERYTHING: Mapping[str, Any] = capabilities_for(Elicit, OpenUrl, Sample, ListRoots)

@@ -1,4 +1,4 @@
-"""What a server offers, as its lists show it: tools, resources, templates and prompts."""
+"""The definitions in a server's lists: tools, resources, resource templates and prompts."""
 
 from __future__ import annotations
 
@@ -22,26 +22,34 @@ __all__ = [
 
 
 class ToolAnnotations(Value, frozen=True):
-    """Hints on how a tool behaves; a client trusts them only from a server that it trusts."""
+    """Hints about how a tool behaves. A client relies on them only if it trusts the server."""
 
     title: str | None = None
+    """The name to show to people."""
     read_only_hint: bool | None = None
+    """Whether the tool leaves its environment unchanged."""
     destructive_hint: bool | None = None
+    """Whether the tool may delete or overwrite something."""
     idempotent_hint: bool | None = None
+    """Whether a second call with the same arguments changes nothing more."""
     open_world_hint: bool | None = None
+    """Whether the tool reaches outside systems, such as the web."""
 
 
 class ToolDefinition(Value, frozen=True):
-    """A tool as `tools/list` shows it."""
+    """A tool in `tools/list`."""
 
     name: str
     input_schema: dict[str, Any]
+    """The JSON schema of the arguments."""
     title: str | None = None
     description: str | None = None
     output_schema: dict[str, Any] | None = None
+    """The JSON schema of the structured data, or `None` if the tool declares none."""
     annotations: ToolAnnotations | None = None
     icons: tuple[Icon, ...] | None = None
     execution: dict[str, Any] | None = None
+    """Whether calls may become tasks, as it is on the wire; see `task_support`."""
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @property
@@ -56,7 +64,7 @@ class ToolDefinition(Value, frozen=True):
 
 
 class ResourceDefinition(Value, frozen=True):
-    """A resource as `resources/list` shows it."""
+    """A resource in `resources/list`."""
 
     uri: str
     name: str
@@ -70,7 +78,7 @@ class ResourceDefinition(Value, frozen=True):
 
 
 class TemplateDefinition(Value, frozen=True):
-    """A family of resources as `resources/templates/list` shows it."""
+    """A resource template in `resources/templates/list`."""
 
     uri_template: str
     name: str
@@ -83,7 +91,7 @@ class TemplateDefinition(Value, frozen=True):
 
 
 class PromptArgument(Value, frozen=True):
-    """One thing that a prompt wants to know."""
+    """One argument of a prompt."""
 
     name: str
     title: str | None = None
@@ -92,7 +100,7 @@ class PromptArgument(Value, frozen=True):
 
 
 class PromptDefinition(Value, frozen=True):
-    """A prompt as `prompts/list` shows it."""
+    """A prompt in `prompts/list`."""
 
     name: str
     title: str | None = None
@@ -103,7 +111,7 @@ class PromptDefinition(Value, frozen=True):
 
 
 class PromptMessage(msgspec.Struct, frozen=True):
-    """One message of a prompt."""
+    """One message of a prompt, by the user or the assistant."""
 
     role: Role
     content: Block

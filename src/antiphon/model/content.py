@@ -1,6 +1,6 @@
-"""Content blocks: what a tool returns, a prompt says and a resource holds.
+"""Content blocks of results and prompts, and the contents of resources.
 
-Their field names are the same in every protocol version, so they encode as they are.
+Their field names are the same in every protocol version, so no dialect translates them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.base import Value
-from antiphon.model.media import raw_of
+from antiphon.model.media import encode_media
 
 __all__ = [
     "Annotations",
@@ -32,20 +32,26 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 
 class Annotations(Value, frozen=True):
-    """Hints on who a block is for and how much it matters."""
+    """Hints about a block: its audience, its priority and its age."""
 
     audience: tuple[Role, ...] | None = None
+    """Whether the block is for the user, the assistant, or both."""
     priority: float | None = None
+    """How important the block is, from 0 (optional) to 1 (required)."""
     last_modified: str | None = None
+    """When the content last changed, in ISO 8601."""
 
 
 class Icon(Value, frozen=True):
-    """A picture for a tool, a prompt, a resource or a server."""
+    """An icon of a tool, a prompt, a resource or a server."""
 
     src: str
+    """The address of the image: an `https:` or a `data:` URI."""
     mime_type: str | None = None
     sizes: tuple[str, ...] | None = None
+    """The sizes of the image, such as `"48x48"` or `"any"`."""
     theme: Literal["light", "dark"] | None = None
+    """The background that the icon is made for."""
 
 
 class Text(Value, frozen=True, tag_field="type", tag="text"):
@@ -57,43 +63,47 @@ class Text(Value, frozen=True, tag_field="type", tag="text"):
 
 
 class Image(Value, frozen=True, tag_field="type", tag="image"):
-    """A picture, in base64; `Image.of(…)` encodes bytes, a file, or a figure."""
+    """An image block. `Image.of(…)` creates one from bytes, a file, a Pillow image or a matplotlib figure."""
 
     data: str
+    """The bytes of the image, in base64."""
     mime_type: str = msgspec.field(name="mimeType")
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @classmethod
     def of(cls, source: Any, mime_type: str | None = None) -> Image:
-        """The block for bytes, the path of a file, a Pillow image or a matplotlib figure.
+        """Create a block from bytes, the path of a file, a Pillow image or a matplotlib figure.
 
-        The media type is found out where it is not given; raises `ValueError` where it cannot be.
+        The media type is detected if you do not pass one. Raises `ValueError` if it cannot be detected, and
+        `TypeError` if `source` is none of these.
         """
-        raw, kind = raw_of(source, mime_type)
+        raw, kind = encode_media(source, mime_type)
         return cls(base64.b64encode(raw).decode(), kind)
 
 
 class Audio(Value, frozen=True, tag_field="type", tag="audio"):
-    """A sound, in base64; `Audio.of(…)` encodes bytes or a file."""
+    """An audio block. `Audio.of(…)` creates one from bytes or a file."""
 
     data: str
+    """The bytes of the audio, in base64."""
     mime_type: str = msgspec.field(name="mimeType")
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @classmethod
     def of(cls, source: Any, mime_type: str | None = None) -> Audio:
-        """The block for bytes, or the path of a file.
+        """Create a block from bytes or the path of a file.
 
-        The media type is found out where it is not given; raises `ValueError` where it cannot be.
+        The media type is detected if you do not pass one. Raises `ValueError` if it cannot be detected, and
+        `TypeError` if `source` is neither bytes nor a path.
         """
-        raw, kind = raw_of(source, mime_type)
+        raw, kind = encode_media(source, mime_type)
         return cls(base64.b64encode(raw).decode(), kind)
 
 
 class TextContents(Value, frozen=True):
-    """What a text resource holds."""
+    """The contents of a text resource."""
 
     uri: str
     text: str
@@ -102,16 +112,17 @@ class TextContents(Value, frozen=True):
 
 
 class BlobContents(Value, frozen=True):
-    """What a binary resource holds, in base64."""
+    """The contents of a binary resource."""
 
     uri: str
     blob: str
+    """The bytes of the resource, in base64."""
     mime_type: str | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     @property
     def raw(self) -> bytes:
-        """The bytes."""
+        """The bytes of the resource, decoded."""
         return base64.b64decode(self.blob)
 
 
@@ -119,7 +130,7 @@ Contents: TypeAlias = TextContents | BlobContents
 
 
 class EmbeddedResource(Value, frozen=True, tag_field="type", tag="resource"):
-    """A resource inside a result or a prompt."""
+    """A resource, with its contents, inside a result or a prompt."""
 
     resource: Contents
     annotations: Annotations | None = None
@@ -127,7 +138,7 @@ class EmbeddedResource(Value, frozen=True, tag_field="type", tag="resource"):
 
 
 class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
-    """A pointer to a resource that the caller can read."""
+    """A link to a resource that the caller can read."""
 
     uri: str
     name: str

@@ -1,4 +1,4 @@
-"""Forms: the flat JSON schemas that a person can be asked to fill in, and whether an answer fits one.
+"""Validation of forms: the flat JSON schemas that a tool can ask a person to fill in.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema
 """
@@ -27,7 +27,7 @@ _FORMATS: Mapping[str, re.Pattern[str]] = {
 
 
 def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> list[str]:
-    """What keeps an answer from fitting a form; empty if it fits."""
+    """Return the problems of an answer to a form, or an empty list if the answer is valid."""
     found = []
     properties: Mapping[str, Any] = schema.get("properties", {})
     for name in schema.get("required", ()):
@@ -43,7 +43,7 @@ def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> list[str]
 
 
 def field_problem(field: Mapping[str, Any], value: Any) -> str | None:
-    """What keeps a value from fitting a field, or `None`."""
+    """Return the problem of a value for a field, or `None` if the value is valid."""
     kind = field.get("type", "string")
     if kind not in _TYPES:
         return None
@@ -64,7 +64,7 @@ def field_problem(field: Mapping[str, Any], value: Any) -> str | None:
 
 
 def choices(field: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """The values that a field may have, each with its label; empty if it may have any."""
+    """Return the values that a field allows, each with its label, or an empty list if it has no choices."""
     source = field.get("items", field)
     if isinstance(listed := source.get("enum"), Sequence):
         labels = source.get("enumNames") or listed
@@ -74,7 +74,7 @@ def choices(field: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 
 def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a form starts with."""
+    """Return the default values of a form, by field."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}

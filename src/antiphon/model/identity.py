@@ -1,4 +1,4 @@
-"""The two parties of a call: who they say they are, what they can do, and who the caller really is."""
+"""The two parties of a call: how client and server describe themselves, and the authenticated caller."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["ANONYMOUS", "LOG_LEVELS", "Implementation", "LogLevel", "Principal"]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: Mapping[Any, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
-"""Each level with its rank; higher is graver."""
+"""Each log level with its rank; a higher rank is more severe."""
 
 
 class Implementation(Value, frozen=True):
-    """What a client or a server says of itself; nobody has verified it."""
+    """How a client or a server describes itself. Nobody has verified it."""
 
     name: str
     version: str
@@ -29,15 +29,15 @@ class Implementation(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling, as the server's `authenticate` function found out.
-
-    `id` is what tasks, sessions and sealed state are bound to; `scopes` and `claims` are the author's.
-    """
+    """An authenticated caller, as the server's `authenticate` function returns it."""
 
     id: str
+    """The id of the caller. Tasks, artifacts, sessions and request states belong to this id."""
     scopes: frozenset[str] = frozenset()
+    """The permissions of the caller, for your own checks."""
     claims: Mapping[str, Any] = field(default_factory=dict)
+    """Anything else that your functions need to know about the caller."""
 
 
 ANONYMOUS = Principal("")
-"""The caller of a server that does not ask who is calling."""
+"""The caller of a server without authentication."""

@@ -1,6 +1,6 @@
-"""From pictures and sounds, in whatever form a program has them, to bytes and a media type.
+"""Encoding of images and audio: from the objects that programs use to bytes and a media type.
 
-Knows no imaging library: what can be written into a buffer is asked to do so.
+Imports no imaging library: it recognizes Pillow images and matplotlib figures by the module of their class.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_figure", "is_picture", "media_type", "raw_of"]
+__all__ = ["encode_media", "is_figure", "is_picture", "media_type"]
 
 _MAGIC: tuple[tuple[bytes, int, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
@@ -44,7 +44,7 @@ _SUFFIXES: Mapping[str, str] = {
 
 
 def media_type(raw: bytes, name: str = "") -> str | None:
-    """What these bytes are, by how they begin or by the name of their file; `None` for no known medium."""
+    """Detect a media type by the first bytes or the file name; return `None` if it is unknown."""
     for magic, at, kind in _MAGIC:
         if raw[at : at + len(magic)] == magic and (at == 0 or raw[:4] == b"RIFF"):
             return kind
@@ -52,17 +52,20 @@ def media_type(raw: bytes, name: str = "") -> str | None:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether it is an image of Pillow's."""
+    """Return whether a value is a Pillow image."""
     return _comes_from(value, "PIL") and hasattr(value, "save")
 
 
 def is_figure(value: Any) -> bool:
-    """Whether it is a figure of matplotlib's."""
+    """Return whether a value is a matplotlib figure."""
     return _comes_from(value, "matplotlib") and hasattr(value, "savefig")
 
 
-def raw_of(source: Any, mime_type: str | None = None) -> tuple[bytes, str]:
-    """The bytes of a picture or a sound, and their media type; raises `TypeError` or `ValueError`."""
+def encode_media(source: Any, mime_type: str | None = None) -> tuple[bytes, str]:
+    """Return the bytes of an image or audio, and their media type.
+
+    Raises `TypeError` if the source is no image or audio, and `ValueError` if its media type is unknown.
+    """
     name = ""
     if isinstance(source, bytes | bytearray | memoryview):
         raw = bytes(source)
@@ -78,10 +81,13 @@ def raw_of(source: Any, mime_type: str | None = None) -> tuple[bytes, str]:
         source.savefig(buffer, format=(mime_type or "image/png").removeprefix("image/").split("+")[0])
         raw = buffer.getvalue()
     else:
-        raise TypeError(f"{type(source).__name__} is no picture or sound: give bytes, a path, or a figure.")
+        raise TypeError(
+            f"Cannot make an image or audio block from {type(source).__name__}: pass bytes, a path, "
+            "a Pillow image or a matplotlib figure."
+        )
     kind = mime_type or media_type(raw, name)
     if kind is None:
-        raise ValueError("What kind of picture or sound this is does not show: say so with mime_type=…")
+        raise ValueError("Cannot detect the media type of this image or audio: pass mime_type=…")
     return raw, kind
 
 

@@ -1,4 +1,4 @@
-"""What a server says without being asked: about a call in flight, or about a change of what it offers."""
+"""Notifications that a server sends: about a running call, or about a change of its lists and resources."""
 
 from __future__ import annotations
 
@@ -21,30 +21,38 @@ __all__ = [
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a call has come."""
+    """The progress of a call."""
 
     token: RequestId
+    """The progress token of the call."""
     progress: float
+    """How much is done. It rises with every notification."""
     total: float | None = None
+    """The value of `progress` at the end, if it is known."""
     message: str | None = None
+    """A description of the progress, for people."""
 
 
 class Log(msgspec.Struct, frozen=True):
     """A log message about a call."""
 
     level: LogLevel
+    """The level, from `"debug"` to `"emergency"`."""
     data: Any
+    """The message: a text, or any JSON value."""
     logger: str | None = None
+    """The name of the logger."""
 
 
 class ListChanged(msgspec.Struct, frozen=True):
-    """The list of `tools`, `resources` or `prompts` is no longer what it was."""
+    """The list of `tools`, `resources` or `prompts` has changed."""
 
     kind: str
+    """Which list: `"tools"`, `"resources"` or `"prompts"`."""
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
-    """A resource no longer holds what it did."""
+    """A resource has changed."""
 
     uri: str
 
@@ -53,7 +61,7 @@ Change: TypeAlias = ListChanged | ResourceUpdated
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """A subscription is in force, for these interests."""
+    """The server has accepted a subscription, for the changes in `interests`."""
 
     interests: SubscriptionFilter
 

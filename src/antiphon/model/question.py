@@ -1,7 +1,7 @@
-"""What a tool can ask of its caller in the middle of a call, and what comes back.
+"""Questions that a tool asks its caller during a call, and their answers.
 
-Asking is the same on every protocol version; how a question travels is the dialects' and the
-carriers' business.
+The questions are the same in every protocol version. The dialects write them, and the carriers deliver them;
+this module must not know either.
 """
 
 from __future__ import annotations
@@ -33,52 +33,62 @@ __all__ = [
 
 
 class Elicit(msgspec.Struct, frozen=True):
-    """Ask a person to fill in a form; `schema` is a flat JSON schema."""
+    """Asks a person to fill in a form."""
 
     message: str
+    """The text that the person reads."""
     schema: Mapping[str, Any]
+    """The fields of the form, as a flat JSON schema."""
     mode: Literal["form"] | None = "form"
-    """`None` leaves the mode out, which means the same; there are clients older than modes."""
+    """`None` omits the mode, for clients that do not know modes. The meaning is the same."""
 
 
 class OpenUrl(msgspec.Struct, frozen=True):
-    """Ask a person to go to an address; what happens there does not pass through the client."""
+    """Asks a person to open a web page. The data that the person enters there does not reach the client."""
 
     message: str
+    """The text that the person reads."""
     url: str
+    """The address of the page."""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Ask the client's model; `params` are those of `sampling/createMessage`."""
+    """Asks the client's model for a completion."""
 
     params: Mapping[str, Any]
+    """The parameters of `sampling/createMessage`."""
 
 
 class ListRoots(msgspec.Struct, frozen=True):
-    """Ask which folders the client works in."""
+    """Asks for the root folders of the client."""
 
 
 Question: TypeAlias = Elicit | OpenUrl | Sample | ListRoots
 
 
 class ElicitResult(msgspec.Struct, frozen=True):
-    """What a person did with a form or an address."""
+    """The answer of a person to `Elicit` or `OpenUrl`."""
 
     action: Literal["accept", "decline", "cancel"]
+    """Whether the person answered, said no, or closed the dialog."""
     content: dict[str, Any] | None = None
+    """The fields of the form, if the person answered."""
 
 
 class SampleResult(Value, frozen=True):
-    """What the client's model said."""
+    """The completion of the client's model."""
 
     role: Role
     content: Any
+    """One content block or a list of them, as plain mappings."""
     model: str
+    """The name of the model."""
     stop_reason: str | None = None
+    """Why the model stopped, such as `"endTurn"` or `"maxTokens"`."""
 
     @property
     def text(self) -> str:
-        """All the text in it."""
+        """The text of all text blocks, joined by line breaks."""
         blocks = self.content if isinstance(self.content, list) else [self.content]
         return "\n".join(
             block["text"] for block in blocks if isinstance(block, dict) and block.get("type") == "text"
@@ -86,14 +96,14 @@ class SampleResult(Value, frozen=True):
 
 
 class Root(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A folder that the client works in."""
+    """A root folder of the client."""
 
     uri: str
     name: str | None = None
 
 
 class RootsResult(msgspec.Struct, frozen=True):
-    """The folders that the client works in."""
+    """The root folders of the client."""
 
     roots: tuple[Root, ...]
 
@@ -108,19 +118,19 @@ _ANSWERS: Mapping[type[Any], type[Any]] = {
 }
 
 
-def read_answer(ask: Question, key: str, response: Any) -> Any:
-    """The answer in a response; raises `InvalidParams` for what answers no question of this kind."""
+def read_answer(question: Question, key: str, response: Any) -> Any:
+    """Return the answer in a response; raises `InvalidParams` if the response does not fit the question."""
     try:
-        return msgspec.convert(response, _ANSWERS[type(ask)])
+        return msgspec.convert(response, _ANSWERS[type(question)])
     except msgspec.ValidationError as error:
-        raise InvalidParams(f"The response to {key!r} does not answer it: {error}.") from None
+        raise InvalidParams(f"The response does not answer the question {key!r}: {error}.") from None
 
 
-def question_key(ask: Question) -> str:
-    """A key made from the question: the same question has the same key, in every process."""
-    if isinstance(ask, Elicit | OpenUrl):
-        words = re.findall(r"[a-z0-9]+", ask.message.lower())
+def question_key(question: Question) -> str:
+    """Return the default key of a question. Equal questions have the same key, in every process."""
+    if isinstance(question, Elicit | OpenUrl):
+        words = re.findall(r"[a-z0-9]+", question.message.lower())
     else:
-        words = ["sample" if isinstance(ask, Sample) else "roots"]
-    digest = hashlib.sha256(msgspec.json.encode(ask, order="deterministic")).hexdigest()[:8]
+        words = ["sample" if isinstance(question, Sample) else "roots"]
+    digest = hashlib.sha256(msgspec.json.encode(question, order="deterministic")).hexdigest()[:8]
     return f"{'_'.join(words)[:40].strip('_')}_{digest}"

@@ -1,7 +1,7 @@
-"""What a caller can ask of a server, and what every request says besides its parameters.
+"""Requests of a client, and the metadata that comes with every request.
 
-The field names are those of the wire, which all protocol versions share; which version has which
-method is the dialects' business.
+The field names are those of the wire, which all protocol versions share. The dialects know which version has
+which method.
 """
 
 from __future__ import annotations
@@ -52,85 +52,90 @@ __all__ = [
 RequestId: TypeAlias = str | int
 
 
-class _Asking(Value, frozen=True, kw_only=True):
-    """A request that may take several rounds: what the caller brings along from the round before."""
+class _MultiRoundRequest(Value, frozen=True, kw_only=True):
+    """A request that may take several rounds."""
 
     input_responses: dict[str, dict[str, Any]] = {}
+    """The answers to the questions of the previous round, by key."""
     request_state: str | None = None
+    """The request state that the previous round returned."""
 
 
 class TaskParams(Value, frozen=True):
-    """What a caller that wants a promise says about the task behind it."""
+    """The options of a call that asks for a task."""
 
     ttl: int | None = None
+    """How long the server should keep the task, in milliseconds."""
     response_modes: tuple[str, ...] | None = None
-    """The ways in which it takes the answer; see `MODES`."""
+    """The response modes that the caller accepts; see `MODES`."""
 
 
-class CallTool(_Asking, frozen=True):
-    """Run a tool."""
+class CallTool(_MultiRoundRequest, frozen=True):
+    """Call a tool."""
 
     name: str
     arguments: dict[str, Any] = {}
     task: TaskParams | None = None
     stream: dict[str, Any] | None = None
-    """Given, even if empty: send what the tool emits as it comes."""
+    """If present, even empty: send the tool's output while the tool runs."""
 
 
-class GetPrompt(_Asking, frozen=True):
-    """Fill in a prompt."""
+class GetPrompt(_MultiRoundRequest, frozen=True):
+    """Get the messages of a prompt."""
 
     name: str
     arguments: dict[str, str] = {}
 
 
-class ReadResource(_Asking, frozen=True):
+class ReadResource(_MultiRoundRequest, frozen=True):
     """Read a resource."""
 
     uri: str
 
 
-class _Listing(Value, frozen=True):
+class _ListRequest(Value, frozen=True):
+    """A request for one page of a list. Without a cursor, the first page."""
+
     cursor: str | None = None
 
 
-class ListTools(_Listing, frozen=True):
-    """One page of the tools."""
+class ListTools(_ListRequest, frozen=True):
+    """List tools."""
 
 
-class ListResources(_Listing, frozen=True):
-    """One page of the resources."""
+class ListResources(_ListRequest, frozen=True):
+    """List resources."""
 
 
-class ListTemplates(_Listing, frozen=True):
-    """One page of the resource templates."""
+class ListTemplates(_ListRequest, frozen=True):
+    """List resource templates."""
 
 
-class ListPrompts(_Listing, frozen=True):
-    """One page of the prompts."""
+class ListPrompts(_ListRequest, frozen=True):
+    """List prompts."""
 
 
 class PromptReference(msgspec.Struct, frozen=True, tag_field="type", tag="ref/prompt"):
-    """The prompt whose argument is being completed."""
+    """Names the prompt whose argument to complete."""
 
     name: str
 
 
 class ResourceReference(msgspec.Struct, frozen=True, tag_field="type", tag="ref/resource"):
-    """The resource template whose variable is being completed."""
+    """Names the resource template whose variable to complete."""
 
     uri: str
 
 
 class CompletionArgument(Value, frozen=True):
-    """What has been typed so far, and where."""
+    """The argument to complete, and the text typed so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Value, frozen=True):
-    """What has been filled in already."""
+    """The other arguments that are filled in already."""
 
     arguments: dict[str, str] = {}
 
@@ -144,7 +149,7 @@ class Complete(Value, frozen=True):
 
 
 class Initialize(Value, frozen=True):
-    """Open a session."""
+    """Open a session, and negotiate a protocol version."""
 
     protocol_version: str
     capabilities: dict[str, Any]
@@ -152,33 +157,33 @@ class Initialize(Value, frozen=True):
 
 
 class Discover(Value, frozen=True):
-    """Ask what the server is and can do."""
+    """Get the identity and the capabilities of the server."""
 
 
 class Ping(Value, frozen=True):
-    """Ask whether the server is there."""
+    """Check that the server responds."""
 
 
 class SetLogLevel(Value, frozen=True):
-    """From now on, send log messages of this level and above."""
+    """Set the lowest level of log messages that the server sends to this session."""
 
     level: LogLevel
 
 
 class Subscribe(Value, frozen=True):
-    """Tell this session when a resource changes."""
+    """Notify this session when a resource changes."""
 
     uri: str
 
 
 class Unsubscribe(Value, frozen=True):
-    """Stop telling this session when a resource changes."""
+    """Stop notifying this session when a resource changes."""
 
     uri: str
 
 
 class SubscriptionFilter(Value, frozen=True):
-    """Which changes a listener wants to hear of."""
+    """The changes that a listener subscribes to."""
 
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
@@ -188,60 +193,60 @@ class SubscriptionFilter(Value, frozen=True):
 
 
 class GetTask(Value, frozen=True):
-    """See how a task stands."""
+    """Get the status of a task."""
 
     task_id: str
 
 
 class RedeemTask(Value, frozen=True):
-    """Get what a task gives, and wait for it if need be."""
+    """Get the result of a task; wait until there is one."""
 
     task_id: str
     last_seq_nr: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Given: only the segments after this number."""
+    """If present: return only the segments numbered above this."""
     stream: dict[str, Any] | None = None
-    """Given, even if empty: the segments as they come."""
+    """If present, even empty: send the segments while the task runs."""
 
 
 class StreamTask(Value, frozen=True):
-    """Get the segments of a task after a number, then each as it comes, and in the end the task."""
+    """Stream the segments of a task that are numbered above `after`, then the finished task."""
 
     task_id: str
     after: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class ListTasks(_Listing, frozen=True):
-    """One page of the caller's tasks."""
+class ListTasks(_ListRequest, frozen=True):
+    """List the tasks of the caller."""
 
 
 class CancelTask(Value, frozen=True):
-    """Stop a task."""
+    """Cancel a task."""
 
     task_id: str
 
 
 class AnswerTask(Value, frozen=True):
-    """Answer questions that a task asks."""
+    """Answer questions of a task, by key."""
 
     task_id: str
     input_responses: dict[str, dict[str, Any]]
 
 
 class AnswerQuestion(Value, frozen=True):
-    """Answer the one question that a task asks, without naming it."""
+    """Answer the only open question of a task, without its key."""
 
     task_id: str
     response: dict[str, Any]
 
 
 class Listen(Value, frozen=True):
-    """Send changes as they happen, until the caller goes away."""
+    """Send changes as they happen, until the caller disconnects."""
 
     notifications: SubscriptionFilter
 
 
 class Cancel(Value, frozen=True):
-    """Stop working on an earlier request."""
+    """Cancel a running request."""
 
     request_id: RequestId
     reason: str | None = None
@@ -274,24 +279,24 @@ Request: TypeAlias = (
 
 
 class RequestMeta(msgspec.Struct, frozen=True):
-    """What a request says besides its parameters: whose client it is, and what that can take."""
+    """The metadata of a request: the client, its capabilities, and the kinds of response it accepts."""
 
     client: Implementation | None = None
     capabilities: Mapping[str, Any] = {}
     log_level: LogLevel | None = None
     progress_token: RequestId | None = None
     accepts_tasks: bool = False
-    """Whether the caller takes a promise in place of an answer."""
+    """Whether the caller accepts a task in place of a result."""
     response_modes: tuple[str, ...] | None = None
-    """The ways in which the caller takes the answer of a task, where it says so; see `MODES`."""
+    """The response modes that the caller accepts, or `None` if it does not say; see `MODES`."""
     wants_stream: bool = False
-    """Whether the caller wants what the tool emits as it comes."""
+    """Whether the caller wants the tool's output while the tool runs."""
     raw: Mapping[str, Any] = {}
-    """The `_meta` object itself."""
+    """The `_meta` object, as it was sent."""
 
     @property
     def trace_context(self) -> dict[str, str]:
-        """The W3C trace context that the caller sent along; empty without one."""
+        """The W3C trace context of the request; empty without one."""
         return {key: self.raw[key] for key in _TRACE_KEYS if isinstance(self.raw.get(key), str)}
 
 

@@ -1,7 +1,7 @@
-"""Segments: what a tool emits while it works, by number, and how a stream of them ends.
+"""Segments: the numbered pieces of a tool's output, which the server sends while the tool runs.
 
-Numbers start at 1, rise by 1, and belong to one content for ever: of a task, in whatever way and however
-often it is read; of an answer, through all its rounds.
+The first segment has the number 1. A number always belongs to the same content: for a task, however often
+the task is read; for a call without a task, through all its rounds.
 """
 
 from __future__ import annotations
@@ -20,57 +20,59 @@ from antiphon.model.task_status import TaskStatus
 __all__ = ["MODES", "CallerMessage", "Segment", "SegmentPage", "Segments", "StreamEnd", "StreamPart"]
 
 MODES = ("immediate", "streaming", "task")
-"""The ways in which a call that may become a task can be answered, in the order of preference."""
+"""The response modes of a call that may become a task, in the order of preference."""
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """One piece of a tool's output, as a client gets it."""
+    """One piece of a tool's output, as a client receives it."""
 
     number: int
+    """The number of the segment. The first one has the number 1."""
     block: Block
+    """The content of the segment."""
 
     @property
     def text(self) -> str:
-        """Its text; empty for a picture, a sound or a resource."""
+        """The text of the segment; empty if the block is not text."""
         return self.block.text if isinstance(self.block, Text) else ""
 
 
-# What a server says
+# Written by servers
 
 
 class Segments(msgspec.Struct, frozen=True):
-    """Some segments of a stream that goes on; the first of them has the number `first`."""
+    """Segments of a stream that continues. The first of them has the number `first`."""
 
     first: int
     blocks: Sequence[Any]
     task_id: str | None = None
     task: Task | None = None
-    """The task that was made, told with the first of its segments."""
+    """The new task, sent with its first segments."""
 
 
 CallerMessage: TypeAlias = Notification | TaskChanged | Segments
-"""What can be said to a caller while its call is under way."""
+"""A message that the server can send to a caller while its call runs."""
 
 
 class SegmentPage(msgspec.Struct, frozen=True):
-    """Some segments of a task, and how it stands after them."""
+    """Segments of a task, and the state of the task after them."""
 
     first: int
     blocks: Sequence[Any]
     task_id: str
     is_complete: bool
-    """Whether there will be no more."""
+    """Whether the task has no further segments."""
     is_error: bool = False
     end: Result | None = None
-    """How it ended; what of its content is not in `blocks` was a segment before."""
+    """The result of the task. The part of its content that is not in `blocks` was sent before."""
     stopped: InputRequired | None = None
-    """What it waits for."""
+    """The questions that the task waits for."""
     task: Task | None = None
-    """The task that was made, where this is the first that is said of it."""
+    """The new task, if the caller does not know it yet."""
 
 
 class StreamEnd:
-    """The end of an answer whose first `sent` blocks were sent as segments already."""
+    """The result of a streamed call. Its first `sent` blocks were sent as segments already."""
 
     __slots__ = ("result", "sent")
 
@@ -79,16 +81,17 @@ class StreamEnd:
         self.sent = sent
 
 
-# What a client reads
+# Read by clients
 
 
 class StreamPart(msgspec.Struct, frozen=True):
-    """What came of a stream in one message."""
+    """The content of one message of a stream."""
 
     segments: tuple[Segment, ...]
     task_id: str | None = None
     task: TaskStatus | None = None
     is_complete: bool = False
     end: Result | None = None
-    """What a last message says besides its segments; its content is there only where it is no segment."""
+    """The result in the last message. Its content holds only the blocks that are not segments."""
     stopped: InputRequired | None = None
+    """The questions that the task waits for."""

@@ -1,7 +1,7 @@
-"""Tasks: what their log says, and how it folds into what a caller sees.
+"""Tasks, and how a task is computed from the entries of its log.
 
-The log is the truth; a `Task` is what has been folded from it so far. The states and what leads from one
-to the next are a table. What a state is called on the wire is the dialects' business.
+The log is the source of truth; a `Task` is the state after its last entry. The states and their transitions
+are a table. The dialects name the states on the wire.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ __all__ = [
 ]
 
 STORED_QUESTIONS = "asks"
-"""What stores call the open questions of a task. Stores that exist have it: it never changes."""
+"""The name of a task's open questions in stores. It never changes: existing stores contain it."""
 
 ANSWER_KIND = "ask"
-"""What journals call the answer to a question, in logs and in sealed states. It never changes either."""
+"""The prefix of answers in journals. It never changes: existing logs and request states contain it."""
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
-"""`waiting` is for answers; `done` has a result, of a failed tool too; `faulted` has an error instead."""
+"""`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
+JSON-RPC error in place of a result."""
 
 EntryKind: TypeAlias = Literal[
     "created", "recorded", "emitted", "asked", "answered", "ended", "faulted", "cancelled"
@@ -59,7 +60,7 @@ TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("waiting", "faulted"): "faulted",
     ("waiting", "cancelled"): "cancelled",
 }
-"""What an entry makes of a task. A pair that is not here cannot happen: nothing follows an end."""
+"""The state of a task after an entry. A pair that is missing is invalid; a finished task never changes."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,11 +70,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     data: Any = None
     needs: Mapping[str, Any] | None = None
-    """The client capabilities that were missing, if the task failed for want of them."""
+    """The client capabilities that were missing, if they are why the task failed."""
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A task, as it stands. Times are in milliseconds since 1970."""
+    """The state of a task. Times are in milliseconds since 1970."""
 
     id: str
     tool: str
@@ -82,25 +83,25 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State = "working"
     message: str | None = None
     ttl: int | None = None
-    """How long it is kept from its creation on, in milliseconds; `None` for ever."""
+    """How long the store keeps the task after its creation, in milliseconds; `None` means for ever."""
     poll: int = 1000
-    """How long a caller should wait before it looks again, in milliseconds."""
+    """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
-    """The questions that are open, by key, as `dump_questions` writes them."""
+    """The open questions, by key, as `dump_questions` writes them."""
     result: Mapping[str, Any] | None = None
-    """How it ended, as `dump_result` writes it; of its content, what is not in the log as segments."""
+    """The result, as `dump_result` writes it, without the content that is in the log as segments."""
     fault: Fault | None = None
     segments: int = 0
-    """How many segments its log has. What its result has besides comes after them."""
+    """The number of segments in the log. The content of the result comes after them."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the task has finished. A finished task never changes."""
         return self.state in ("done", "faulted", "cancelled")
 
     @property
-    def shown(self) -> tuple[Any, ...]:
-        """What makes it different from before in the eyes of a caller."""
+    def visible_state(self) -> tuple[Any, ...]:
+        """The parts of the task that callers are notified of when they change."""
         return self.state, self.message, self.questions
 
     @property
@@ -109,7 +110,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.result is not None and bool(self.result.get("is_error"))
 
     def after(self, kind: EntryKind, data: Mapping[str, Any], at: int) -> Task:
-        """The task after one more entry; raises `ValueError` for one that cannot follow."""
+        """Return the task after one more entry; raises `ValueError` if the entry is invalid in this state."""
         state = TRANSITIONS.get((self.state, kind))
         if state is None:
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
@@ -120,7 +121,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes["questions"] = data[STORED_QUESTIONS]
         elif kind == "answered":
             changes["questions"] = {
-                key: ask for key, ask in self.questions.items() if key not in data["responses"]
+                key: question for key, question in self.questions.items() if key not in data["responses"]
             }
             changes["state"] = "waiting" if changes["questions"] else "working"
         elif kind == "emitted":
@@ -135,33 +136,33 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def answer_entry(key: str) -> str:
-    """Return the journal's name for the answer to the question with a key."""
+    """Return the key of an answer in the journal, from the key of its question."""
     return f"{ANSWER_KIND}:{key}"
 
 
 class TaskHistory:
-    """A log as it is read, from its beginning on. Segments are counted, and not kept."""
+    """Reads a task's log, entry by entry. Counts segments, but does not keep them."""
 
     __slots__ = ("created", "journal", "last", "responses", "task")
 
     def __init__(self) -> None:
         self.task: Task | None = None
         self.created: Mapping[str, Any] = {}
-        """What the task was created with."""
+        """The data of the first entry: the call that created the task."""
         self.journal: dict[str, Any] = {}
         self.responses: dict[str, Any] = {}
-        """What was answered since it last asked, or was brought along when it was made."""
+        """The answers since the task last asked, or that came with the call that created it."""
         self.last: EntryKind | None = None
 
     def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
-        """Take the next entry; raises `ValueError` for one that cannot follow."""
+        """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
         self.last = kind
         self.journal.update(data.get("journal", {}))
         if kind == "created":
             self.created = data
             self.task = msgspec.convert(data["task"], Task)
         elif self.task is None:
-            raise ValueError("A log begins with the creation of its task.")
+            raise ValueError(f"The first entry of a task's log must be 'created', not {kind!r}.")
         else:
             self.task = self.task.after(kind, data, at)
         if kind == "asked":
@@ -176,18 +177,20 @@ _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": S
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
 
 
-def dump_questions(asks: Mapping[str, Question]) -> dict[str, Any]:
-    """Questions as JSON."""
-    return {key: [_NAMES[type(ask)], msgspec.to_builtins(ask)] for key, ask in asks.items()}
+def dump_questions(questions: Mapping[str, Question]) -> dict[str, Any]:
+    """Return questions in the form in which stores keep them."""
+    return {
+        key: [_NAMES[type(question)], msgspec.to_builtins(question)] for key, question in questions.items()
+    }
 
 
 def load_questions(data: Mapping[str, Any]) -> dict[str, Question]:
-    """Questions from JSON."""
+    """Return the questions that `dump_questions` wrote."""
     return {key: msgspec.convert(fields, _KINDS[name]) for key, (name, fields) in data.items()}
 
 
 def dump_result(result: Result) -> dict[str, Any]:
-    """A result as JSON."""
+    """Return a result in the form in which stores keep it."""
     value: dict[str, Any] = {"content": msgspec.to_builtins(result.content), "is_error": result.is_error}
     if result.structured:
         value["data"] = result.data
@@ -200,41 +203,41 @@ def dump_result(result: Result) -> dict[str, Any]:
 
 
 def load_result(data: Mapping[str, Any]) -> Result:
-    """A result from JSON; its blocks stay as they were written."""
+    """Return the result that `dump_result` wrote. Its blocks stay plain mappings."""
     result = Result(
         data["content"],
         data=data.get("data", msgspec.UNSET),
         meta=data.get("meta"),
         is_error=data["is_error"],
-        boxed=data.get("boxed", False),
     )
+    result.boxed = data.get("boxed", False)
     result.emitted = data.get("emitted", 0)
     return result
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """The call goes on without its caller, who can redeem this task later."""
+    """The response to a call that became a task: the caller gets the result of the task later."""
 
     task: Task
     fell_back: bool = False
-    """Whether the caller had offered only ways to answer that could not be gone."""
+    """Whether the call became a task because no response mode that the caller offered was possible."""
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """How a task stands."""
+    """The response with the current state of a task."""
 
     task: Task
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """Some of a caller's tasks."""
+    """One page of a caller's tasks."""
 
     tasks: tuple[Task, ...]
     next_cursor: str | None = None
 
 
 class TaskResult:
-    """What a task gave, or what it asks."""
+    """The result of a task, or the questions that it waits for."""
 
     __slots__ = ("outcome", "task_id")
 
@@ -244,6 +247,6 @@ class TaskResult:
 
 
 class TaskChanged(msgspec.Struct, frozen=True):
-    """A task stands otherwise than before; told to those who asked to hear of it."""
+    """The notification that a task has changed, for its subscribers."""
 
     task: Task

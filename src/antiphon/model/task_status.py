@@ -1,4 +1,4 @@
-"""A task as its caller sees it: what a server says of it, whichever version it says it in."""
+"""A task as its caller sees it, the same in every protocol version."""
 
 from __future__ import annotations
 
@@ -23,42 +23,44 @@ STATUSES: Mapping[str, bool] = {
     "failed": True,
     "cancelled": True,
 }
-"""Every status there is, and whether it is the last one of its task."""
+"""Every status, and whether a task with it has finished."""
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """How a task stands. Spans of time are in seconds."""
+    """The status of a task. Durations are in seconds."""
 
     id: str
-    """Empty where the server answered at once and made no task."""
+    """The id of the task; empty if the server returned a result at once and created no task."""
     status: Status
+    """`"working"`, `"input_required"`, `"completed"`, `"failed"` or `"cancelled"`."""
     message: str | None = None
+    """A description of the current state, for people."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
     ttl: float | None = None
-    """How long the server keeps it from its creation on; `None` for ever."""
+    """How long the server keeps the task after its creation; `None` means for ever."""
     poll_interval: float | None = None
-    """How long the server wants to be left in peace before it is asked again."""
+    """How long a caller should wait between two polls."""
     questions: Mapping[str, Question] = {}
-    """The open questions by key, on versions that tell them."""
+    """The open questions, by key, in protocol versions that send them with the status."""
     result: Result | None = None
-    """What it gave, on versions that tell it with the status."""
+    """The result, in protocol versions that send it with the status."""
     error: Fault | None = None
-    """The JSON-RPC error that it ended with, on versions that tell it with the status."""
+    """The JSON-RPC error of a failed task, in protocol versions that send it with the status."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the task has finished. A finished task never changes."""
         return STATUSES[self.status]
 
     @property
-    def shown(self) -> tuple[Any, ...]:
-        """What makes it different from the one before, in the eyes of a caller."""
+    def visible_state(self) -> tuple[Any, ...]:
+        """The parts of the status that `TaskHandle.updates` compares."""
         return self.status, self.message, tuple(self.questions.items())
 
 
 class TaskStatuses(msgspec.Struct, frozen=True):
-    """Some of a caller's tasks."""
+    """One page of a caller's tasks."""
 
     tasks: tuple[TaskStatus, ...]
     next_cursor: str | None = None

@@ -1,4 +1,4 @@
-"""A server of tools that emit: `python emitting.py PORT`, or `--stdio`; its store from the environment."""
+"""A server whose tools emit segments: `python emitting.py PORT`, or `--stdio`; store from the environment."""
 
 from __future__ import annotations
 

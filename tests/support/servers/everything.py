@@ -97,13 +97,13 @@ async def talk(ctx: Context) -> str:
 
 @server.tool
 async def fail() -> str:
-    """Fail as foreseen."""
+    """Raise a `Failure`."""
     raise Failure("this was to be expected", data={"why": "it always fails"})
 
 
 @server.tool
 async def crash() -> str:
-    """Fail as nobody foresaw."""
+    """Raise an unexpected exception."""
     raise RuntimeError("the password is s3cret")
 
 

@@ -1,4 +1,4 @@
-"""A server to be put under load: `antiphon run load.py`, or `python load.py PORT`."""
+"""A server for the load tests: `antiphon run load.py`, or `python load.py PORT`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def work(seconds: float, ctx: Context) -> str:
 
 @server.tool
 async def state() -> dict[str, int]:
-    """What is going on in the process."""
+    """Return the number of running calls, cancelled calls and asyncio tasks."""
     gc.collect()
     return {"working": working, "cancelled": cancelled, "tasks": len(asyncio.all_tasks())}
 

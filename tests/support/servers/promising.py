@@ -23,8 +23,8 @@ EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 DIE_AFTER = int(os.environ.get("DIE_AFTER", "0"))
 
 
-class Dying:
-    """A store that takes its process with it."""
+class CrashingStore:
+    """A store that kills its process at a given write."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -32,9 +32,9 @@ class Dying:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return self._deadly(found) if name in ("create", "append") else found
+        return self._crash_after_limit(found) if name in ("create", "append") else found
 
-    def _deadly(self, write: Callable[..., Any]) -> Callable[..., Any]:
+    def _crash_after_limit(self, write: Callable[..., Any]) -> Callable[..., Any]:
         async def writing(*args: Any, **kwargs: Any) -> Any:
             done = await write(*args, **kwargs)
             self._writes += 1
@@ -48,7 +48,7 @@ class Dying:
 store: Any = open_store(os.environ["ANTIPHON_STORE"])
 server = Server(
     "promising",
-    store=Dying(store) if DIE_AFTER else store,
+    store=CrashingStore(store) if DIE_AFTER else store,
     limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=2.0),
     secrets=["a secret of the promising"],
 )
@@ -67,7 +67,7 @@ def happen(what: str) -> str:
 
 @server.tool(task="optional", poll_interval=0.05)
 async def journey(ctx: Context) -> str:
-    """Does a step, asks, does another, asks twice at once, and does a last one; and tells of each."""
+    """Run a step, ask, run another, ask twice at once, and run a last one; report progress after each."""
 
     async def tell(what: str) -> None:
         # Who tells it differs from run to run, so that no number can have two contents unnoticed.
@@ -90,7 +90,7 @@ async def journey(ctx: Context) -> str:
 
 @server.tool(task="optional", poll_interval=0.05)
 async def slow(seconds: float, ctx: Context) -> str:
-    """Takes its time, between two steps."""
+    """Wait between two steps."""
     await ctx.step(happen, "began")
     await asyncio.sleep(seconds)
     await ctx.step(happen, "ended")
@@ -99,7 +99,7 @@ async def slow(seconds: float, ctx: Context) -> str:
 
 @server.tool(task="optional", poll_interval=0.05)
 async def drip(seconds: float, ctx: Context) -> str:
-    """The same, and tells of it."""
+    """Wait between two steps, and report progress."""
     await ctx.emit("1")
     await ctx.step(happen, "began")
     await ctx.emit("2")

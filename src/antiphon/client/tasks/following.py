@@ -48,8 +48,8 @@ async def follow(
             status = known if is_fresh and known is not None else await tasks.get(id)
             shown = None
             while True:
-                if status.shown != shown:
-                    shown = status.shown
+                if status.visible_state != shown:
+                    shown = status.visible_state
                     yield status
                 if status.has_ended:
                     return

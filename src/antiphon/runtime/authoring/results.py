@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError
 from antiphon.errors import DefinitionError
 from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text
 from antiphon.model.media import is_figure, is_picture, media_type
-from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.runtime.artifacts.artifact import ANYTHING as _any
 from antiphon.runtime.artifacts.artifact import Artifact, is_artifact
 from antiphon.runtime.authoring.signature import plainly, schema_of
@@ -114,7 +114,7 @@ def yielding(returns: Any) -> Any:
 def _unstructured(value: Any) -> Result:
     """A text is content alone, and so are blocks; what has named fields is data too."""
     if type(value) is str:
-        return Result.of_text(value)
+        return text_result(value)
     if type(value) is Result:
         return _as_said(value)
     if isinstance(value, Artifact):
@@ -169,7 +169,9 @@ def _structured(
             data = dump(valid, mode="json", by_alias=True)
         except (pydantic.ValidationError, PydanticSerializationError) as error:
             raise Unfit(f"What it returned does not fit its output schema: {error}") from error
-        return Result((Text(_words(valid, data)),), data=data, boxed=boxed)
+        result: Result = Result((Text(_words(valid, data)),), data=data)
+        result.boxed = boxed
+        return result
 
     def completed(result: Result) -> Result:
         if result.is_error:

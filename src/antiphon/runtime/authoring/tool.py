@@ -11,7 +11,7 @@ import pydantic
 from antiphon.errors import Failure, InternalError, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
-from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.model.request import CallTool
 from antiphon.runtime.authoring.options import TaskPolicy
 from antiphon.runtime.authoring.results import (
@@ -32,7 +32,6 @@ from antiphon.runtime.observability.telemetry import Tally, calls, ending
 __all__ = ["Tool", "failed", "merged"]
 
 logger = logging.getLogger("antiphon")
-_of_text = Result.of_text
 _is_logged, _INFO = calls.isEnabledFor, logging.INFO
 
 
@@ -145,7 +144,7 @@ class Tool:
                     value = await self._invoke(**arguments)
                     if type(value) is str and self._says_text:
                         self.tally.answers += 1
-                        return _of_text(value)
+                        return text_result(value)
                     given = self._convert(value)
                     if given.artifact is None and not given.is_error:
                         self.tally.answers += 1
@@ -170,7 +169,7 @@ class Tool:
                 return value
             if call.output is None or not call.output.begun:
                 if type(value) is str and self._says_text and self._over is None:
-                    return _of_text(value)
+                    return text_result(value)
                 return await self._settled(self._convert(value), call, environment)
             return await merged(call, await self._settled(self._after_segments(value), call, environment))
         except Exception as error:
@@ -244,4 +243,6 @@ def failed(failure: Failure) -> Result:
     if partial is not None and isinstance(data, Mapping):
         data = {**data, "partial_results": partial}
     data = jsonable(data, anything=True)
-    return Result(content, data=data, is_error=True, boxed=not isinstance(data, dict))
+    result: Result = Result(content, data=data, is_error=True)
+    result.boxed = not isinstance(data, dict)
+    return result

@@ -153,11 +153,11 @@ class TaskHandlers:
         if after is not None:
             return await self._streaming.portion(call, id, after)
         async for task in self._promises.follow(id, call.principal):
-            if task.has_ended or task.shown == shown:
+            if task.has_ended or task.visible_state == shown:
                 continue
             if shown is not None and call.session_state is not None:
                 await call.caller.notify(TaskChanged(task))
-            shown = task.shown
+            shown = task.visible_state
             if task.state == "waiting":
                 if call.carrier.returns_questions:
                     return TaskResult(InputRequired(load_questions(task.questions)), id)
@@ -241,7 +241,7 @@ class TaskHandlers:
         while True:
             try:
                 async for task in self._promises.follow(id, call.principal):
-                    if told is None or task.shown != told.shown:
+                    if told is None or task.visible_state != told.visible_state:
                         await call.caller.notify(TaskChanged(await self._promises.whole(task)))
                     told = task
                 return

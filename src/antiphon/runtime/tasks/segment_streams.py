@@ -39,9 +39,9 @@ class SegmentStreams:
                 continue
             task = news
             if not task.has_ended:
-                if task.shown != shown and (shown is not None or task.state == "waiting"):
+                if task.visible_state != shown and (shown is not None or task.state == "waiting"):
                     await call.caller.notify(TaskChanged(task))
-                shown = task.shown
+                shown = task.visible_state
         rest = _rest(task, call.request.after)
         if rest.blocks:
             await call.caller.notify(rest)

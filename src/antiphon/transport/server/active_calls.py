@@ -1,4 +1,4 @@
-"""The calls under way on one session or connection, by their ids, so that a client can cancel them."""
+"""The running calls of one session or connection, so that a client can cancel them by request id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["ActiveCalls"]
 
 
 class ActiveCalls(dict[RequestId, Supervised]):
-    """The calls under way, by request id."""
+    """The running calls, by request id."""
 
-    def notified(self, frame: Frame) -> RequestId | None:
-        """Take a notification; cancel the call that it names, if it is a cancellation.
+    def handle_notification(self, frame: Frame) -> RequestId | None:
+        """Handle a notification of the client. A cancellation stops the call that it names.
 
-        Returns the id of a call that is to be cancelled and is not under way here.
+        Returns the id of a call that should be cancelled, but does not run in this process.
         """
         cancel = read_cancellation(frame)
         if cancel is None or self.cancel(cancel.request_id):
@@ -24,8 +24,8 @@ class ActiveCalls(dict[RequestId, Supervised]):
         return cancel.request_id
 
     def cancel(self, request_id: RequestId) -> bool:
-        """Stop a call; return false if it is not under way here."""
-        watched = self.get(request_id)
-        if watched is not None:
-            watched.stop("cancelled")
-        return watched is not None
+        """Stop a call; return false if it does not run in this process."""
+        call = self.get(request_id)
+        if call is not None:
+            call.stop("cancelled")
+        return call is not None

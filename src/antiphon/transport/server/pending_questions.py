@@ -1,6 +1,6 @@
-"""Questions that were asked on a connection and wait for their answers.
+"""Questions that the server sent to a client and that wait for their answers.
 
-Owns the open questions of one session or connection.
+Owns the open questions of one session or connection. It must not know which transport carries them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PendingQuestions:
         write: Callable[[bytes], Awaitable[None]],
         task_id: str | None = None,
     ) -> Any:
-        """Ask, and return the response; raises `Failure` if the client answers with an error."""
+        """Send a question, and return the response; raises `Failure` if the client responds with an error."""
         request_id = f"ask-{secrets.token_hex(8)}"
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
@@ -48,7 +48,7 @@ class PendingQuestions:
             del self._open[request_id]
 
     def answer(self, frame: Frame) -> bool:
-        """Take a response; return false if it answers no question of this connection."""
+        """Deliver a response to its question; return false if the question was not asked here."""
         future = self._open.get(str(frame.request_id))
         if future is None or future.done():
             return False

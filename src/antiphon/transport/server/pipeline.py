@@ -1,7 +1,7 @@
-"""From a frame to a call, and from its outcome to the frame that answers it: the same for every transport.
+"""The path from a frame to a call, and from its outcome to the frame that answers it, for every transport.
 
-A transport reads frames and writes frames. The pipeline chooses the dialect, builds the call, serves it,
-and turns whatever comes of it into bytes. It knows no HTTP and no streams.
+A transport reads frames and writes frames. The pipeline chooses the dialect, builds the call, serves it, and
+turns its outcome or its error into bytes. It must not know HTTP or streams.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pipeline:
         return dialect.understand(frame, negotiated, headers)
 
     def check_room(self, calls: int) -> None:
-        """Raise `Busy` if this many calls are as many as the server takes."""
+        """Raise `Busy` if the server is at its limit of calls."""
         if calls >= self._max_calls:
             raise Busy("The server is at its limit of calls: try again.")
 
@@ -79,7 +79,7 @@ class Pipeline:
     # From a call to a frame
 
     async def serve(self, dialect: Dialect, call: Call[Any]) -> bytes:
-        """Serve a call, and return the frame that answers it; raises what `refuse` takes."""
+        """Serve a call, and return the frame that answers it. Pass any exception to `refuse`."""
         try:
             outcome = await self.handle(call)
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
-"""Serving one client on the standard streams: one frame a line.
+"""Serves one client on standard input and output: one frame per line.
 
-Owns the two streams. What an author prints goes to the standard error, since the standard output
-may carry nothing but frames.
+Owns the two streams. The output of an author's `print` goes to standard error, because standard output may
+carry only frames.
 """
 
 from __future__ import annotations
@@ -19,39 +19,42 @@ from antiphon.wire import jsonrpc
 
 __all__ = ["serve"]
 
-_CHUNK = 64 * 1024
-_PATIENCE = 5.0
-"""How long calls may go on, and what they said may wait to be read, after the client closed its end."""
+_READ_BYTES = 64 * 1024
+"""The size of one read from standard input."""
+_DRAIN_SECONDS = 5.0
+"""How long running calls may take to finish after the client closed standard input."""
+_FLUSH_SECONDS = 5.0
+"""How long the client may take to read the remaining output before it is discarded."""
 
 
-async def serve(host: Engine) -> None:
-    """Serve until the client closes the standard input, or a signal ends the process."""
+async def serve(engine: Engine) -> None:
+    """Serve until the client closes standard input, or until SIGINT or SIGTERM."""
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
     sys.stdout.flush()
     os.dup2(2, 1)
     output = _Output(sink)
-    async with host.running():
-        connection = StreamConnection(host, output.write)
-        stopped = _stop_signals()
-        reading = asyncio.ensure_future(_read(source, host.limits.max_body_bytes, connection, output))
+    async with engine.running():
+        connection = StreamConnection(engine, output.write)
+        stopped = _stop_signal()
+        reading = asyncio.ensure_future(_read(source, engine.limits.max_body_bytes, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
-        await connection.close(within=min(host.limits.drain_timeout, _PATIENCE))
+        await connection.close(within=min(engine.limits.drain_timeout, _DRAIN_SECONDS))
         await output.close()
 
 
 async def _read(source: BinaryIO, limit: int, connection: StreamConnection, output: _Output) -> None:
     async for line in _lines(source, limit):
         if line is None:
-            message = f"A message has {limit} bytes at most."
+            message = f"The message is too large: this server accepts at most {limit} bytes."
             await output.write(jsonrpc.failure(None, -32600, message))
         elif line.strip():
             connection.receive(line)
 
 
 async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
-    """The lines of a stream; `None` stands for one that is longer than the limit, which is skipped."""
+    """Yield the lines of a stream, and `None` for each line that is longer than the limit."""
     buffer = bytearray()
     skipping = False
     async for chunk in _chunks(source):
@@ -71,38 +74,39 @@ async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
 
 
 async def _chunks(source: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield the bytes of a stream as they arrive; in a thread if the stream is no pipe."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_CHUNK)
+    reader = asyncio.StreamReader(limit=_READ_BYTES)
     try:
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except (ValueError, OSError, NotImplementedError):  # a file, or a platform without readable pipes
-        while chunk := await loop.run_in_executor(None, source.read, _CHUNK):
+        while chunk := await loop.run_in_executor(None, source.read, _READ_BYTES):
             yield chunk
         return
     try:
-        while chunk := await reader.read(_CHUNK):
+        while chunk := await reader.read(_READ_BYTES):
             yield chunk
     finally:
         transport.close()
 
 
 class _Output:
-    """The standard output, one frame at a time."""
+    """Standard output, one frame at a time."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
         self._lock = asyncio.Lock()
         self._writer: asyncio.StreamWriter | None = None
-        self._blocking = False
-        self._gone = False
+        self._uses_thread = False
+        self._is_closed = False
 
     async def write(self, frame: bytes) -> None:
-        """Write one frame; a client that is gone gets nothing."""
+        """Write one frame; discard it if the client has closed the stream."""
         async with self._lock:
-            if self._gone:
+            if self._is_closed:
                 return
             try:
-                if self._writer is None and not self._blocking:
+                if self._writer is None and not self._uses_thread:
                     await self._open()
                 if self._writer is not None:
                     self._writer.write(frame + b"\n")
@@ -110,12 +114,12 @@ class _Output:
                 else:
                     await asyncio.get_running_loop().run_in_executor(None, self._sink.write, frame + b"\n")
             except (BrokenPipeError, ConnectionError):
-                self._gone = True
+                self._is_closed = True
 
     async def close(self) -> None:
-        """Flush what was written, unless the client does not take it."""
+        """Flush the output; discard it if the client does not read it in time."""
         try:
-            async with asyncio.timeout(_PATIENCE), self._lock:
+            async with asyncio.timeout(_FLUSH_SECONDS), self._lock:
                 if self._writer is None:
                     self._sink.close()
                 else:
@@ -128,15 +132,15 @@ class _Output:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            transport, protocol = await loop.connect_write_pipe(_Flow, self._sink)
+            transport, protocol = await loop.connect_write_pipe(_FlowControl, self._sink)
         except (ValueError, OSError, NotImplementedError):
-            self._blocking = True
+            self._uses_thread = True
             return
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
 
-class _Flow(asyncio.streams.FlowControlMixin):
-    """Tells a writer when its pipe is full, and when it is closed."""
+class _FlowControl(asyncio.streams.FlowControlMixin):
+    """Notifies a `StreamWriter` when its pipe is full or closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,8 +155,8 @@ class _Flow(asyncio.streams.FlowControlMixin):
         return self._closed
 
 
-def _stop_signals() -> asyncio.Future[None]:
-    """A future that is done when the process is asked to end."""
+def _stop_signal() -> asyncio.Future[None]:
+    """Return a future that is done on SIGINT or SIGTERM."""
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[None] = loop.create_future()
 
@@ -163,10 +167,7 @@ def _stop_signals() -> asyncio.Future[None]:
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, stop)
-        except (
-            NotImplementedError,
-            RuntimeError,
-            ValueError,
-        ):  # not the main thread, or no such signals here
+        except (NotImplementedError, RuntimeError, ValueError):
+            # The platform has no such signals, or this is not the main thread.
             return stopped
     return stopped

@@ -1,6 +1,7 @@
-"""One client on a connection of its own, over which frames go both ways: standard streams, or memory.
+"""A client on a connection of its own, on which both sides send frames: standard streams, or memory.
 
-Owns what was negotiated on the connection and the calls that are under way on it. Knows no bytes' way.
+Owns the negotiated version and the running calls of the connection. It must not know how the bytes of a
+frame travel.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class StreamConnection:
-    """Serves one client; `write` takes whole frames, and several tasks may call it at once."""
+    """Serves one client. Several tasks may call `write` at once, each with a whole frame."""
 
     def __init__(self, engine: Engine, write: Write, *, principal: Principal = ANONYMOUS) -> None:
         self._engine = engine
@@ -52,7 +53,7 @@ class StreamConnection:
         self._sending_changes: asyncio.Task[None] | None = None
 
     def receive(self, data: bytes | bytearray | str) -> None:
-        """Take one frame; its answer is written later."""
+        """Handle one frame. The response is written later."""
         try:
             frame = jsonrpc.decode(data)
         except RequestError as error:
@@ -63,12 +64,12 @@ class StreamConnection:
             self._questions.answer(frame)
             return
         if request_id is None:
-            self._calls.notified(frame)
+            self._calls.handle_notification(frame)
         else:
             self._spawn(self._serve(frame, request_id))
 
     async def close(self, *, within: float) -> None:
-        """Let the calls under way end, for `within` seconds, then stop them."""
+        """Wait up to `within` seconds for running calls, then stop them."""
         for listener in tuple(self._listeners):
             listener.stop("cancelled")
         if not await self._supervisor.drained(within):
@@ -136,7 +137,7 @@ class StreamConnection:
 
 
 class _StreamCaller(Caller):
-    """Reaches the client of a connection of its own."""
+    """Sends messages and questions of a call to the client of a connection."""
 
     def __init__(
         self, write: Write, questions: PendingQuestions, dialect: Dialect, request_id: RequestId

@@ -66,7 +66,7 @@ class App:
 
     @property
     def is_ready(self) -> bool:
-        """Whether to send it requests: the server has started, and is not shutting down."""
+        """Whether the app accepts requests: the server has started, and is not shutting down."""
         return self._lifespan.started and not self._leaving
 
     @property
@@ -75,16 +75,21 @@ class App:
         return self._lifespan.failure
 
     def begin_shutdown(self) -> None:
-        """End the streams that never end by themselves; calls under way go on."""
+        """Close the streams of listeners. Running calls continue."""
         self._leaving = True
         self._engine.changes.close()
 
     async def shutdown(self) -> None:
-        """Wait for the calls under way, for `Limits.drain_timeout` seconds at most, then stop the server."""
+        """Wait up to `Limits.drain_timeout` seconds for running calls, then stop the server."""
         self.begin_shutdown()
         supervisor = self._endpoint.supervisor
-        if not await supervisor.drained(self._engine.limits.drain_timeout):
-            logger.warning("Shutting down with %d calls still under way.", len(supervisor))
+        timeout = self._engine.limits.drain_timeout
+        if not await supervisor.drained(timeout):
+            logger.warning(
+                "Stopping %d calls that did not finish within Limits.drain_timeout, %g seconds.",
+                len(supervisor),
+                timeout,
+            )
             supervisor.stop("shutdown")
         await self._lifespan.stop()
 

@@ -1,4 +1,4 @@
-"""The types of ASGI, as far as this package speaks it.
+"""The types of ASGI that this package uses.
 
 https://asgi.readthedocs.io/en/latest/specs/www.html
 """

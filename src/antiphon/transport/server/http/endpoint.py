@@ -1,7 +1,7 @@
 """The MCP endpoint over HTTP: POST for messages, GET for a session's stream, DELETE to end a session.
 
-Owns what is HTTP about MCP: methods, headers, statuses, sessions and streams. Which version a request
-speaks, and what that version says, is the dialects' business; serving a call is the pipeline's.
+Owns the HTTP side of MCP: methods, headers, statuses, sessions and streams. The dialects read and write the
+messages of a protocol version; the pipeline serves a call.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Endpoint:
             else:
                 outcome = await self._handle(call)
                 if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
-                    await self._session_relay.changed(exchange.session, call.request)
+                    await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
             exchange.phase = "answering"
             if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
@@ -267,17 +267,17 @@ class Endpoint:
         session, dialect = exchange.session, exchange.dialect
         if frame.method is not UNSET:
             if session is not None:
-                unknown = session.calls.notified(frame)
-                if unknown is not None and self._session_relay.exists:
-                    await self._session_relay.cancel(session, unknown)
+                unknown = session.calls.handle_notification(frame)
+                if unknown is not None and self._session_relay.is_open:
+                    await self._session_relay.forward_cancellation(session, unknown)
             return
         request = dialect.answered(frame)
         if request is not None:
             await self._take_answer(exchange, request, principal)
         elif self._dialects.is_sessionless(frame, self._version(headers)):
             raise InvalidRequest("In this version a server makes no requests, so there is nothing to answer.")
-        elif session is not None and not session.questions.answer(frame) and self._session_relay.exists:
-            await self._session_relay.answer(session, frame)
+        elif session is not None and not session.questions.answer(frame) and self._session_relay.is_open:
+            await self._session_relay.forward_answer(session, frame)
 
     async def _take_answer(self, exchange: Exchange, request: Any, principal: Principal) -> None:
         """Take a response that answers the question of a task, which was asked on no connection."""
@@ -352,7 +352,7 @@ class Endpoint:
             raise MethodNotAllowed("Send requests with POST.")
         name = token.decode("latin-1").strip()
         if method == "DELETE":
-            await self._session_relay.ended(self._sessions.end(name, principal))
+            await self._session_relay.forward_end(self._sessions.end(name, principal))
             await send_json(exchange.send, 204, b"")
             return
         session = self._sessions.open(name, principal)
@@ -368,7 +368,7 @@ class Endpoint:
             if found is not None:
                 await get_streams.resume(found, exchange)
             else:
-                await self._session_relay.ask(session)
+                await self._session_relay.request_state(session)
                 await get_streams.listen(self._engine.changes, session, exchange)
 
     @contextmanager
@@ -377,7 +377,7 @@ class Endpoint:
         if self._listeners >= self._limits.max_listeners:
             raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
         exchange.deadline = float("inf")
-        if exchange.is_counted:  # a listener, not a call that somebody waits for
+        if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False
             self._calls -= 1
         self._listeners += 1

@@ -1,6 +1,7 @@
-"""Streams that a caller can take up again after its connection broke: what was sent, by number.
+"""A buffer of the events of one stream, so that a client can resume the stream after a disconnect.
 
-Owns the events of one stream. Bounded: the oldest go first, and a caller who needs those is told so.
+Owns the numbered events of one stream. The buffer is bounded: it evicts the oldest events first, and a
+client that needs an evicted event gets an error.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import AsyncIterator
 from antiphon.runtime.limits import Limits
 from antiphon.wire import sse
 
-__all__ = ["RETRY_MS", "EventBuffer"]
+__all__ = ["EventBuffer"]
 
-RETRY_MS = 1000
-"""How long a caller whose connection was let go is asked to wait before it comes back."""
+_RECONNECT_MILLISECONDS = 1000
+"""How long a client should wait before it reconnects."""
 
 
 class EventBuffer:
-    """The events of one stream."""
+    """The events of one stream, by number."""
 
     def __init__(self, limits: Limits) -> None:
         self.id = secrets.token_urlsafe(9)
@@ -29,16 +30,16 @@ class EventBuffer:
         self._size = 0
         self._last = 0
         self._ended = False
-        self._news = asyncio.Event()
-        self.taken_up = 0
-        """How often a caller came back for it; whoever came before is no longer served."""
+        self._changed = asyncio.Event()
+        self.resumptions = 0
+        """How often a client has resumed the stream. Only the latest connection gets events."""
 
-    def prime(self) -> bytes:
-        """The first event: no data, but an id to come back with."""
-        return sse.event(b"", id=f"{self.id}.0", retry=RETRY_MS)
+    def opening_event(self) -> bytes:
+        """Return the first event of the stream. It has no data, only an id to resume with."""
+        return sse.event(b"", id=f"{self.id}.0", retry=_RECONNECT_MILLISECONDS)
 
     def add(self, data: bytes, *, last: bool = False) -> bytes:
-        """Number and keep a message; returns its event."""
+        """Add a message to the buffer, and return its event."""
         self._last += 1
         event = sse.event(data, id=f"{self.id}.{self._last}")
         self._events.append((self._last, event))
@@ -49,34 +50,37 @@ class EventBuffer:
             self._size -= len(self._events.popleft()[1])
         if last:
             self._ended = True
-        self._news.set()
+        self._changed.set()
         return event
 
     def end(self) -> None:
-        """No more messages will come."""
+        """Mark the stream as complete."""
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     @property
     def ended(self) -> bool:
-        """Whether all its messages are there."""
+        """Whether the stream is complete."""
         return self._ended
 
-    def has(self, after: int) -> bool:
-        """Whether everything after a number is still there."""
+    def can_resume(self, after: int) -> bool:
+        """Return whether all events numbered above `after` are in the buffer."""
         first = self._events[0][0] if self._events else self._last + 1
         return first - 1 <= after <= self._last
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
-        """The events after a number: those that are there, then those that come."""
-        self.taken_up += 1
-        turn = self.taken_up
-        while turn == self.taken_up:
-            self._news.clear()
+        """Yield the events numbered above `after`, and then new events until the stream ends.
+
+        Stops when another connection resumes the stream.
+        """
+        self.resumptions += 1
+        resumption = self.resumptions
+        while resumption == self.resumptions:
+            self._changed.clear()
             for number, event in tuple(self._events):
                 if number > after:
                     after = number
                     yield event
             if self._ended and after >= self._last:
                 return
-            await self._news.wait()
+            await self._changed.wait()

@@ -1,6 +1,6 @@
-"""The event stream of one HTTP response, from its first word to its last.
+"""The event stream of one HTTP response, from its headers to its last event.
 
-Owns the order of what is written on it. A stream that can be taken up again is kept in a `EventBuffer`.
+Owns the order of the events. If the client can resume the stream, an `EventBuffer` keeps the events.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _HEADERS = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-
-
-_BREATH = 0.02
-"""Seconds of writing after which others get a turn."""
+_YIELD_SECONDS = 0.02
+"""How long a stream may write before it lets other tasks of the event loop run."""
 
 
 class EventStream:
-    """An event stream; made with the first word that is said."""
+    """An event stream. `create_buffer` is for streams that the client can resume."""
 
-    def __init__(self, send: Send, new_replay: Callable[[], EventBuffer] | None = None) -> None:
+    def __init__(self, send: Send, create_buffer: Callable[[], EventBuffer] | None = None) -> None:
         self._send = send
-        self._new_replay = new_replay
+        self._create_buffer = create_buffer
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._started = False
-        self.replay: EventBuffer | None = None
+        self._buffer: EventBuffer | None = None
         self.detached = False
-        self.written = self._breathed = self._loop.time()
+        """Whether the stream continues without its connection."""
+        self.written = self._yielded = self._loop.time()
+        """When the last event was written."""
         self.waiting_since: float | None = None
-        """Since when the other end has not taken what was written."""
+        """Since when the stream has waited for the client to read; `None` if it does not wait."""
 
     async def open(self) -> None:
-        """Begin the stream, with nothing on it yet."""
+        """Start the response, without an event."""
         async with self._lock:
             await self._start()
 
@@ -53,38 +53,38 @@ class EventStream:
         """Send the last message, and end the stream."""
         await self._event(data, last=True)
 
-    async def pass_on(self, event: bytes) -> None:
-        """Send an event that is already written."""
+    async def write_event(self, event: bytes) -> None:
+        """Send an event that is encoded already."""
         async with self._lock:
             await self._start()
             await self._put(event)
 
     async def end(self) -> None:
-        """End the stream without a last word."""
+        """End the stream without a last message."""
         async with self._lock:
             await self._start()
             await self._put(b"", last=True)
 
     async def keep_alive(self) -> None:
-        """Send something that every reader ignores."""
-        await self.pass_on(sse.COMMENT)
+        """Send a comment, which clients ignore."""
+        await self.write_event(sse.COMMENT)
 
     async def detach(self) -> None:
-        """Let go of the connection; the caller comes back for the rest."""
+        """Close the connection. The stream continues in the buffer, and the client resumes it."""
         async with self._lock:
             await self._start()
             self.detached = True
             await self._send({"type": "http.response.body", "body": b""})
 
     def close(self) -> None:
-        """No more will come, however it went."""
-        if self.replay is not None:
-            self.replay.end()
+        """Mark the stream as complete, also after an error."""
+        if self._buffer is not None:
+            self._buffer.end()
 
     async def _event(self, data: bytes, *, last: bool) -> None:
         async with self._lock:
             await self._start()
-            event = sse.event(data) if self.replay is None else self.replay.add(data, last=last)
+            event = sse.event(data) if self._buffer is None else self._buffer.add(data, last=last)
             await self._put(event, last=last)
 
     async def _start(self) -> None:
@@ -93,19 +93,19 @@ class EventStream:
         self._started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         first = b""
-        if self._new_replay is not None:
-            self.replay = self._new_replay()
-            first = self.replay.prime()
+        if self._create_buffer is not None:
+            self._buffer = self._create_buffer()
+            first = self._buffer.opening_event()
         await self._put(first)
 
     async def _put(self, event: bytes, *, last: bool = False) -> None:
-        if self.detached or (self.replay is not None and self.replay.taken_up):
+        if self.detached or (self._buffer is not None and self._buffer.resumptions):
             return
         self.written = self.waiting_since = self._loop.time()
         await self._send({"type": "http.response.body", "body": event, "more_body": not last})
         self.waiting_since = None
-        if self.written - self._breathed > _BREATH:
-            # To a caller that is gone nothing has to wait: without this, a tool that says much would keep
-            # everybody else from being served, and the news that its caller is gone from being heard.
+        if self.written - self._yielded > _YIELD_SECONDS:
+            # Sending to a client that has disconnected never waits. Without this, a tool that emits much
+            # would block the event loop: other requests, and the notice that the client has disconnected.
             await asyncio.sleep(0)
-            self._breathed = self._loop.time()
+            self._yielded = self._loop.time()

@@ -1,7 +1,6 @@
 """One HTTP request and its response: JSON if the call ends without a message, else an event stream.
 
-An exchange is the caller of the call that it brings. Owns the response, and notices when the client goes
-away.
+An exchange is the caller of its call. Owns the response, and notices when the client disconnects.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from antiphon.wire.server.dialect import Dialect
 __all__ = ["Exchange", "Phase", "send_json"]
 
 Phase: TypeAlias = Literal["reading", "addressed", "running", "answering"]
-"""How far an exchange has come: the request is being read; its dialect is known; it is being served, as a
-call or as a stream that a client opened; its answer is being sent, so that nothing else may be sent."""
+"""The phases of an exchange: reading the request; its dialect is known; running the call, or the stream that
+a client opened; sending the answer, after which nothing else may be sent."""
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> None:
@@ -53,7 +52,7 @@ class Exchange(Supervised, Caller):
     """Whether it counts towards `Limits.max_calls`."""
     event_stream: EventStream | None = None
     tasks: set[asyncio.Task[None]] | None = None
-    """Background work: watching for a client that goes away, keeping the connection alive."""
+    """Background work: watching for a disconnect, keeping the connection alive."""
     _watching: bool = False
 
     def __init__(self, send: Send, receive: Receive, keep_alive_interval: float) -> None:
@@ -61,7 +60,7 @@ class Exchange(Supervised, Caller):
         self.receive = receive
         self._keep_alive_interval = keep_alive_interval
 
-    # While the call is under way
+    # While the call runs
 
     async def notify(self, message: CallerMessage) -> None:
         """Send a message on the event stream; a client that takes no streams does not get it."""
@@ -87,11 +86,11 @@ class Exchange(Supervised, Caller):
         """Return the event stream of the response."""
         if self.event_stream is None:
             session = self.session if self._resumable else None
-            self.event_stream = EventStream(self.send, None if session is None else session.stream)
+            self.event_stream = EventStream(self.send, None if session is None else session.create_stream)
         return self.event_stream
 
     def tick(self, now: float) -> None:
-        """Watch for a client that goes away, and keep the connection alive, while the call takes long."""
+        """Watch for a disconnect, and keep the connection alive, while a long call runs."""
         if self.phase != "running" or (self.event_stream is not None and self.event_stream.detached):
             return
         if not self._watching and (self.dialect.closing_cancels or self.call is None):
@@ -100,9 +99,8 @@ class Exchange(Supervised, Caller):
         events = self.event_stream
         if events is not None and events.waiting_since is not None:
             if now - events.waiting_since >= 2 * self._keep_alive_interval:
-                self.stop(
-                    "disconnected"
-                )  # the client is connected and reads nothing: it may not hold its place
+                # The client is connected, but does not read: it must not occupy a place for ever.
+                self.stop("disconnected")
             return
         written = self.started if events is None else events.written
         if self.takes_streams and now - written >= self._keep_alive_interval:
@@ -111,7 +109,7 @@ class Exchange(Supervised, Caller):
             self._spawn(stream.keep_alive())
 
     def close(self) -> None:
-        """Release what the exchange holds: the request is over."""
+        """Stop the background work, and close the event stream."""
         if self.tasks is not None:
             for task in self.tasks:
                 task.cancel()

@@ -14,7 +14,7 @@ __all__ = ["find", "listen", "resume"]
 
 
 async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> None:
-    """Send changes as they happen. A session has one such stream: a new one ends the one before."""
+    """Send changes as they happen. A session has one such stream: a new one ends the previous one."""
     if session.listening is not None:
         session.listening.stop("cancelled")
     session.listening = exchange
@@ -40,16 +40,16 @@ def find(session: Session, event_id: str) -> tuple[EventBuffer, int]:
     """Return the stream that an event was on, and the event's number; raises `StreamGone`."""
     found = session.find_stream(event_id)
     if found is None:
-        raise StreamGone("That stream is no longer kept: send the request again.")
+        raise StreamGone("The server no longer keeps this stream: send the request again.")
     return found
 
 
 async def resume(found: tuple[EventBuffer, int], exchange: Exchange) -> None:
-    """Send what came after an event, on the stream that the event was on."""
+    """Send the events that follow an event on its stream."""
     buffer, after = found
     stream = exchange.stream()
     await stream.open()
     async for event in buffer.follow(after):
-        await stream.pass_on(event)
+        await stream.write_event(event)
     exchange.phase = "answering"
     await stream.end()

@@ -1,4 +1,4 @@
-"""Which requests an HTTP server lets in at all: by Host, Origin and media types.
+"""Checks of the path, the Host, the Origin and the media types of a request, before it is read.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-%26-endpoint
 """
@@ -12,14 +12,14 @@ from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, 
 
 __all__ = ["Guard", "accepts"]
 
-_LOCAL = {"localhost", "127.0.0.1", "[::1]", "::1"}
-_REMEMBERED = 256
+_LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]", "::1"}
+_MAX_CACHED_CHECKS = 256
 
 
 class Guard:
-    """Keeps pages of other sites from talking to a server through a visitor's browser.
+    """Refuses requests that web pages of other sites send through a visitor's browser.
 
-    What it found out about a kind of request it remembers, since most requests are of the same kind.
+    Caches the outcome for each combination of headers, because most requests of a client have the same ones.
     """
 
     def __init__(
@@ -28,12 +28,13 @@ class Guard:
         self._paths = frozenset(paths)
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
         self._origins = None if origins is None else {origin.lower().rstrip("/") for origin in origins}
-        self._verdicts: dict[tuple[Any, ...], RequestError | None] = {}
-        self._usual: tuple[Any, ...] = ()
-        """The last kind of request that was let in; most are like it."""
+        self._checked: dict[tuple[Any, ...], RequestError | None] = {}
+        """The outcome of a check, by path and headers: an error, or `None`."""
+        self._last_allowed: tuple[Any, ...] = ()
+        """The path and headers of the last request that was allowed. Most requests equal it."""
 
     def check(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-        """Raise what is wrong with where a request goes, where it comes from, or what it says it is."""
+        """Check a request; raises `NoEndpoint`, `BadOrigin` or `BadMediaType`."""
         get = headers.get
         key = (
             scope["path"],
@@ -43,24 +44,24 @@ class Guard:
             get(b"origin"),
             get(b"content-type"),
         )
-        if key == self._usual:
+        if key == self._last_allowed:
             return
         try:
-            verdict = self._verdicts[key]
+            problem = self._checked[key]
         except KeyError:
-            if len(self._verdicts) >= _REMEMBERED:
-                self._verdicts.clear()
-            verdict = self._verdicts[key] = self._judge(scope, headers)
-        if verdict is not None:
-            raise type(verdict)(verdict.message)
-        self._usual = key
+            if len(self._checked) >= _MAX_CACHED_CHECKS:
+                self._checked.clear()
+            problem = self._checked[key] = self._find_problem(scope, headers)
+        if problem is not None:
+            raise type(problem)(problem.message)
+        self._last_allowed = key
 
-    def _judge(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> RequestError | None:
-        """What is wrong, or `None`."""
+    def _find_problem(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> RequestError | None:
+        """Return the error for a request, or `None` if the request is allowed."""
         path, root = scope["path"], scope.get("root_path", "")
         if (path.removeprefix(root) if root else path) not in self._paths:
             return NoEndpoint(f"There is no MCP endpoint at {path}.")
-        problem = self._judge_origin(scope, headers)
+        problem = self._find_origin_problem(scope, headers)
         if problem is not None:
             return problem
         try:
@@ -70,42 +71,44 @@ class Guard:
         return None
 
     def check_page(self, scope: Mapping[str, Any]) -> None:
-        """Raise `BadOrigin` for a request to a page from a host or an origin that is not trusted."""
-        problem = self._judge_origin(scope, dict(scope["headers"]))
+        """Check a request for a page; raises `BadOrigin` if its host or origin is not trusted."""
+        problem = self._find_origin_problem(scope, dict(scope["headers"]))
         if problem is not None:
             raise problem
 
-    def _judge_origin(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> RequestError | None:
+    def _find_origin_problem(
+        self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]
+    ) -> RequestError | None:
         address = scope.get("server")
-        local = address is not None and (address[0] in _LOCAL or str(address[0]).startswith("127."))
+        local = address is not None and (address[0] in _LOCAL_HOSTS or str(address[0]).startswith("127."))
         host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
-        if not self._host_is_good(host, local):
-            return BadOrigin(f"This server does not answer to the host {host!r}: add it to `hosts`.")
-        if origin and not self._origin_is_good(origin, host, local):
+        if not self._is_trusted_host(host, local):
+            return BadOrigin(f"This server does not trust the host {host!r}: add it to `hosts`.")
+        if origin and not self._is_trusted_origin(origin, host, local):
             return BadOrigin(f"This server does not trust pages from {origin!r}: add it to `origins`.")
         return None
 
-    def _host_is_good(self, host: str, local: bool) -> bool:
+    def _is_trusted_host(self, host: str, local: bool) -> bool:
         if self._hosts is not None:
-            return "*" in self._hosts or host in self._hosts or _name(host) in self._hosts
-        return not local or not host or _name(host) in _LOCAL
+            return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
+        return not local or not host or _without_port(host) in _LOCAL_HOSTS
 
-    def _origin_is_good(self, origin: str, host: str, local: bool) -> bool:
+    def _is_trusted_origin(self, origin: str, host: str, local: bool) -> bool:
         if self._origins is not None and ("*" in self._origins or origin in self._origins):
             return True
         _, _, authority = origin.partition("://")
         if authority and authority == host:
             return True
-        return self._origins is None and local and _name(authority) in _LOCAL
+        return self._origins is None and local and _without_port(authority) in _LOCAL_HOSTS
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raise `BadMediaType` for a body that says it is something other than JSON."""
+    """Check the media type of the body; raises `BadMediaType` if it is not JSON."""
     content_type = headers.get(b"content-type")
     if content_type is None or content_type == b"application/json":
         return
     if content_type.partition(b";")[0].strip().lower() != b"application/json":
-        raise BadMediaType("The body of a request is JSON: send Content-Type: application/json.")
+        raise BadMediaType("The body must be JSON: send Content-Type: application/json.")
 
 
 _accepted: dict[bytes | None, tuple[bool, bool]] = {
@@ -115,21 +118,21 @@ _accepted: dict[bytes | None, tuple[bool, bool]] = {
 
 
 def accepts(accept: bytes | None) -> tuple[bool, bool]:
-    """Whether to answer with JSON where that will do, and whether the caller takes event streams.
+    """Return whether the client prefers JSON, and whether it accepts event streams.
 
-    A caller that names event streams before JSON gets those. Raises `NotAcceptable` for one that
-    takes neither.
+    A client that names event streams before JSON prefers event streams. Raises `NotAcceptable` if the client
+    accepts neither.
     """
-    verdict = _accepted.get(accept)
-    if verdict is None:
-        verdict = _read_accept(_text(accept))
-        if len(_accepted) < _REMEMBERED:
-            _accepted[accept] = verdict
-    if verdict == (False, False):
+    accepted = _accepted.get(accept)
+    if accepted is None:
+        accepted = _read_accept(_text(accept))
+        if len(_accepted) < _MAX_CACHED_CHECKS:
+            _accepted[accept] = accepted
+    if accepted == (False, False):
         raise NotAcceptable(
-            "The answer is JSON or an event stream: accept application/json, text/event-stream."
+            "The response is JSON or an event stream: send Accept: application/json, text/event-stream."
         )
-    return verdict
+    return accepted
 
 
 def _read_accept(accept: str) -> tuple[bool, bool]:
@@ -141,8 +144,8 @@ def _read_accept(accept: str) -> tuple[bool, bool]:
     return bool(json) and (not stream or json[0] <= stream[0]), bool(stream)
 
 
-def _name(host: str) -> str:
-    """A host without its port."""
+def _without_port(host: str) -> str:
+    """Return a host without its port."""
     if host.startswith("["):
         return host[: host.find("]") + 1]
     return host.partition(":")[0]

@@ -1,5 +1,4 @@
-"""Keeps a server running, in an asyncio task of its own, so that its lifespan is closed where it was
-opened."""
+"""Runs a server in an asyncio task of its own, because its lifespan must close in the task that opened it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ logger = logging.getLogger("antiphon")
 
 
 class ServerLifespan:
-    """Starts a server when it is first needed, and stops it when told to."""
+    """Starts a server when it is first needed, and stops it on request."""
 
     def __init__(self, engine: Engine) -> None:
         self.started = False
@@ -27,7 +26,7 @@ class ServerLifespan:
         self._stop: asyncio.Event | None = None
 
     async def start(self) -> None:
-        """Start the server; raises what its lifespan raised."""
+        """Start the server; raises the error of its lifespan."""
         if self._ready is None:
             loop = asyncio.get_running_loop()
             self._ready = loop.create_future()

@@ -1,4 +1,4 @@
-"""What load balancers and monitors ask a process: `/healthz`, `/readyz` and `/metrics`.
+"""The probes for load balancers and monitors: `/healthz`, `/readyz` and `/metrics`.
 
 `/healthz` says that the process responds. `/readyz` says whether to send requests to it: not before it has
 started, and not once it is shutting down. A store that is unavailable is mentioned there, but does not make

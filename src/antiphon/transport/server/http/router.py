@@ -1,6 +1,6 @@
 """Pages beside the MCP endpoint: an author's own routes, and the probes.
 
-The router looks at the path first; everything that is no route goes to the endpoint.
+The router sees every request first. A request whose path is no route goes to the endpoint.
 """
 
 from __future__ import annotations
@@ -34,24 +34,28 @@ class HttpRequest:
         self, scope: Mapping[str, Any], path: str, receive: Receive, *, max_bytes: int, timeout: float
     ) -> None:
         self.method: str = scope["method"]
+        """The HTTP method, in upper case."""
         self.path = path
         """The path, without the prefix under which the app is mounted."""
         self.query: dict[str, str] = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
-        """The parameters in the address; of several with one name, the last."""
+        """The query parameters. If a name occurs several times, the last value counts."""
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
         """The headers, with lower-case names."""
         self.client: tuple[str, int] | None = scope.get("client")
-        """The address that the request came from."""
+        """The host and port of the client, if the ASGI server knows them."""
         self._receive = receive
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._body: bytes | None = None
 
     async def body(self) -> bytes:
-        """Return the body; raises `BodyTooLarge` over `Limits.max_body_bytes`, and `InvalidRequest` if it
-        stalls."""
+        """Return the body.
+
+        Raises `BodyTooLarge` over `Limits.max_body_bytes`, and `InvalidRequest` if the body does not arrive
+        in time.
+        """
         if self._body is None:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -61,7 +65,7 @@ class HttpRequest:
         return self._body
 
     async def json(self) -> Any:
-        """Return the body, read as JSON; raises `InvalidRequest` if it is not JSON."""
+        """Return the body, decoded from JSON; raises `InvalidRequest` if it is not JSON."""
         try:
             return msgspec.json.decode(await self.body())
         except msgspec.DecodeError as error:
@@ -81,7 +85,11 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """A response of one of the server's own pages."""
+    """A response of one of the server's own pages.
+
+    `body` is text, bytes, or any other value, which is sent as JSON. The media type follows from the body
+    unless you pass `media_type`.
+    """
 
     def __init__(
         self,
@@ -102,7 +110,7 @@ class HttpResponse:
         self.media_type = media_type or kind
 
     async def send(self, send: Send, *, head: bool = False) -> None:
-        """Send it; without the body for a HEAD request."""
+        """Send the response; without the body for a HEAD request."""
         lines = [(b"content-length", b"%d" % len(self.body))]
         if self.body:
             lines.append((b"content-type", self.media_type.encode("latin-1")))
@@ -122,10 +130,12 @@ class Routes:
     def add(self, path: str, methods: Sequence[str], handler: Handler) -> None:
         """Serve a path with a function; raises `DefinitionError`."""
         if not path.startswith("/") or "{" in path:
-            raise DefinitionError(f"The path {path!r} of a route begins with a slash, and has no variables.")
+            raise DefinitionError(
+                f"The path {path!r} of a route must begin with a slash, and cannot have variables."
+            )
         if isinstance(methods, str) or not methods:
             raise DefinitionError(
-                f'The methods of the route {path!r} are a list, like methods=["GET", "POST"].'
+                f'The methods of the route {path!r} must be a list, such as methods=["GET", "POST"].'
             )
         page = self.pages.setdefault(path, {})
         for method in (name.upper() for name in methods):

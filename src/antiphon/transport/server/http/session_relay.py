@@ -1,7 +1,7 @@
-"""What concerns a session whose calls and streams are at other processes, told to those through the relay.
+"""Forwards session events to the process that holds the call, the question or the stream.
 
-A load balancer sends each request to some process. An answer, a cancellation or a subscription may so
-come to one that has neither the question, nor the call, nor the stream. Owns what is said about that.
+A load balancer may send the answer to a question, a cancellation or a subscription to another process than
+the one that asked, runs the call or has the stream. Owns the messages about sessions between processes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ __all__ = ["SessionRelay"]
 _TOPIC = "sessions"
 
 
-class _Said(msgspec.Struct, omit_defaults=True):
-    """One thing about one session."""
+class _SessionEvent(msgspec.Struct, omit_defaults=True):
+    """An event of one session.
+
+    During a rollout, processes of different versions exchange these: the encoded names never change.
+    """
 
     session: str
     answer: dict[str, Any] | None = None
@@ -31,72 +34,74 @@ class _Said(msgspec.Struct, omit_defaults=True):
     subscribe: Collection[str] = ()
     unsubscribe: Collection[str] = ()
     level: Any = None
-    who: bool = False
-    """Whether whoever knows what the session wants is to say so."""
+    asks_for_state: bool = msgspec.field(default=False, name="who")
+    """Whether processes that know the subscriptions and the log level of the session should send them."""
     ended: bool = False
 
 
 class SessionRelay:
-    """The sessions of one server, as far as other processes have to do with them."""
+    """Sends the session events of this process to the others, and applies theirs."""
 
     def __init__(self, relay: Relay, sessions: Sessions) -> None:
         self._relay = relay
         self._sessions = sessions
-        relay.on(_TOPIC, self._heard)
+        relay.on(_TOPIC, self._receive)
 
     @property
-    def exists(self) -> bool:
-        """Whether there may be other processes."""
+    def is_open(self) -> bool:
+        """Whether there may be other processes to forward events to."""
         return self._relay.is_open
 
-    async def answer(self, session: Session, frame: Frame) -> None:
-        """A response has come to a question that was not asked here."""
+    async def forward_answer(self, session: Session, frame: Frame) -> None:
+        """Forward the response to a question that another process asked."""
         body = {"result": frame.result} if frame.error is UNSET else {"error": frame.error}
-        await self._say(_Said(session.name, answer={"jsonrpc": "2.0", "id": frame.request_id, **body}))
+        await self._send(
+            _SessionEvent(session.name, answer={"jsonrpc": "2.0", "id": frame.request_id, **body})
+        )
 
-    async def cancel(self, session: Session, request_id: RequestId) -> None:
-        """A call is to be cancelled that is not under way here."""
-        await self._say(_Said(session.name, cancel=request_id))
+    async def forward_cancellation(self, session: Session, request_id: RequestId) -> None:
+        """Forward the cancellation of a call that another process runs."""
+        await self._send(_SessionEvent(session.name, cancel=request_id))
 
-    async def changed(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
-        """A session has said what it wants to hear of; its stream may be anywhere."""
+    async def forward_change(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
+        """Forward a change of the subscriptions or the log level of a session."""
         if isinstance(request, Subscribe):
-            await self._say(_Said(session.name, subscribe=(request.uri,)))
+            await self._send(_SessionEvent(session.name, subscribe=(request.uri,)))
         elif isinstance(request, Unsubscribe):
-            await self._say(_Said(session.name, unsubscribe=(request.uri,)))
+            await self._send(_SessionEvent(session.name, unsubscribe=(request.uri,)))
         else:
-            await self._say(_Said(session.name, level=request.level))
+            await self._send(_SessionEvent(session.name, level=request.level))
 
-    async def ask(self, session: Session) -> None:
-        """A session begins to listen here: what has it told others that it wants to hear of?"""
-        await self._say(_Said(session.name, who=True))
+    async def request_state(self, session: Session) -> None:
+        """Request the subscriptions and the log level of a session, which begins to listen here."""
+        await self._send(_SessionEvent(session.name, asks_for_state=True))
 
-    async def ended(self, session: Session) -> None:
-        """A session is over."""
-        await self._say(_Said(session.name, ended=True))
+    async def forward_end(self, session: Session) -> None:
+        """Forward the end of a session."""
+        await self._send(_SessionEvent(session.name, ended=True))
 
-    async def _say(self, said: _Said) -> None:
+    async def _send(self, event: _SessionEvent) -> None:
         if self._relay.is_open:
-            await self._relay.say(_TOPIC, msgspec.to_builtins(said))
+            await self._relay.say(_TOPIC, msgspec.to_builtins(event))
 
-    def _heard(self, data: Any) -> None:
-        said = msgspec.convert(data, _Said)
-        if said.ended:
-            self._sessions.forget(said.session)
+    def _receive(self, data: Any) -> None:
+        event = msgspec.convert(data, _SessionEvent)
+        if event.ended:
+            self._sessions.end_by_name(event.session)
             return
-        session = self._sessions.named(said.session)
+        session = self._sessions.find_by_name(event.session)
         if session is None:
             return
-        if said.answer is not None:
-            session.questions.answer(msgspec.convert(said.answer, Frame))
-        if said.cancel is not None:
-            session.calls.cancel(said.cancel)
-        session.state.subscriptions.update(said.subscribe)
-        session.state.subscriptions.difference_update(said.unsubscribe)
-        if said.level is not None:
-            session.state.log_level = said.level
-        if said.who and (session.state.subscriptions or session.state.log_level):
-            known = _Said(
+        if event.answer is not None:
+            session.questions.answer(msgspec.convert(event.answer, Frame))
+        if event.cancel is not None:
+            session.calls.cancel(event.cancel)
+        session.state.subscriptions.update(event.subscribe)
+        session.state.subscriptions.difference_update(event.unsubscribe)
+        if event.level is not None:
+            session.state.log_level = event.level
+        if event.asks_for_state and (session.state.subscriptions or session.state.log_level):
+            state = _SessionEvent(
                 session.name, subscribe=sorted(session.state.subscriptions), level=session.state.log_level
             )
-            self._relay.say_soon(_TOPIC, msgspec.to_builtins(known))
+            self._relay.say_soon(_TOPIC, msgspec.to_builtins(state))

@@ -1,8 +1,8 @@
-"""Sessions of the versions that have them. A session id is a sealed token that carries what was
-negotiated, so that every process with the same secret can serve it.
+"""Sessions over HTTP, for the protocol versions that have them.
 
-What cannot be in the token (log level, subscriptions, streams, calls under way) is kept in this
-process, for the sessions used last.
+A session id is an encrypted token that contains the negotiated version and capabilities, so every process
+with the same secret can serve the session. The rest (log level, subscriptions, streams, running calls) is in
+the memory of this process, for the sessions used most recently.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ __all__ = ["Session", "Sessions"]
 
 
 class _Token(msgspec.Struct, array_like=True):
+    """The content of a session id. Clients hold session ids: the order of the fields never changes."""
+
     id: str
     negotiated: Negotiated
 
 
 class Session:
-    """One session, as far as this process knows it."""
+    """The state of one session in this process."""
 
     def __init__(self, name: str, negotiated: Negotiated, principal: Principal, limits: Limits) -> None:
         self.name = name
-        """By which processes speak of it: nobody can use the session who knows it."""
+        """The name of the session in messages between processes. It does not give access to the session."""
         self.negotiated = negotiated
         self.principal = principal
         self.state = SessionState()
@@ -47,52 +49,52 @@ class Session:
         self._limits = limits
         self._streams: OrderedDict[str, EventBuffer] = OrderedDict()
 
-    def stream(self) -> EventBuffer:
-        """A new stream; the oldest one is forgotten when there are too many."""
-        replay = EventBuffer(self._limits)
-        self._streams[replay.id] = replay
+    def create_stream(self) -> EventBuffer:
+        """Create the buffer of a new stream; evict the oldest one if there are too many."""
+        buffer = EventBuffer(self._limits)
+        self._streams[buffer.id] = buffer
         while len(self._streams) > self._limits.max_replay_streams:
             oldest = next(
-                (key for key, kept in self._streams.items() if kept.ended), next(iter(self._streams))
+                (key for key, stream in self._streams.items() if stream.ended), next(iter(self._streams))
             )
             del self._streams[oldest]
-        return replay
+        return buffer
 
     def find_stream(self, event_id: str) -> tuple[EventBuffer, int] | None:
-        """The stream that an event was on, and the event's number; `None` if it is no longer there."""
+        """Return the stream of an event and the event's number, or `None` if the stream was evicted."""
         name, _, number = event_id.rpartition(".")
-        replay = self._streams.get(name)
-        if replay is None or not (number.isascii() and number.isdigit() and len(number) < 12):
+        buffer = self._streams.get(name)
+        if buffer is None or not (number.isascii() and number.isdigit() and len(number) < 12):
             return None
         after = int(number)
-        return (replay, after) if replay.has(after) else None
+        return (buffer, after) if buffer.can_resume(after) else None
 
 
 class Sessions:
-    """All sessions that this process has in mind."""
+    """The sessions that this process caches."""
 
     def __init__(self, seal: Seal, server: str, limits: Limits) -> None:
         self._seal = seal
         self._bound_to = b"session\0" + server.encode() + b"\0"
         self._limits = limits
-        self._kept: OrderedDict[str, Session] = OrderedDict()
+        self._cached: OrderedDict[str, Session] = OrderedDict()
         self._names: dict[str, str] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
-        """The id of a new session."""
+        """Create a session, and return its id."""
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated))
         token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_lifetime)
-        self._keep(token, Session(_name(token), negotiated, principal, self._limits))
+        self._cache(token, Session(_name(token), negotiated, principal, self._limits))
         return token
 
     def open(self, token: str, principal: Principal) -> Session:
-        """The session with that id; raises `SessionLost` if it has ended, or is not the caller's."""
-        session = self._kept.get(token)
+        """Return the session with an id; raises `SessionLost` if it has ended or is another caller's."""
+        session = self._cached.get(token)
         if session is not None:
             if session.principal.id != principal.id:
                 raise _lost()
-            self._kept.move_to_end(token)
+            self._cached.move_to_end(token)
             return session
         name = _name(token)
         if name in self._ended:
@@ -103,37 +105,37 @@ class Sessions:
         except (SealError, msgspec.DecodeError):
             raise _lost() from None
         session = Session(name, negotiated, principal, self._limits)
-        self._keep(token, session)
+        self._cache(token, session)
         return session
 
-    def named(self, name: str) -> Session | None:
-        """The session of that name, if this process has it in mind."""
+    def find_by_name(self, name: str) -> Session | None:
+        """Return the session with a name, or `None` if this process does not cache it."""
         token = self._names.get(name)
-        return None if token is None else self._kept.get(token)
+        return None if token is None else self._cached.get(token)
 
     def end(self, token: str, principal: Principal) -> Session:
-        """End a session: its calls are stopped, and its id is good for nothing here from now on."""
+        """End a session: stop its calls, and refuse its id from now on. Raises `SessionLost`."""
         session = self.open(token, principal)
-        self.forget(session.name)
+        self.end_by_name(session.name)
         return session
 
-    def forget(self, name: str) -> None:
-        """End a session, by its name."""
+    def end_by_name(self, name: str) -> None:
+        """End a session by its name."""
         self._ended[name] = None
         while len(self._ended) > self._limits.max_sessions:
             self._ended.popitem(last=False)
-        session = self._kept.pop(self._names.pop(name, ""), None)
+        session = self._cached.pop(self._names.pop(name, ""), None)
         if session is None:
             return
-        for watched in (*session.calls.values(), session.listening):
-            if watched is not None:
-                watched.stop("cancelled")
+        for request in (*session.calls.values(), session.listening):
+            if request is not None:
+                request.stop("cancelled")
 
-    def _keep(self, token: str, session: Session) -> None:
-        self._kept[token] = session
+    def _cache(self, token: str, session: Session) -> None:
+        self._cached[token] = session
         self._names[session.name] = token
-        while len(self._kept) > self._limits.max_sessions:
-            _, oldest = self._kept.popitem(last=False)
+        while len(self._cached) > self._limits.max_sessions:
+            _, oldest = self._cached.popitem(last=False)
             del self._names[oldest.name]
 
     def _bind(self, principal: Principal) -> bytes:
@@ -146,5 +148,5 @@ def _name(token: str) -> str:
 
 def _lost() -> SessionLost:
     return SessionLost(
-        "This session has ended, or is not known here: initialize again, without a session id."
+        "The server does not know this session, or it has ended: initialize again, without a session id."
     )

@@ -1,4 +1,4 @@
-"""Three that serve and two that work, behind a load balancer, with one of them killed every second."""
+"""Three servers and two workers behind a load balancer, with one process killed every second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KILLS = 8
 
 
 async def kill_one_each_second(crew: Fleet, done: asyncio.Event) -> int:
-    """Kill them in turn, those who serve and those who work; each is started again at once."""
+    """Kill servers and workers in turn, and restart each at once."""
     killed = 0
     order = [member for pair in zip(crew.servers, crew.workers * 2, strict=False) for member in pair]
     while not done.is_set() or killed < KILLS:
@@ -28,7 +28,7 @@ async def kill_one_each_second(crew: Fleet, done: asyncio.Event) -> int:
     return killed
 
 
-async def test_every_flow_of_the_seeds_ends_right_whoever_is_killed(
+async def test_every_flow_of_the_seeds_succeeds_while_processes_are_killed(
     database: Postgres, tmp_path: Path
 ) -> None:
     url = database.url()
@@ -37,7 +37,7 @@ async def test_every_flow_of_the_seeds_ends_right_whoever_is_killed(
         killing = asyncio.create_task(kill_one_each_second(crew, done))
 
         async def go_on(dialect: str) -> list[str]:
-            """All flows one after another, until enough have been killed meanwhile."""
+            """Run all flows repeatedly, until enough processes were killed."""
             client, ids = await speaker(dialect, crew.port), []
             while True:
                 results = await asyncio.gather(*(flow(client) for flow in FLOWS))
@@ -59,14 +59,14 @@ async def test_every_flow_of_the_seeds_ends_right_whoever_is_killed(
     await store.close()
 
 
-async def test_a_worker_that_stood_still_for_longer_than_its_lease_writes_nothing(
+async def test_a_worker_that_was_suspended_past_its_lease_writes_nothing(
     database: Postgres, tmp_path: Path
 ) -> None:
     url = database.url()
     async with fleet(url, tmp_path, servers=1, workers=2) as crew:
         client = await speaker("2026-07-28", crew.port)
         id = await begin(client, "once", word="w", seconds=1.0)
-        staller = await _who_runs(crew, tmp_path)
+        staller = await _running_worker(crew, tmp_path)
         crew.workers[staller].process.send_signal(signal.SIGSTOP)
         try:
             assert await redeem(client, id) == ["once w"]
@@ -82,8 +82,8 @@ async def test_a_worker_that_stood_still_for_longer_than_its_lease_writes_nothin
             crew.workers[staller].process.send_signal(signal.SIGCONT)
 
 
-async def _who_runs(crew: Fleet, tmp_path: Path) -> int:
-    """The worker that has begun: the other one is idle, as its metrics say."""
+async def _running_worker(crew: Fleet, tmp_path: Path) -> int:
+    """Return the index of the worker that runs the task, according to its metrics."""
     from tests.support import http
 
     while True:

@@ -1,4 +1,4 @@
-"""The shape of answers: JSON where that will do, a stream from the first notification on."""
+"""The form of a response: JSON without notifications, else an event stream."""
 
 from __future__ import annotations
 
@@ -44,16 +44,14 @@ async def address() -> AsyncIterator[Address]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_that_says_nothing_meanwhile_is_answered_with_json(
-    address: Address, dialect: str
-) -> None:
+async def test_a_call_without_notifications_is_answered_with_json(address: Address, dialect: str) -> None:
     response = await (await speaker(dialect, address.port)).call("quiet")
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
     assert response.text == "quiet"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_that_says_something_is_answered_with_a_stream(address: Address, dialect: str) -> None:
+async def test_a_call_with_notifications_is_answered_with_a_stream(address: Address, dialect: str) -> None:
     response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": "tok"})
     assert response.headers["content-type"] == "text/event-stream"
     assert "no-cache" in response.headers["cache-control"]
@@ -69,7 +67,7 @@ async def test_a_call_that_says_something_is_answered_with_a_stream(address: Add
     assert response.frame["id"] == 1
 
 
-async def test_only_streams_of_sessions_can_be_taken_up(address: Address) -> None:
+async def test_only_streams_of_sessions_can_be_resumed(address: Address) -> None:
     for dialect in ("modern", "bare"):
         response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": 1})
         assert all(event.id is None and event.retry is None for event in response.events)
@@ -84,7 +82,7 @@ async def test_only_streams_of_sessions_can_be_taken_up(address: Address) -> Non
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_caller_that_takes_no_streams_gets_none(address: Address, dialect: str) -> None:
+async def test_a_client_that_accepts_no_streams_gets_json(address: Address, dialect: str) -> None:
     asker = await speaker(dialect, address.port)
     params = asker.tool_call("chatty", {"progressToken": "tok"})
     response = await asker.ask("tools/call", params, headers={"accept": "application/json"})
@@ -94,14 +92,16 @@ async def test_a_caller_that_takes_no_streams_gets_none(address: Address, dialec
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "text/event-stream, application/json"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_caller_that_prefers_streams_gets_one(address: Address, dialect: str, accept: str) -> None:
+async def test_a_client_that_prefers_streams_gets_a_stream(
+    address: Address, dialect: str, accept: str
+) -> None:
     asker = await speaker(dialect, address.port)
     response = await asker.ask("tools/call", asker.tool_call("quiet"), headers={"accept": accept})
     assert response.is_stream
     assert response.text == "quiet"
 
 
-async def test_log_messages_come_to_those_who_want_them(address: Address) -> None:
+async def test_log_messages_are_sent_from_the_requested_level_on(address: Address) -> None:
     def logged(response: http.Response) -> list[str]:
         return [
             frame["params"]["data"]
@@ -122,7 +122,7 @@ async def test_log_messages_come_to_those_who_want_them(address: Address) -> Non
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_notifications_are_taken_without_a_word(address: Address, dialect: str) -> None:
+async def test_a_notification_gets_an_empty_response(address: Address, dialect: str) -> None:
     asker = await speaker(dialect, address.port)
     for method in ("notifications/initialized", "notifications/cancelled", "notifications/unheard/of"):
         response = await asker.tell(method, {"requestId": []})
@@ -139,7 +139,7 @@ async def test_one_connection_carries_many_requests(address: Address) -> None:
             assert (response.frame["id"], response.text) == (number, "quiet")
 
 
-async def test_requests_that_are_sent_before_the_answer_came(address: Address) -> None:
+async def test_pipelined_requests_are_answered_in_order(address: Address) -> None:
     headers, frame = Modern(address.port).build("tools/call", {"name": "quiet"})
     async with http.connect(address.port) as connection:
         for number in range(10):
@@ -148,7 +148,7 @@ async def test_requests_that_are_sent_before_the_answer_came(address: Address) -
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
-async def test_a_body_may_come_in_pieces(address: Address, size: int) -> None:
+async def test_a_body_may_arrive_in_parts(address: Address, size: int) -> None:
     body = http.json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"pad": "x" * 2000}}
     ).encode()
@@ -165,7 +165,7 @@ async def test_a_large_answer_arrives_whole(address: Address) -> None:
     assert len((await Bare(address.port).call("big")).text) == 1_000_000
 
 
-async def test_calls_at_once_hear_their_own_notifications_alone(address: Address) -> None:
+async def test_concurrent_calls_get_only_their_own_notifications(address: Address) -> None:
     asker = Modern(address.port)
     responses = await asyncio.gather(*(asker.call("chatty", {"progressToken": n}) for n in range(50)))
     for number, response in enumerate(responses):
@@ -198,7 +198,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments(dialect: str) -> None
             assert last.frame["result"]["content"][0]["text"] == "done"
 
 
-async def test_a_caller_that_takes_no_streams_is_left_in_silence() -> None:
+async def test_a_client_that_accepts_no_streams_gets_no_comments() -> None:
     server = Server("tests", limits=Limits(keep_alive_interval=0.1))
 
     @server.tool

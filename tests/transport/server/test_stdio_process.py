@@ -68,7 +68,7 @@ async def test_a_line_that_is_too_long_is_refused_and_skipped() -> None:
         assert await server.text("add", a=1) == "2"
 
 
-async def test_a_line_may_come_in_pieces() -> None:
+async def test_a_line_may_arrive_in_parts() -> None:
     async with stdio_server() as server:
         line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
         for byte in line * 3:
@@ -79,7 +79,7 @@ async def test_a_line_may_come_in_pieces() -> None:
             assert frame["id"] == 1
 
 
-async def test_what_is_printed_goes_to_the_standard_error() -> None:
+async def test_print_goes_to_standard_error() -> None:
     async with stdio_server() as server:
         assert await server.text("shout", text="hello") == "HELLO"
         server.hang_up()
@@ -99,7 +99,7 @@ async def test_progress_and_log_messages_are_lines_too() -> None:
         assert [frame and frame.get("method") for frame in frames] == ["notifications/message"] * 2 + [None]
 
 
-async def test_changes_are_told_to_a_session() -> None:
+async def test_a_session_gets_changes() -> None:
     async with stdio_server() as server:
         await server.ask("initialize", INITIALIZE)
         await server.ask("resources/subscribe", {"uri": "note://first"})
@@ -141,7 +141,7 @@ async def test_calls_run_at_once_and_can_be_cancelled() -> None:
         assert (await server.ended())[0] == 0
 
 
-async def test_the_end_of_input_lets_calls_end() -> None:
+async def test_running_calls_finish_after_the_end_of_input() -> None:
     async with stdio_server() as server:
         await server.send(
             {"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}}
@@ -153,7 +153,7 @@ async def test_the_end_of_input_lets_calls_end() -> None:
         assert (await server.ended())[0] == 0
 
 
-async def test_a_signal_lets_calls_end() -> None:
+async def test_running_calls_finish_after_a_signal() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         async with stdio_server() as server:
             assert await server.text("add", a=1) == "2"
@@ -168,7 +168,7 @@ async def test_a_signal_lets_calls_end() -> None:
             assert (await server.ended())[0] == 0
 
 
-async def test_a_client_that_does_not_read_and_goes_away() -> None:
+async def test_a_client_that_does_not_read_and_disconnects() -> None:
     async with stdio_server() as server:
         params = {"name": "echo", "arguments": {"text": "x" * 100_000}}
         for number in range(50):
@@ -179,7 +179,7 @@ async def test_a_client_that_does_not_read_and_goes_away() -> None:
             assert await server.process.wait() == 0
 
 
-async def test_a_client_that_does_not_read_is_not_waited_for_for_ever() -> None:
+async def test_the_wait_for_a_client_that_does_not_read_has_a_deadline() -> None:
     async with stdio_server() as server:
         params = {"name": "echo", "arguments": {"text": "x" * 900_000}}
         for number in range(30):

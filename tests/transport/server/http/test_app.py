@@ -1,4 +1,4 @@
-"""The app as whoever runs it sees it: what it is sent, what it sends, and what it raises."""
+"""The ASGI app, as an ASGI server sees it: the messages it sends, and the errors it raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Message = MutableMapping[str, Any]
 
 
 class Runner:
-    """Runs an app: gives it what came, and keeps what it sends."""
+    """Plays the ASGI server: passes messages to the app, and records the messages that it sends."""
 
     def __init__(self, *messages: Message, fails_at: str = "") -> None:
         self.sent: list[Message] = []
@@ -66,14 +66,14 @@ async def test_a_websocket_is_closed_at_once() -> None:
     assert runner.sent == [{"type": "websocket.close", "code": 1003}]
 
 
-async def test_an_answer_that_cannot_be_sent_is_the_runners_to_know_and_not_sent_again() -> None:
+async def test_an_error_while_sending_is_raised_and_nothing_more_is_sent() -> None:
     runner = Runner(posted("ping"), fails_at="http.response.start")
     with pytest.raises(OSError, match="the caller is gone"):
         await Server("tests").asgi()(scope(), runner.receive, runner.send)
     assert runner.sent == []
 
 
-async def test_a_request_that_was_still_coming_when_the_server_ended_gets_no_answer() -> None:
+async def test_a_request_that_is_incomplete_at_shutdown_gets_no_answer() -> None:
     app = Server("tests", limits=Limits(drain_timeout=0)).asgi()
     runner = Runner({"type": "http.request", "body": b'{"jsonrpc":', "more_body": True})
     serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
@@ -97,7 +97,7 @@ async def test_an_answer_to_a_task_counts_as_a_call() -> None:
 # The lifespan
 
 
-async def test_a_store_that_is_away_keeps_the_server_from_starting_and_is_logged_in_a_line(
+async def test_an_unavailable_store_stops_the_start_and_is_logged_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("tests", store=f"sqlite:///{tmp_path}/none/tasks.db")
@@ -119,7 +119,7 @@ async def test_a_store_that_is_away_keeps_the_server_from_starting_and_is_logged
     assert app.failure is not None
 
 
-async def test_a_lifespan_that_fails_at_its_end_is_the_runners_to_know() -> None:
+async def test_an_error_at_the_end_of_the_lifespan_is_raised() -> None:
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[None]:
         yield
@@ -135,7 +135,7 @@ async def test_a_lifespan_that_fails_at_its_end_is_the_runners_to_know() -> None
 # Probes
 
 
-async def looked(probes: ProbeApp, method: str, path: str) -> Runner:
+async def probe(probes: ProbeApp, method: str, path: str) -> Runner:
     runner = Runner()
     await probes(scope(method, path), runner.receive, runner.send)
     return runner
@@ -144,26 +144,28 @@ async def looked(probes: ProbeApp, method: str, path: str) -> Runner:
 @pytest.mark.parametrize(
     ("is_ready", "status"), [(lambda: True, 200), (lambda: False, 503)], ids=["ready", "leaving"]
 )
-async def test_one_without_a_store_says_nothing_of_any(is_ready: Callable[[], bool], status: int) -> None:
-    runner = await looked(ProbeApp(Server("tests").engine, is_ready), "GET", "/readyz")
+async def test_readiness_without_a_store_does_not_mention_one(
+    is_ready: Callable[[], bool], status: int
+) -> None:
+    runner = await probe(ProbeApp(Server("tests").engine, is_ready), "GET", "/readyz")
     assert runner.status == status
     assert runner.body == {"ready": status == 200}
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/mcp"), ("POST", "/mcp"), ("GET", "/")])
-async def test_beside_the_probes_of_a_worker_there_is_nothing(method: str, path: str) -> None:
-    runner = await looked(ProbeApp(Server("tests").engine, lambda: True), method, path)
+async def test_a_probe_app_serves_no_other_path(method: str, path: str) -> None:
+    runner = await probe(ProbeApp(Server("tests").engine, lambda: True), method, path)
     assert runner.status == 404
     assert runner.sent[1]["body"] == b"not found\n"
 
 
-async def test_a_probe_is_read_and_not_written() -> None:
-    runner = await looked(ProbeApp(Server("tests").engine, lambda: True), "POST", "/healthz")
+async def test_a_probe_allows_only_get() -> None:
+    runner = await probe(ProbeApp(Server("tests").engine, lambda: True), "POST", "/healthz")
     assert runner.status == 405
     assert (b"allow", b"GET") in runner.sent[0]["headers"]
 
 
-async def test_the_runner_stops_waiting_when_the_call_is_cancelled_by_it() -> None:
+async def test_cancelling_the_app_cancels_the_call() -> None:
     server, begun = Server("tests"), asyncio.Event()
 
     @server.tool

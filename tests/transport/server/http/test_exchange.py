@@ -1,4 +1,4 @@
-"""A caller that is there and takes nothing: it does not keep its place for ever."""
+"""A client that is connected but does not read is disconnected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.speakers import Bare
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{},"stream":{}}}'
 
 
-async def test_a_reader_that_takes_nothing_is_let_go() -> None:
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
     ended = asyncio.Event()
     server = Server("stuck", limits=Limits(max_calls=1, keep_alive_interval=0.3))
 

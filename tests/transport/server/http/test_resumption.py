@@ -1,4 +1,4 @@
-"""Streams that broke are taken up again: nothing is lost, and nothing comes twice."""
+"""Clients resume broken streams: no event is lost, and none is sent twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENTS = 5
 
 
 class Paced:
-    """A server whose tool says one thing at a time, when it is told to."""
+    """A server whose tool sends one message at a time, when the test allows it."""
 
     def __init__(self, **limits: Any) -> None:
         self.server = Server("tests", limits=Limits(**limits))
@@ -48,7 +48,7 @@ def payload(event: Event) -> Any:
 
 
 async def read_until(session: Session, last: str | None, count: int, port: Address) -> list[Event]:
-    """Take a stream up and read to its end, or until so many messages came; then cut the connection."""
+    """Resume a stream, read `count` messages or to its end, then close the connection."""
     found: list[Event] = []
     async with session.listening(last) as connection:
         assert (await connection.receive_head()).status == 200
@@ -62,7 +62,7 @@ async def read_until(session: Session, last: str | None, count: int, port: Addre
 
 
 @pytest.mark.parametrize("cut_after", range(EVENTS + 1))
-async def test_a_connection_cut_after_any_event_loses_nothing(cut_after: int) -> None:
+async def test_a_client_that_reconnects_after_any_event_misses_none(cut_after: int) -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -90,7 +90,7 @@ async def test_a_connection_cut_after_any_event_loses_nothing(cut_after: int) ->
         assert paced.ended == 1
 
 
-async def test_a_connection_cut_after_every_event() -> None:
+async def test_a_client_that_reconnects_after_every_event_misses_none() -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -126,7 +126,7 @@ async def test_a_stream_that_has_ended_can_be_read_again() -> None:
             assert again == whole[number:]
 
 
-async def test_a_server_may_let_go_of_the_connection_itself() -> None:
+async def test_a_tool_can_close_the_connection_and_the_client_resumes() -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -140,7 +140,7 @@ async def test_a_server_may_let_go_of_the_connection_itself() -> None:
         assert [payload(event) for event in rest] == [2, "done"]
 
 
-async def test_letting_go_means_nothing_where_streams_cannot_be_taken_up() -> None:
+async def test_closing_the_stream_does_nothing_if_it_cannot_be_resumed() -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         from tests.support.speakers import Modern
@@ -151,7 +151,7 @@ async def test_letting_go_means_nothing_where_streams_cannot_be_taken_up() -> No
         assert len(response.frames) == 3
 
 
-async def test_a_call_goes_on_although_its_caller_went_away() -> None:
+async def test_a_call_of_a_session_continues_after_a_disconnect() -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -169,7 +169,7 @@ async def test_a_call_goes_on_although_its_caller_went_away() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"max_replay_events": 2}, {"max_replay_bytes": 3000}])
-async def test_events_that_are_no_longer_kept_are_gone(limits: dict[str, int]) -> None:
+async def test_a_stream_whose_events_were_evicted_cannot_be_resumed(limits: dict[str, int]) -> None:
     paced = Paced(**limits)
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -186,7 +186,7 @@ async def test_events_that_are_no_longer_kept_are_gone(limits: dict[str, int]) -
         assert [payload(event) for event in kept] == ["done"]
 
 
-async def test_old_streams_make_room_for_new_ones() -> None:
+async def test_the_oldest_stream_is_evicted_first() -> None:
     paced = Paced(max_replay_streams=2)
     async with serving(paced.server) as where:
         session = Session(where.port)
@@ -203,7 +203,7 @@ async def test_old_streams_make_room_for_new_ones() -> None:
 
 
 @pytest.mark.parametrize("event_id", ["", "x", "x.1", ".", "x.-1", "é.1", "x." + "1" * 50])
-async def test_event_ids_that_were_never_given_out(event_id: str) -> None:
+async def test_an_unknown_event_id_is_refused(event_id: str) -> None:
     async with serving(Paced().server) as where:
         session = Session(where.port)
         await session.open()
@@ -212,7 +212,7 @@ async def test_event_ids_that_were_never_given_out(event_id: str) -> None:
         assert (refused.status, refused.error["code"]) == (410, -32600)
 
 
-async def test_event_ids_of_another_session() -> None:
+async def test_an_event_id_of_another_session_is_refused() -> None:
     paced = Paced()
     async with serving(paced.server) as where:
         session, other = Session(where.port), Session(where.port)

@@ -1,4 +1,4 @@
-"""The stream of one response, written to by a tool that says much."""
+"""The event stream of one response."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from antiphon.transport.server.http.event_stream import EventStream
 
 
-async def test_a_tool_that_says_much_to_a_caller_that_is_gone_lets_others_be_served() -> None:
+async def test_writing_to_a_client_that_disconnected_lets_other_tasks_run() -> None:
     async def send(message: MutableMapping[str, Any]) -> None:
-        """As uvicorn does it once the caller is gone: nothing, at once."""
+        """Return at once, as uvicorn does after the client has disconnected."""
 
     outlet = EventStream(send)
     served = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Everything that crosses instances: what one is told, the other does, at once."""
+"""Requests that arrive at one instance and take effect on the other, at once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.speakers import JSON, Modern, Session
 
 ROUNDS = 9
 SOON = 0.25
-"""Seconds within which, as a rule, news are through; whoever only polls takes longer."""
+"""The seconds within which a change usually arrives. An instance that only polls takes longer."""
 Both = tuple[Instance, Instance]
 
 
-async def test_an_answer_given_here_goes_on_there_at_once(both: Both) -> None:
+async def test_an_answer_resumes_the_task_on_the_other_instance_at_once(both: Both) -> None:
     works, serves = both
     delays = []
     for number in range(ROUNDS):
@@ -39,7 +39,7 @@ async def test_an_answer_given_here_goes_on_there_at_once(both: Both) -> None:
     assert statistics.median(delays) < SOON
 
 
-async def test_a_cancel_given_here_stops_the_run_there_at_once(both: Both) -> None:
+async def test_a_cancellation_stops_the_run_on_the_other_instance_at_once(both: Both) -> None:
     works, serves = both
     delays = []
     for number in range(ROUNDS):
@@ -52,7 +52,7 @@ async def test_a_cancel_given_here_stops_the_run_there_at_once(both: Both) -> No
     assert statistics.median(delays) < SOON
 
 
-async def test_a_segment_emitted_there_is_seen_here_at_once(both: Both) -> None:
+async def test_a_segment_of_the_other_instance_is_streamed_at_once(both: Both) -> None:
     works, serves = both
     id = (await begin(Patient(serves.port), "drip", count=ROUNDS))["taskId"]
     delays = []
@@ -66,7 +66,7 @@ async def test_a_segment_emitted_there_is_seen_here_at_once(both: Both) -> None:
     assert statistics.median(delays) < SOON
 
 
-async def test_a_listener_here_hears_of_a_task_there(both: Both) -> None:
+async def test_a_listener_gets_changes_of_a_task_on_the_other_instance(both: Both) -> None:
     works, serves = both
     id = (await begin(Patient(works.port), "ask", word="w"))["taskId"]
     params = {"notifications": {"taskIds": [id]}}
@@ -78,7 +78,7 @@ async def test_a_listener_here_hears_of_a_task_there(both: Both) -> None:
         await _until(events, lambda frame: frame.get("params", {}).get("status") == "completed")
 
 
-async def test_an_artifact_made_here_is_used_and_read_there(both: Both) -> None:
+async def test_an_artifact_can_be_used_and_read_on_the_other_instance(both: Both) -> None:
     works, serves = both
     made = (await Modern(works.port).call("keep", text="hello")).result
     id = made["structuredContent"]["artifact_id"]
@@ -87,7 +87,7 @@ async def test_an_artifact_made_here_is_used_and_read_there(both: Both) -> None:
     assert id in [resource["uri"].rpartition("/")[2] for resource in listed]
 
 
-async def test_changes_here_are_heard_by_those_who_listen_there(both: Both) -> None:
+async def test_changes_reach_listeners_on_the_other_instance(both: Both) -> None:
     works, serves = both
     params = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]}}
     async with Modern(serves.port).asking("subscriptions/listen", params) as connection:
@@ -103,7 +103,7 @@ async def test_changes_here_are_heard_by_those_who_listen_there(both: Both) -> N
 # Sessions of 2025-11-25, behind a load balancer
 
 
-async def test_the_answer_to_a_held_question_may_come_to_another_instance(both: Both) -> None:
+async def test_the_answer_to_a_question_on_a_connection_may_arrive_at_the_other_instance(both: Both) -> None:
     ports = [instance.port for instance in both]
     async with round_robin(ports) as balancer:
         session = Session(balancer.port)
@@ -118,7 +118,7 @@ async def test_the_answer_to_a_held_question_may_come_to_another_instance(both: 
                 assert end["result"]["content"][0]["text"] == "held Ann"
 
 
-async def test_a_call_there_can_be_cancelled_here(both: Both) -> None:
+async def test_a_call_on_the_other_instance_can_be_cancelled(both: Both) -> None:
     works, serves = both
     session = Session(works.port)
     await session.open()
@@ -129,7 +129,7 @@ async def test_a_call_there_can_be_cancelled_here(both: Both) -> None:
         await works.noted("stopped x")
 
 
-async def test_a_subscription_made_here_is_heard_on_a_stream_there(both: Both) -> None:
+async def test_a_subscription_reaches_the_stream_on_the_other_instance(both: Both) -> None:
     works, serves = both
     session = Session(works.port)
     await session.open()
@@ -146,7 +146,7 @@ async def test_a_subscription_made_here_is_heard_on_a_stream_there(both: Both) -
             assert time.monotonic() < deadline
 
 
-async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
+async def test_a_session_ends_on_both_instances(both: Both) -> None:
     works, serves = both
     session = Session(works.port)
     await session.open()
@@ -159,7 +159,7 @@ async def test_a_session_that_ended_here_has_ended_there(both: Both) -> None:
 
 
 async def _changes(events: Any, instance: Instance) -> list[str]:
-    """Change both resources; what is heard of it, to the second one."""
+    """Change both resources, and return the notifications up to the second one."""
     heard: list[str] = []
     instance.server.notify_resource_updated("note://one")
     instance.server.notify_resource_updated("note://two")
@@ -169,24 +169,24 @@ async def _changes(events: Any, instance: Instance) -> list[str]:
 
 
 def _uri(frame: dict[str, Any]) -> str:
-    """The resource that a message tells of."""
+    """Return the resource that a message is about."""
     return str(frame.get("params", {}).get("uri", ""))
 
 
 def _updated(uri: str) -> Callable[[dict[str, Any]], bool]:
-    """Whether a message says that this resource has changed."""
+    """Return a function that tests whether a message says that this resource has changed."""
     return lambda frame: frame.get("method") == "notifications/resources/updated" and _uri(frame) == uri
 
 
 async def _tell_on(instance: Instance, uri: str) -> None:
-    """Tell of a change again and again: a stream asks the others what it wants when it has begun."""
+    """Publish a change repeatedly: a new stream gets its subscriptions from the other instance only later."""
     while True:
         instance.server.notify_resource_updated(uri)
         await asyncio.sleep(0.2)
 
 
 def _moved(session: Session, port: int) -> Session:
-    """The same session, spoken to at another instance."""
+    """Return the same session, at another instance."""
     other = Session(port, headers=session.headers)
     other.headers = dict(session.headers)
     return other
@@ -204,14 +204,14 @@ async def _events(connection: Connection) -> Any:
 
 
 async def _until(events: Any, wanted: Any) -> dict[str, Any]:
-    """The first message that is wanted."""
+    """Return the first message that fulfils the condition."""
     async for event in events:
         if event.data and wanted(event.frame):
             return dict(event.frame)
     raise AssertionError("the stream ended")
 
 
-async def test_an_operator_of_the_store_stops_a_run_wherever_it_is(both: Both, place: str) -> None:
+async def test_cancelling_in_the_store_stops_the_run_on_any_instance(both: Both, place: str) -> None:
     works, serves = both
     id = (await begin(Patient(serves.port), "endless", word="x"))["taskId"]
     await works.noted("began x")

@@ -1,4 +1,4 @@
-"""What is read from the standard input and written to the standard output, whatever these are."""
+"""Reading standard input and writing standard output, for pipes and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 @pytest.fixture
 def given(tmp_path: Path) -> Callable[[bytes], BinaryIO]:
-    """A file to read from, as a shell gives one with `<`."""
+    """Return a function that creates a file to read from, as a shell does with `<`."""
 
     def make(content: bytes) -> BinaryIO:
         (tmp_path / "input").write_bytes(content)
@@ -36,7 +36,7 @@ async def lines(source: BinaryIO, limit: int) -> list[bytes | None]:
         return [line async for line in stdio._lines(source, limit)]
 
 
-async def test_a_file_is_read_to_its_last_line_even_if_that_does_not_end(
+async def test_a_last_line_without_a_line_feed_is_read(
     given: Callable[[bytes], BinaryIO],
 ) -> None:
     assert await lines(given(b"one\n\ntwo\nlast"), 10) == [b"one", b"", b"two", b"last"]
@@ -45,10 +45,10 @@ async def test_a_file_is_read_to_its_last_line_even_if_that_does_not_end(
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
-async def test_a_line_of_more_than_the_limit_is_none_however_it_comes(
+async def test_a_line_over_the_limit_is_none_for_any_read_size(
     given: Callable[[bytes], BinaryIO], monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(stdio, "_CHUNK", chunk)
+    monkeypatch.setattr(stdio, "_READ_BYTES", chunk)
     text = b"short\n" + b"x" * 50 + b"\njust ten..\n" + b"x" * 12 + b"\nend\n"
     assert await lines(given(text), 10) == [b"short", None, b"just ten..", None, b"end"]
     assert await lines(given(b"end\n" + b"x" * 50), 10) == [b"end"]
@@ -70,11 +70,11 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
         (None, -32600),
         (1, None),
     ]
-    assert frames[0]["error"]["message"] == "A message has 100 bytes at most."
+    assert frames[0]["error"]["message"] == "The message is too large: this server accepts at most 100 bytes."
 
 
 class Stuck:
-    """A standard output that takes nothing until it is told to."""
+    """A standard output that blocks until the test releases it."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -85,13 +85,13 @@ class Stuck:
         self.go.wait(10)
 
 
-async def test_an_output_that_does_not_return_is_not_waited_for_for_ever(
+async def test_closing_a_blocked_output_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     sink: Any = Stuck()
     output = stdio._Output(sink)
-    output._blocking = True
+    output._uses_thread = True
     writing = asyncio.create_task(output.write(b"{}"))
     assert await asyncio.to_thread(sink.begun.wait, 10)
     await output.close()
@@ -100,10 +100,10 @@ async def test_an_output_that_does_not_return_is_not_waited_for_for_ever(
     await writing
 
 
-async def test_what_a_client_does_not_take_is_given_up_when_the_server_ends(
+async def test_output_that_the_client_does_not_read_is_discarded_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.05)
+    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -123,21 +123,21 @@ async def test_what_a_client_does_not_take_is_given_up_when_the_server_ends(
     assert taken.strip(b"x") == b""
 
 
-async def test_a_client_that_is_gone_gets_nothing() -> None:
+async def test_writing_after_the_client_closed_the_stream_is_ignored() -> None:
     reading, writing = os.pipe()
     output = stdio._Output(os.fdopen(writing, "wb", buffering=0))
     await output.write(b"{}")
     os.close(reading)
     for _ in range(3):
         await output.write(b"x" * 100_000)
-    assert output._gone
+    assert output._is_closed
     await output.close()
 
 
-async def test_being_told_to_end_twice_is_being_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_stop_signal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, Callable[[], None]] = {}
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
-    stopped = stdio._stop_signals()
+    stopped = stdio._stop_signal()
     assert not stopped.done()
     handlers[signal.SIGTERM]()
     handlers[signal.SIGINT]()
@@ -145,8 +145,8 @@ async def test_being_told_to_end_twice_is_being_told_once(monkeypatch: pytest.Mo
     assert stopped.done()
 
 
-async def test_outside_of_the_main_thread_there_are_no_signals() -> None:
+async def test_signals_are_ignored_outside_the_main_thread() -> None:
     async def is_stopped() -> bool:
-        return stdio._stop_signals().done()
+        return stdio._stop_signal().done()
 
     assert not await asyncio.to_thread(lambda: asyncio.run(is_stopped()))

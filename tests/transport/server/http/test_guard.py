@@ -1,4 +1,4 @@
-"""Who is let in at all: hosts, origins, media types, methods and paths."""
+"""The checks of hosts, origins, media types, methods and paths."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def status(where: Address, headers: Mapping[str, str]) -> int:
     ],
     ids=repr,
 )
-async def test_a_local_server_trusts_local_pages_alone(
+async def test_a_local_server_trusts_only_local_pages(
     address: Address, headers: dict[str, str], expected: int
 ) -> None:
     assert await status(address, headers) == expected
@@ -74,7 +74,7 @@ async def test_a_local_server_trusts_local_pages_alone(
     ],
     ids=repr,
 )
-async def test_what_a_server_is_told_to_trust(
+async def test_configured_hosts_and_origins_are_trusted(
     options: dict[str, Any], headers: dict[str, str], expected: int
 ) -> None:
     async with serving(Server("tests"), **options) as where:
@@ -92,7 +92,7 @@ async def test_what_a_server_is_told_to_trust(
         ("", 415),
     ],
 )
-async def test_a_body_is_json(address: Address, content_type: str, expected: int) -> None:
+async def test_a_body_must_be_json(address: Address, content_type: str, expected: int) -> None:
     assert await status(address, {"content-type": content_type}) == expected
 
 
@@ -109,17 +109,17 @@ async def test_a_body_is_json(address: Address, content_type: str, expected: int
         ("", 406),
     ],
 )
-async def test_an_answer_is_json_or_a_stream(address: Address, accept: str, expected: int) -> None:
+async def test_a_client_must_accept_json_or_a_stream(address: Address, accept: str, expected: int) -> None:
     assert await status(address, {"accept": accept}) == expected
 
 
-async def test_a_caller_without_accept_takes_anything(address: Address) -> None:
+async def test_a_client_without_an_accept_header_accepts_everything(address: Address) -> None:
     response = await http.request(address.port, "POST", {"content-type": "application/json"}, PING)
     assert response.status == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"])
-async def test_methods_that_mean_nothing_without_a_session(address: Address, method: str) -> None:
+async def test_other_methods_without_a_session_are_refused(address: Address, method: str) -> None:
     async with http.connect(address.port) as connection:
         await connection.send(method, "/mcp", {"accept": "text/event-stream"})
         response = await connection.receive_head()
@@ -128,14 +128,14 @@ async def test_methods_that_mean_nothing_without_a_session(address: Address, met
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-async def test_methods_that_mean_nothing_with_one(address: Address, method: str) -> None:
+async def test_other_methods_with_a_session_are_refused(address: Address, method: str) -> None:
     session = Session(address.port)
     await session.open()
     response = await http.request(address.port, method, session.headers, PING)
     assert response.status == 405
 
 
-async def test_listening_needs_a_caller_that_takes_streams(address: Address) -> None:
+async def test_a_get_stream_requires_a_client_that_accepts_streams(address: Address) -> None:
     session = Session(address.port)
     await session.open()
     response = await http.request(address.port, "GET", {**session.headers, "accept": "application/json"})
@@ -149,23 +149,23 @@ async def test_paths(address: Address, path: str, expected: int) -> None:
     assert (await http.request(address.port, "POST", JSON, PING, path)).status == expected
 
 
-async def test_a_path_of_its_own() -> None:
+async def test_the_path_is_configurable() -> None:
     async with serving(Server("tests"), path="/a/b") as where:
         assert (await Bare(where.port, path="/a/b").ask("ping")).result == {"resultType": "complete"}
         assert (await http.request(where.port, "POST", JSON, PING, "/mcp")).status == 404
 
 
-async def test_what_is_remembered_of_requests_has_a_bound() -> None:
+async def test_the_cache_of_checked_requests_has_a_bound() -> None:
     door = guard.Guard({"/mcp"}, None, ["https://app.example"])
     place = {"path": "/mcp", "server": ("127.0.0.1", 80)}
     for number in range(600):
         with pytest.raises(BadOrigin, match=f"site{number}.example"):
             door.check(place, {b"origin": f"https://site{number}.example".encode()})
         door.check(place, {b"origin": b"https://app.example"})
-    assert len(door._verdicts) <= 256
+    assert len(door._checked) <= 256
 
 
-async def test_what_is_remembered_of_media_types_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cache_of_accept_headers_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_accepted", {})
     for number in range(600):
         assert guard.accepts(b"text/event-stream;q=0.%d" % number) == (False, True)

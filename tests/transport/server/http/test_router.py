@@ -111,7 +111,7 @@ async def test_pages_are_found_where_the_app_is_mounted() -> None:
             assert (await client.call("add", a=1, b=2)).text == "3"
 
 
-async def test_probes_are_there_if_asked_for() -> None:
+async def test_probes_are_optional() -> None:
     async with serving(make()) as address:
         assert (await get(address, "/healthz")).status == 404
     async with serving(make(), probes=True) as address:
@@ -125,6 +125,6 @@ async def test_probes_are_there_if_asked_for() -> None:
     ("path", "methods"),
     [("status", ["GET"]), ("/a/{id}", ["GET"]), ("/a", "GET"), ("/a", []), ("/status", ["get"])],
 )
-def test_a_route_that_cannot_work_is_refused_when_it_is_made(path: str, methods: Any) -> None:
+def test_an_invalid_route_is_refused_at_registration(path: str, methods: Any) -> None:
     with pytest.raises(DefinitionError, match="route"):
         make().route(path, methods=methods)(lambda request: "never")

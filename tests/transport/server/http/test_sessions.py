@@ -1,4 +1,4 @@
-"""Sessions over HTTP: their ids carry what was negotiated, and belong to who opened them."""
+"""Sessions over HTTP: their ids contain the negotiated version, and belong to one principal."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ async def test_the_version_is_negotiated(asked: str, got: str) -> None:
         assert result.get("resultType") == ("complete" if got == DRAFT else None)
 
 
-async def test_an_id_is_made_of_visible_characters() -> None:
+async def test_a_session_id_has_only_visible_characters() -> None:
     async with serving(build()) as where:
         session = alice(where.port)
         await session.open()
         assert all("!" <= character <= "~" for character in session.session_id)
 
 
-async def test_a_session_remembers_who_its_client_is() -> None:
+async def test_a_session_knows_its_client() -> None:
     async with serving(build()) as where:
         session = alice(where.port)
         await session.open(capabilities={"roots": {}, "sampling": {}})
         assert (await session.call("who")).text == f"alice {CLIENT['name']} ['roots', 'sampling']"
 
 
-async def test_a_session_belongs_to_who_opened_it() -> None:
+async def test_a_session_belongs_to_the_principal_that_opened_it() -> None:
     async with serving(build()) as where:
         session = alice(where.port)
         await session.open()
@@ -87,7 +87,7 @@ async def test_a_session_belongs_to_who_opened_it() -> None:
         assert (await session.call("who")).status == 200
 
 
-async def test_a_session_ends_when_its_client_says_so() -> None:
+async def test_a_client_can_end_its_session() -> None:
     async with serving(build()) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
@@ -102,14 +102,14 @@ async def test_a_session_ends_when_its_client_says_so() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "rubbish", "é", "A" * 200])
-async def test_an_id_that_was_never_given_out(token: str) -> None:
+async def test_an_unknown_session_id_is_refused(token: str) -> None:
     async with serving(build()) as where:
         session = alice(where.port)
         session.headers["mcp-session-id"] = token
         assert lost(await session.call("who"))
 
 
-async def test_a_session_of_another_server_with_the_same_secret() -> None:
+async def test_a_session_id_of_another_server_is_refused_despite_the_same_secret() -> None:
     other = Server("other", secrets=[SECRET], authenticate=BearerTokens({"a-token": "alice"}))
     async with serving(build()) as where, serving(other) as elsewhere:
         session = alice(elsewhere.port)
@@ -127,7 +127,7 @@ async def test_a_session_expires() -> None:
         assert lost(await session.call("who")), "it was forgotten, and its id has expired"
 
 
-async def test_a_forgotten_session_goes_on_from_its_id() -> None:
+async def test_an_evicted_session_is_restored_from_its_id() -> None:
     async with serving(build(limits=Limits(max_sessions=1))) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
@@ -136,7 +136,7 @@ async def test_a_forgotten_session_goes_on_from_its_id() -> None:
         assert (await other.call("who")).text.startswith("alice")
 
 
-async def test_a_session_means_nothing_to_2026() -> None:
+async def test_2026_ignores_session_ids() -> None:
     async with serving(build()) as where:
         from tests.support.speakers import Modern
 

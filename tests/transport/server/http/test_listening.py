@@ -1,4 +1,4 @@
-"""Changes, as they happen: on the GET stream of a session, and on a subscription of 2026."""
+"""Notifications of changes: on the GET stream of a session, and on a subscription of 2026-07-28."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def collect(connection: Connection, count: int) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_session_hears_of_lists_and_of_its_subscriptions() -> None:
+async def test_a_session_gets_changes_of_lists_and_of_its_subscriptions() -> None:
     server = build()
     async with serving(server) as where:
         session = Session(where.port)
@@ -73,7 +73,7 @@ async def test_a_session_hears_of_lists_and_of_its_subscriptions() -> None:
             assert (await collect(connection, 1))[0]["method"] == "notifications/tools/list_changed"
 
 
-async def test_a_session_has_one_such_stream_and_a_new_one_ends_the_old() -> None:
+async def test_a_new_get_stream_ends_the_previous_one() -> None:
     server = build()
     async with serving(server) as where:
         session = Session(where.port)
@@ -97,7 +97,7 @@ async def test_ending_the_session_ends_its_stream() -> None:
         await until(lambda: where.under_way == 0)
 
 
-async def test_a_listener_that_vanishes_is_forgotten() -> None:
+async def test_a_listener_that_disconnects_is_removed() -> None:
     server = build(keep_alive_interval=0.1)
     async with serving(server) as where:
         session = Session(where.port)
@@ -110,7 +110,7 @@ async def test_a_listener_that_vanishes_is_forgotten() -> None:
         assert len(server.engine.changes._listeners) == 0
 
 
-async def test_silence_is_filled_with_comments() -> None:
+async def test_an_idle_stream_gets_comments() -> None:
     async with serving(build(keep_alive_interval=0.1)) as where:
         session = Session(where.port)
         await session.open()
@@ -149,7 +149,7 @@ async def test_a_subscription_of_2026_is_acknowledged_and_filtered() -> None:
                 assert frame["params"]["_meta"] == {KEY + "subscriptionId": "sub"}
 
 
-async def test_a_subscription_ends_with_a_result_when_the_server_does() -> None:
+async def test_a_subscription_ends_with_a_result_at_shutdown() -> None:
     async with serving(build()) as where:
         asker = Modern(where.port)
         async with asker.asking("subscriptions/listen", {"notifications": {}}, id=9) as connection:
@@ -160,7 +160,7 @@ async def test_a_subscription_ends_with_a_result_when_the_server_does() -> None:
             assert last["result"]["_meta"][KEY + "subscriptionId"] == 9
 
 
-async def test_a_subscriber_that_vanishes_is_forgotten() -> None:
+async def test_a_subscriber_that_disconnects_is_removed() -> None:
     server = build()
     async with serving(server) as where:
         asker = Modern(where.port)
@@ -171,7 +171,7 @@ async def test_a_subscriber_that_vanishes_is_forgotten() -> None:
         assert len(server.engine.changes._listeners) == 0
 
 
-async def test_listening_takes_no_json_alone() -> None:
+async def test_a_subscription_requires_an_event_stream() -> None:
     async with serving(build()) as where:
         asker = Modern(where.port)
         response = await asker.ask(

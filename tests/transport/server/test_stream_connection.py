@@ -1,4 +1,4 @@
-"""One client on a connection of its own: bad frames, limits, and how its calls end."""
+"""A client on a connection of its own: invalid frames, limits, and the end of calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.speakers import CLIENT, KEY, LEGACY
 
 
 def slow(**limits: Any) -> tuple[Server, asyncio.Event, list[str]]:
-    """A server with a tool that waits, and what became of its calls."""
+    """Return a server with a tool that waits, the event that releases it, and the log of its calls."""
     server, release, ends = Server("tests", limits=Limits(**limits)), asyncio.Event(), list[str]()
 
     @server.tool
@@ -39,7 +39,7 @@ def frame(id: int, method: str, **params: Any) -> str:
 
 
 @pytest.mark.parametrize(("sent", "code"), [("rubbish", -32700), ("[]", -32600), (b"\xff", -32700)])
-async def test_what_is_no_frame_is_answered_without_an_id(sent: str | bytes, code: int) -> None:
+async def test_an_invalid_frame_gets_an_error_without_an_id(sent: str | bytes, code: int) -> None:
     written: list[dict[str, Any]] = []
 
     async def write(data: bytes) -> None:
@@ -52,14 +52,14 @@ async def test_what_is_no_frame_is_answered_without_an_id(sent: str | bytes, cod
     assert (answer.get("id"), answer["error"]["code"]) == (None, code)
 
 
-async def test_a_version_that_nobody_speaks_is_refused() -> None:
+async def test_an_unknown_version_is_refused() -> None:
     async with in_memory(Server("tests")) as client:
         error = await client.error("ping", meta={KEY + "protocolVersion": "v999"})
     assert error["code"] == -32022
     assert error["data"]["requested"] == "v999"
 
 
-async def test_one_call_too_many_is_told_to_come_back() -> None:
+async def test_a_call_over_the_limit_is_refused_as_busy() -> None:
     server, release, ends = slow(max_calls=1)
     async with in_memory(server) as client:
         first = asyncio.create_task(client.call("wait"))
@@ -73,7 +73,7 @@ async def test_one_call_too_many_is_told_to_come_back() -> None:
 
 @asynccontextmanager
 async def waiting() -> AsyncIterator[StreamConnection]:
-    """A connection with one call that waits; it is stopped in the end, and nothing was said."""
+    """Yield a connection with one waiting call; check that it was stopped and nothing was written."""
     server, _, ends = slow()
     written: list[bytes] = []
 
@@ -94,7 +94,7 @@ async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> 
         await connection.close(within=0)
 
 
-async def test_a_call_that_somebody_else_cancels_is_not_answered() -> None:
+async def test_a_call_whose_task_is_cancelled_gets_no_answer() -> None:
     async with waiting() as connection:
         (task,) = connection._tasks
         task.cancel()
@@ -103,7 +103,7 @@ async def test_a_call_that_somebody_else_cancels_is_not_answered() -> None:
         await connection.close(within=1)
 
 
-async def test_a_client_that_introduces_itself_twice_hears_of_changes_once() -> None:
+async def test_a_client_that_initializes_twice_gets_each_change_once() -> None:
     server = Server("tests")
     async with in_memory(server) as client:
         for _ in range(2):

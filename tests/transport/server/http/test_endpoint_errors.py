@@ -1,4 +1,4 @@
-"""Every request that cannot be served, over a real socket: its status and its code, on each dialect."""
+"""Requests that are refused, over a real socket: their status and their code, in each dialect."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ BODIES: list[tuple[str, bytes, int, int, Any]] = [
 @pytest.mark.parametrize(
     ("body", "status", "code", "id"), [pytest.param(*row[1:], id=row[0]) for row in BODIES]
 )
-async def test_bodies_that_are_no_request(
+async def test_invalid_bodies_are_refused(
     address: Address, session: Session, dialect: str, body: bytes, status: int, code: int, id: Any
 ) -> None:
     headers = {
@@ -200,7 +200,7 @@ async def test_requests_that_cannot_be_served(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_arguments_that_do_not_fit_are_a_failed_result(address: Address, dialect: str) -> None:
+async def test_invalid_arguments_are_a_failed_result(address: Address, dialect: str) -> None:
     asker = await speaker(dialect, address.port)
     response = await asker.call("add", a="x")
     assert response.result["isError"] is True
@@ -227,7 +227,7 @@ META_CASES: list[tuple[str, dict[str, Any] | None, int]] = [
 
 
 @pytest.mark.parametrize(("meta", "code"), [pytest.param(*row[1:], id=row[0]) for row in META_CASES])
-async def test_what_2026_wants_in_meta(address: Address, meta: dict[str, Any] | None, code: int) -> None:
+async def test_2026_requires_metadata(address: Address, meta: dict[str, Any] | None, code: int) -> None:
     headers = {**JSON, "mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
     frame: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     if meta is not None:
@@ -238,7 +238,7 @@ async def test_what_2026_wants_in_meta(address: Address, meta: dict[str, Any] | 
 
 @pytest.mark.parametrize("name", ["mcp-protocol-version", "mcp-method", "mcp-name"])
 @pytest.mark.parametrize("value", [None, "wrong", "é"])
-async def test_what_2026_wants_in_headers(address: Address, name: str, value: str | None) -> None:
+async def test_2026_requires_headers(address: Address, name: str, value: str | None) -> None:
     asker = Modern(address.port)
     headers, frame = asker.build("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
     del headers[name]
@@ -253,7 +253,7 @@ async def test_what_2026_wants_in_headers(address: Address, name: str, value: st
 
 
 @pytest.mark.parametrize("in_meta", [True, False])
-async def test_a_version_that_nobody_speaks(address: Address, in_meta: bool) -> None:
+async def test_an_unknown_version_is_refused(address: Address, in_meta: bool) -> None:
     params = {"_meta": {KEY + "protocolVersion": "v999", KEY + "clientCapabilities": {}}} if in_meta else {}
     asker = Bare(address.port, headers={"mcp-protocol-version": "v999"})
     response = await asker.ask("tools/list", params)
@@ -268,7 +268,7 @@ async def test_a_missing_capability(address: Address) -> None:
     assert response.error["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-async def test_a_response_to_nothing(address: Address, session: Session) -> None:
+async def test_a_response_without_a_question(address: Address, session: Session) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert (await http.request(address.port, "POST", session.headers, body)).status == 202
     modern = {**JSON, "mcp-protocol-version": MODERN}

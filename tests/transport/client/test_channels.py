@@ -1,4 +1,4 @@
-"""The client's side of transports: connections that are closed, break, or bring what nobody asked for."""
+"""The channels of the client: connections that are closed, break, or bring unexpected messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def message(method: str, id: int | None = 1, **params: Any) -> Message:
 
 
 class Heard:
-    """Receives what is not a response."""
+    """Receives the messages that are not responses."""
 
     def __init__(self) -> None:
         self.methods: list[Any] = []
@@ -62,7 +62,7 @@ def event(number: str = "", /, **fields: Any) -> bytes:
 
 
 class Web:
-    """A server that gives one answer after another, and notes what it is asked."""
+    """A server that returns one response after another, and records the requests."""
 
     def __init__(self, *answers: httpx2.Response) -> None:
         self.asked: list[httpx2.Request] = []
@@ -73,7 +73,7 @@ class Web:
         return self._answers.pop(0)
 
     async def channel(self, receive: Heard, **options: Any) -> HttpChannel:
-        """A way to it."""
+        """Open a channel to the server."""
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(self))
         channel = HttpChannel(PLACE, http=http, **options)
         await channel.open(receive)
@@ -93,7 +93,7 @@ def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
     ],
     ids=["http", "memory", "process"],
 )
-async def test_a_channel_that_is_not_open_says_so_and_may_be_closed(channel: Channel) -> None:
+async def test_a_channel_that_is_not_open_raises_and_can_be_closed(channel: Channel) -> None:
     for saying in (channel.request(message("ping")), channel.send(message("hello", None))):
         with pytest.raises(Unreachable, match="The connection to .* is closed"):
             await saying
@@ -104,7 +104,7 @@ async def test_a_channel_that_is_not_open_says_so_and_may_be_closed(channel: Cha
 # Over HTTP
 
 
-async def test_a_stream_that_breaks_is_taken_up_after_its_last_event_as_long_as_it_brings_something() -> None:
+async def test_a_broken_stream_is_resumed_while_it_brings_events() -> None:
     heard = Heard()
     web = Web(
         streamed(event("1", method="notifications/one"), breaks=True),
@@ -120,7 +120,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_its_last_event_as_long_as_
     await channel.close()
 
 
-async def test_a_stream_that_brings_nothing_new_is_given_up() -> None:
+async def test_a_stream_without_new_events_is_not_resumed() -> None:
     web = Web(streamed(event("1")), *(streamed(b"", breaks=True) for _ in range(2)))
     channel = await web.channel(Heard(), resumes=2)
     with pytest.raises(Unreachable, match="it could not be resumed"):
@@ -129,7 +129,7 @@ async def test_a_stream_that_brings_nothing_new_is_given_up() -> None:
     await channel.close()
 
 
-async def test_a_stream_that_is_no_longer_one_is_given_up_at_once() -> None:
+async def test_a_response_that_is_no_stream_ends_the_resumption() -> None:
     web = Web(streamed(event("1")), httpx2.Response(200, json={}))
     channel = await web.channel(Heard(), resumes=5)
     with pytest.raises(Unreachable, match="it could not be resumed"):
@@ -138,7 +138,7 @@ async def test_a_stream_that_is_no_longer_one_is_given_up_at_once() -> None:
     await channel.close()
 
 
-async def test_a_stream_outside_of_requests_that_does_not_stay_open_is_given_up(
+async def test_a_get_stream_that_does_not_stay_open_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard = Heard()
@@ -161,7 +161,7 @@ async def test_a_stream_outside_of_requests_that_does_not_stay_open_is_given_up(
 # In the same process
 
 
-async def test_what_a_server_says_after_its_client_has_left_goes_nowhere() -> None:
+async def test_messages_after_the_channel_is_closed_are_ignored() -> None:
     server, begun, release = Server("tests"), asyncio.Event(), asyncio.Event()
     ends: list[str] = []
 
@@ -188,7 +188,7 @@ async def test_what_a_server_says_after_its_client_has_left_goes_nowhere() -> No
 # To a child process
 
 
-async def test_what_waits_to_be_written_when_a_channel_is_closed_fails(
+async def test_pending_writes_fail_when_the_channel_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "_LAST_OUTPUT_SECONDS", 0.05)

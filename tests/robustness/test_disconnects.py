@@ -1,4 +1,4 @@
-"""Clients that go away in the middle of things: nothing of them is left behind."""
+"""Clients that disconnect during a request: nothing of them stays in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUND = 60
 
 
 class Counted:
-    """A server that counts what begins and what ends."""
+    """A server that counts the calls that begin and end."""
 
     def __init__(self) -> None:
         self.server = Server("tests")
@@ -44,7 +44,7 @@ class Counted:
 
 @pytest.mark.parametrize("chatty", [False, True])
 @pytest.mark.parametrize("kind", [Modern, Bare])
-async def test_calls_whose_clients_vanish_are_cancelled_and_forgotten(
+async def test_calls_whose_clients_disconnect_are_cancelled_and_removed(
     kind: type[Speaker], chatty: bool
 ) -> None:
     counted = Counted()
@@ -68,7 +68,7 @@ async def vanish(asker: Speaker, counted: Counted, chatty: bool, expected: int) 
         connection.vanish()
 
 
-async def test_sessions_whose_clients_vanish_can_be_cancelled_by_anyone_who_has_their_id() -> None:
+async def test_calls_of_a_disconnected_session_can_be_cancelled_with_its_id() -> None:
     counted = Counted()
     async with serving(counted.server) as where:
         session = Session(where.port)
@@ -86,7 +86,7 @@ async def test_sessions_whose_clients_vanish_can_be_cancelled_by_anyone_who_has_
 
 
 def living() -> Counter[str]:
-    """How many objects there are of each class of the library's."""
+    """Return the number of objects of each class of the library."""
     gc.collect()
     kinds = Counter(type(each) for each in gc.get_objects())
     ours = {kind: count for kind, count in kinds.items() if str(kind.__module__).startswith("antiphon.")}
@@ -103,7 +103,7 @@ async def test_no_object_of_a_request_is_left_in_memory() -> None:
         await until(lambda: not living() - before)
 
 
-async def test_a_process_whose_clients_vanish_stays_as_small_as_it_was(loaded: ServerProcess) -> None:
+async def test_clients_that_disconnect_leave_no_memory_behind(loaded: ServerProcess) -> None:
     asker = Modern(loaded.port)
 
     async def abandon(number: int) -> None:
@@ -125,7 +125,7 @@ async def test_a_process_whose_clients_vanish_stays_as_small_as_it_was(loaded: S
     assert "Traceback" not in loaded.log
 
 
-async def test_half_a_request_and_a_closed_door() -> None:
+async def test_half_a_request_and_a_disconnect() -> None:
     async with serving(Counted().server) as where:
         whole = (
             http.head("POST", "/mcp", Modern(where.port).headers, 50)

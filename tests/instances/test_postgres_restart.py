@@ -1,4 +1,4 @@
-"""PostgreSQL is killed and started again: nothing acknowledged is lost, and everybody goes on."""
+"""PostgreSQL is killed and restarted: no confirmed task is lost, and all processes continue."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TIMES = 5
 
 
 @pytest.fixture(scope="module")
-def mortal() -> Iterator[Postgres]:
+def killable() -> Iterator[Postgres]:
     """A PostgreSQL that may be killed."""
     with postgres() as server:
         yield server
 
 
-async def test_it_is_killed_and_started_again_under_load(mortal: Postgres, tmp_path: Path) -> None:
-    url = mortal.url()
+async def test_postgres_is_killed_and_restarted_under_load(killable: Postgres, tmp_path: Path) -> None:
+    url = killable.url()
     async with fleet(url, tmp_path, servers=2, workers=2, LEASE="4.0") as crew:
         client = await speaker("2026-07-28", crew.port)
         kept: dict[str, str] = {}
@@ -51,10 +51,10 @@ async def test_it_is_killed_and_started_again_under_load(mortal: Postgres, tmp_p
         for _ in range(TIMES):
             before = len(kept)
             await asyncio.sleep(0.7)
-            await asyncio.to_thread(mortal.kill)
+            await asyncio.to_thread(killable.kill)
             await _plain_answers_go_on(crew.port)
             await _promises_are_refused_with_a_hint(crew.port)
-            await asyncio.to_thread(mortal.start)
+            await asyncio.to_thread(killable.start)
             assert len(kept) > before
         await asyncio.sleep(0.5)
         over = True
@@ -88,11 +88,14 @@ async def _promises_are_refused_with_a_hint(port: int) -> None:
     assert "try again" in refused.error["message"]
 
 
-async def test_a_run_stands_still_while_it_is_away_and_goes_on_after(mortal: Postgres) -> None:
+async def test_a_run_waits_while_postgres_is_down_and_continues_after(killable: Postgres) -> None:
     gate = asyncio.Event()
     ran: Counter[str] = Counter()
     server = Server(
-        "patient", store=mortal.url(), secrets=[SECRET], limits=Limits(lease_seconds=60.0, drain_timeout=0.5)
+        "patient",
+        store=killable.url(),
+        secrets=[SECRET],
+        limits=Limits(lease_seconds=60.0, drain_timeout=0.5),
     )
 
     @server.tool(task="optional", poll_interval=0.05)
@@ -109,18 +112,18 @@ async def test_a_run_stands_still_while_it_is_away_and_goes_on_after(mortal: Pos
     async with serving(server) as address:
         client = Patient(address.port)
         id = result_of(await client.call("work"))["taskId"]
-        await asyncio.to_thread(mortal.kill)
+        await asyncio.to_thread(killable.kill)
         gate.set()
         await asyncio.sleep(0.5)
         assert (await client.ask("tasks/get", {"taskId": id})).status == 503
-        await asyncio.to_thread(mortal.start)
-        done = await _patiently(client, id)
+        await asyncio.to_thread(killable.start)
+        done = await _finished_task(client, id)
         assert done["result"]["content"][0]["text"] == "stepped 1"
         assert ran == {"began": 1, "step": 1}
 
 
-async def _patiently(client: Patient, id: str) -> dict[str, object]:
-    """The task, once it has ended; the first looks may still find nobody there."""
+async def _finished_task(client: Patient, id: str) -> dict[str, object]:
+    """Return the finished task. The first requests may fail, because the store is not back yet."""
     deadline = time.monotonic() + 20
     while (await client.ask("tasks/get", {"taskId": id})).status == 503:
         assert time.monotonic() < deadline
@@ -128,12 +131,12 @@ async def _patiently(client: Patient, id: str) -> dict[str, object]:
     return await reach(client, id, "completed")
 
 
-async def test_a_store_that_was_away_is_used_again_without_being_opened_anew(mortal: Postgres) -> None:
-    store = open_store(mortal.url())
+async def test_a_store_works_again_after_postgres_restarts_without_being_reopened(killable: Postgres) -> None:
+    store = open_store(killable.url())
     await store.open()
     await store.create(task("a"), [("x", 1)])
     async with store.watch("a") as watch, store.subscribe("news") as messages:
-        await asyncio.to_thread(mortal.kill)
+        await asyncio.to_thread(killable.kill)
         for use in (
             lambda: store.get("a"),
             lambda: store.append("a", [("x", 2)], expect=1, phase="ready", head=None),
@@ -144,7 +147,7 @@ async def test_a_store_that_was_away_is_used_again_without_being_opened_anew(mor
             with pytest.raises(StoreUnavailable, match="try again"):
                 await use()
             assert time.monotonic() - began < 2
-        await asyncio.to_thread(mortal.start)
+        await asyncio.to_thread(killable.start)
         await asyncio.sleep(0.3)
         assert await store.append("a", [("x", 2)], expect=1, phase="ready", head=None) == 2
         assert await watch.wait(5)

@@ -26,7 +26,7 @@ from antiphon.runtime.engine import Engine, Settings
 from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Middleware
-from antiphon.runtime.observability.telemetry import Counted, Timing
+from antiphon.runtime.observability.telemetry import CallKey, Timing
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
 from antiphon.transport.server.http.router import Routes
@@ -306,7 +306,7 @@ class Server:
         return self._engine.running()
 
     @property
-    def counters(self) -> Mapping[Counted, int]:
+    def counters(self) -> Mapping[CallKey, int]:
         """How many calls there were so far, by tool, kind of response and outcome."""
         return self._engine.telemetry.counters
 

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import SubscriptionFilter
-from antiphon.runtime.change_feed import ChangeFeed, Listener, wants
+from antiphon.runtime.change_feed import ChangeFeed, Listener, change_filter
 from antiphon.runtime.execution.call import SessionState
 
 TOOLS, PROMPTS, RESOURCES = ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")
@@ -42,13 +42,13 @@ async def taken(listener: Listener, count: int) -> list[Change]:
     ],
 )
 def test_interests_choose_among_the_changes(interests: SubscriptionFilter, expected: list[Change]) -> None:
-    assert [change for change in ALL if wants(interests)(change)] == expected
+    assert [change for change in ALL if change_filter(interests)(change)] == expected
 
 
 def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
     peer = SessionState()
     peer.subscriptions.add("u:1")
-    assert [change for change in ALL if peer.wants(change)] == ALL[:4]
+    assert [change for change in ALL if peer.is_subscribed_to(change)] == ALL[:4]
 
 
 async def test_every_listener_hears_what_it_wants_in_order() -> None:

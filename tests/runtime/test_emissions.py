@@ -37,7 +37,7 @@ def texts(*words: str) -> list[Block]:
 async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_leaves_no_gap() -> None:
     log = Log()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a"))
     with pytest.raises(StoreUnavailable):
         await emissions.flush()
@@ -52,7 +52,7 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
     log = Log()
     log.gate.clear()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a"))
     flushing = asyncio.create_task(emissions.flush())
     await log.begun.wait()
@@ -67,10 +67,10 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
 
 async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log() -> None:
     log = Log()
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a", "b"))
-    await emissions.again()
-    assert not emissions.begun
+    await emissions.restart()
+    assert not emissions.has_emitted
     await emissions.emit(texts("a", "b", "c"))
     await emissions.flush()
     assert log.taken == [(1, ["a", "b"]), (3, ["c"])]
@@ -82,7 +82,7 @@ async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken() -> Non
     await output.emit(texts("one"))
     output._kept.extend(texts("two"))  # emitted within the pace, so that a timer is to send it
     output._due()  # the timer fires: the flush is scheduled, and has not begun
-    assert [block.text for block in await output.rest() if isinstance(block, Text)] == ["one", "two"]
+    assert [block.text for block in await output.remaining() if isinstance(block, Text)] == ["one", "two"]
     assert output.sent == 1
     assert output._sending is not None
     await output._sending

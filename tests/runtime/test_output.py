@@ -23,7 +23,7 @@ from antiphon import (
     Text,
     TextContents,
 )
-from antiphon.runtime.authoring.results import ResultBuilder, Unfit
+from antiphon.runtime.authoring.results import InvalidReturnValue, ResultBuilder
 
 
 class Point(BaseModel):
@@ -194,7 +194,7 @@ def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
 
 @pytest.mark.parametrize("value", [{"x": 1}, Result("said")])
 def test_a_tool_that_is_to_give_an_artifact_gives_one(value: Any) -> None:
-    with pytest.raises(Unfit, match="gave none"):
+    with pytest.raises(InvalidReturnValue, match="gave none"):
         ResultBuilder("t", Artifact[Point]).convert(value)
     failed = Result("It cannot be done.", is_error=True)
     assert ResultBuilder("t", Artifact[Point]).convert(failed) is failed

@@ -100,12 +100,12 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
 
 
 async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_LATER", 0.0)
+    monkeypatch.setattr(desk, "_STORE_RETRY_SECONDS", 0.0)
     store = await opened()
     task = await waiting(store)
     store.instead("get", StoreUnavailable("It is away."))
     caller = Listening()
-    async with TaskHandlers(promises(store)).telling((task.id,), call_of(caller)):
+    async with TaskHandlers(promises(store)).notifying((task.id,), call_of(caller)):
         await until(lambda: caller.received)
     assert caller.received == [TaskChanged(task)]
 

@@ -16,14 +16,14 @@ from tests.support.polling import until
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_AGAIN", 0.0)
+    monkeypatch.setattr(relaying, "_RETRY_SECONDS", 0.0)
 
 
 async def hearing(store: Any) -> tuple[Relay, list[Any]]:
     """One who hears what others say, and that."""
     heard: list[Any] = []
     other = Relay("tests")
-    other.on("topic", heard.append)
+    other.subscribe("topic", heard.append)
     await other.open(store)
     return other, heard
 
@@ -32,13 +32,13 @@ async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> No
     store = await opened()
     other, heard = await hearing(store)
     mine = Relay("tests")
-    await mine.say("topic", 1)
-    mine.say_soon("topic", 2)
+    await mine.publish("topic", 1)
+    mine.publish_soon("topic", 2)
     await mine.open(store)
-    await mine.say("topic", 3)
+    await mine.publish("topic", 3)
     await until(lambda: heard)
     await mine.close()
-    await mine.say("topic", 4)
+    await mine.publish("topic", 4)
     await other.close()
     assert heard == [3]
     assert not mine.is_open
@@ -49,7 +49,7 @@ async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogC
     mine = Relay("tests")
     await mine.open(store)
     store.instead("publish", StoreUnavailable("It is away."))
-    await mine.say("topic", 1)
+    await mine.publish("topic", 1)
     await mine.close()
     assert caplog.messages == ["Other processes do not hear of this (topic): It is away."]
 
@@ -59,7 +59,7 @@ async def test_what_is_on_its_way_is_said_before_the_end() -> None:
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
-    mine.say_soon("topic", 1)
+    mine.publish_soon("topic", 1)
     await asyncio.sleep(0)
     assert store.calls["publish"] == 0
     await mine.close()
@@ -69,13 +69,13 @@ async def test_what_is_on_its_way_is_said_before_the_end() -> None:
 
 
 async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_MOST", 2)
+    monkeypatch.setattr(relaying, "_MAX_PENDING_MESSAGES", 2)
     store = await opened()
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
     for number in (1, 2, 3):
-        mine.say_soon("topic", number)
+        mine.publish_soon("topic", number)
     await asyncio.sleep(0)
     await mine.close()
     await until(lambda: len(heard) == 2)
@@ -92,7 +92,7 @@ def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
         return store
 
     store = asyncio.run(open())
-    mine.say_soon("topic", 1)
+    mine.publish_soon("topic", 1)
     assert store.calls["publish"] == 0
 
 
@@ -102,7 +102,7 @@ async def test_others_are_heard_once_the_store_is_there() -> None:
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
-    await mine.say("topic", 1)
+    await mine.publish("topic", 1)
     await until(lambda: heard == [1])
     await mine.close()
     await other.close()
@@ -115,12 +115,12 @@ async def test_others_are_heard_after_something_that_was_not_understood(
     store = await opened()
     heard: list[int] = []
     other, mine = Relay("tests"), Relay("tests")
-    other.on("topic", lambda data: heard.append(data["number"]))
+    other.subscribe("topic", lambda data: heard.append(data["number"]))
     await other.open(store)
     await mine.open(store)
-    await mine.say("topic", "not like that")
+    await mine.publish("topic", "not like that")
     await until(lambda: store.calls["subscribe"] == 2)
-    await mine.say("topic", {"number": 1})
+    await mine.publish("topic", {"number": 1})
     await until(lambda: heard == [1])
     await mine.close()
     await other.close()

@@ -71,20 +71,20 @@ async def test_a_task_whose_log_is_gone_is_let_be() -> None:
 async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(holding, "_PATIENCE", -1.0)
+    monkeypatch.setattr(holding, "_STORE_OUTAGE_SECONDS", -1.0)
     store = await opened()
     mine = worker(store)
     store.instead("append", StoreUnavailable("It is away."))
-    mine.begin(await held(store))
+    mine.run(await held(store))
     await until(lambda: not mine.running)
     assert "A task is left to another worker: It is away." in caplog.messages
-    assert (await log(store), mine.ended) == ([], {})
+    assert (await log(store), mine.finished_runs) == ([], {})
 
 
 async def test_a_worker_that_stumbles_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(working, "_RETRY", 0.0)
+    monkeypatch.setattr(working, "_STORE_RETRY_SECONDS", 0.0)
     store = await opened()
     store.instead("claim", KeyError("a store that is not right"))
     await kept(store)

@@ -9,10 +9,10 @@ from types import TracebackType
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.request import SubscriptionFilter
 
-__all__ = ["ChangeFeed", "Listener", "wants"]
+__all__ = ["ChangeFeed", "Listener", "change_filter"]
 
 
-def wants(interests: SubscriptionFilter) -> Callable[[Change], bool]:
+def change_filter(interests: SubscriptionFilter) -> Callable[[Change], bool]:
     """Whether a change is of interest."""
     lists = {
         "tools": interests.tools_list_changed,
@@ -33,18 +33,18 @@ class ChangeFeed:
         """Tells those who listen at other processes."""
 
     def publish(self, change: Change) -> None:
-        """Tell everyone who is interested, wherever they listen. Safe from any thread."""
-        self.announce(change)
+        """Tell everyone who is is_relevant, wherever they listen. Safe from any thread."""
+        self.publish_locally(change)
         self.forward(change)
 
-    def announce(self, change: Change) -> None:
+    def publish_locally(self, change: Change) -> None:
         """Tell everyone who listens here. Safe from any thread."""
         for listener in tuple(self._listeners):
-            listener.offer(change)
+            listener.deliver(change)
 
-    def listen(self, interested: Callable[[Change], bool]) -> Listener:
+    def listen(self, is_relevant: Callable[[Change], bool]) -> Listener:
         """Listen from now on; enter the listener, and iterate over it."""
-        return Listener(self._listeners, interested, closed=self._closed)
+        return Listener(self._listeners, is_relevant, closed=self._closed)
 
     def close(self) -> None:
         """End all listening, after what has already happened was told."""
@@ -61,10 +61,10 @@ class Listener:
     """One listener's changes, each once, in order."""
 
     def __init__(
-        self, listeners: set[Listener], interested: Callable[[Change], bool], *, closed: bool
+        self, listeners: set[Listener], is_relevant: Callable[[Change], bool], *, closed: bool
     ) -> None:
         self._listeners = listeners
-        self._interested = interested
+        self._is_relevant = is_relevant
         self._pending: dict[Change, None] = {}
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -72,17 +72,17 @@ class Listener:
         if closed:
             self._ready.set()
 
-    def offer(self, change: Change) -> None:
+    def deliver(self, change: Change) -> None:
         """Note a change, if it is of interest."""
-        if self._interested(change):
-            self._loop.call_soon_threadsafe(self._note, change)
+        if self._is_relevant(change):
+            self._loop.call_soon_threadsafe(self._enqueue, change)
 
     def close(self) -> None:
         """Stop once what is pending was taken."""
         self._closed = True
         self._loop.call_soon_threadsafe(self._ready.set)
 
-    def _note(self, change: Change) -> None:
+    def _enqueue(self, change: Change) -> None:
         self._pending[change] = None
         self._ready.set()
 

@@ -54,8 +54,8 @@ from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
-from antiphon.runtime.authoring.tool import merged
-from antiphon.runtime.change_feed import ChangeFeed, wants
+from antiphon.runtime.authoring.tool import prepend_emitted
+from antiphon.runtime.change_feed import ChangeFeed, change_filter
 from antiphon.runtime.execution.call import Call, SessionState
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
@@ -140,7 +140,7 @@ class Dispatcher:
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
         message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."
-        return _last_word(call, await merged(call, Result(message, is_error=True)))
+        return _final_response(call, await prepend_emitted(call, Result(message, is_error=True)))
 
     @property
     def capabilities(self) -> ServerCapabilities:
@@ -164,17 +164,17 @@ class Dispatcher:
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._registry.tools.get(call.request.name)
         if tool is None:
-            self.environment.telemetry.unknown(call)
+            self.environment.telemetry.record_unknown_tool(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout
         if tool.task == "forbidden" and call.request.task is not None and self._registry.task_tools:
-            raise TaskHandlers.forbid(tool)
+            raise TaskHandlers.task_forbidden(tool)
         if tool.task == "forbidden" or self.task_handlers is None:
             answer: Awaitable[Any] = tool.run(call, self.environment)
         else:
             answer = self.task_handlers.call(call, tool, self.environment)
-        return _streaming(call, answer) if call.wants_stream else answer
+        return _stream_response(call, answer) if call.wants_stream else answer
 
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
         if self.task_handlers is None or not self._registry.task_tools:
@@ -182,11 +182,11 @@ class Dispatcher:
         return self.task_handlers.handlers[type(call.request)]
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
-        _offered("tools", self._registry.tools)
+        _require_any("tools", self._registry.tools)
         return self._registry.page("tools", call.request.cursor, self._ttl_ms)
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
-        _offered("resources", self._registry.resources or self._registry.templates)
+        _require_any("resources", self._registry.resources or self._registry.templates)
         registry = self._registry
         if not self._artifacts.enabled:
             return registry.page("resources", call.request.cursor, self._ttl_ms)
@@ -195,11 +195,11 @@ class Dispatcher:
         )
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
-        _offered("resources", self._registry.resources or self._registry.templates)
+        _require_any("resources", self._registry.resources or self._registry.templates)
         return self._registry.page("templates", call.request.cursor, self._ttl_ms)
 
     async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
-        _offered("prompts", self._registry.prompts)
+        _require_any("prompts", self._registry.prompts)
         return self._registry.page("prompts", call.request.cursor, self._ttl_ms)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
@@ -250,32 +250,32 @@ class Dispatcher:
                 ids = (
                     ()
                     if self.task_handlers is None
-                    else await self.task_handlers.known(interests.task_ids, call)
+                    else await self.task_handlers.visible_ids(interests.task_ids, call)
                 )
                 interests = msgspec.structs.replace(interests, task_ids=ids)
-            listener = stack.enter_context(self._changes.listen(wants(interests)))
+            listener = stack.enter_context(self._changes.listen(change_filter(interests)))
             await call.caller.notify(Acknowledged(interests))
             if interests.task_ids and self.task_handlers is not None:
-                await stack.enter_async_context(self.task_handlers.telling(interests.task_ids, call))
+                await stack.enter_async_context(self.task_handlers.notifying(interests.task_ids, call))
             async for change in listener:
                 await call.caller.notify(change)
         return Listened(call.id)
 
 
-async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
+async def _stream_response(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
     """What a tool gave a caller that wanted to have it as it came."""
     outcome = await answer
-    return _last_word(call, outcome) if type(outcome) is Result else outcome
+    return _final_response(call, outcome) if type(outcome) is Result else outcome
 
 
-def _last_word(call: Call[CallTool], result: Result) -> Result | StreamEnd:
+def _final_response(call: Call[CallTool], result: Result) -> Result | StreamEnd:
     if not call.wants_stream:
         return result
     return StreamEnd(result, 0 if call.output is None else call.output.sent)
 
 
-def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
-    if not shelf:
+def _require_any(kind: str, items: Mapping[str, Any]) -> None:
+    if not items:
         raise MethodNotFound(f"This server has no {kind}.")
 
 

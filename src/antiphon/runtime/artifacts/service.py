@@ -25,9 +25,9 @@ from antiphon.model.artifact import ArtifactRecord
 from antiphon.model.catalog import Definition, ResourceDefinition
 from antiphon.model.content import BlobContents, Contents, ResourceLink, Text, TextContents
 from antiphon.model.outcome import Page, Result
-from antiphon.runtime.artifacts.artifact import Artifact, Piece, encoded
+from antiphon.runtime.artifacts.artifact import Artifact, Piece, encode
 from antiphon.runtime.authoring.resource import Resource
-from antiphon.runtime.authoring.results import own_words
+from antiphon.runtime.authoring.results import custom_text
 from antiphon.runtime.authoring.signature import explain
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
@@ -40,13 +40,13 @@ __all__ = ["ArtifactService"]
 
 logger = logging.getLogger("antiphon")
 
-_INLINE = 16 * 1024
+_MAX_INLINE_BYTES = 16 * 1024
 """How many bytes the value of an artifact may have, to be in the structured content as well."""
-_BEGINNING = 1000
+_PREVIEW_CHARACTERS = 1000
 """How many characters of a long result are in the content."""
-_SWEEP = 5.0
+_SWEEP_INTERVAL_SECONDS = 5.0
 """Seconds between two looks for what has expired or is too much."""
-_CURSOR = "artifacts:"
+_CURSOR_PREFIX = "artifacts:"
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
 
@@ -57,28 +57,28 @@ class ArtifactService:
     def __init__(
         self,
         name: str,
-        wanted: str | ArtifactStore | None,
-        otherwise: Callable[[], Any],
+        setting: str | ArtifactStore | None,
+        default: Callable[[], Any],
         limits: Limits,
         threads: ThreadExecutor,
     ) -> None:
-        self.wanted = wanted if wanted is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
+        self.setting = setting if setting is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
         """Where artifacts are to be kept; in the file of the tasks, or in memory, if nothing is said."""
-        self._otherwise = otherwise
+        self._default = default
         self._threads = threads
         self._limits = limits
         self._store: ArtifactStore | None = None
         self._opening = asyncio.Lock()
-        self._swept = float("-inf")
-        self._since = 0
-        self._last = 0
-        self.enabled = wanted is not None
+        self._swept_at = float("-inf")
+        self._bytes_since_sweep = 0
+        self._last_created = 0
+        self.enabled = setting is not None
         """Whether callers are told that there are artifacts."""
-        self.on_first: Callable[[], None] = lambda: None
+        self.on_enabled: Callable[[], None] = lambda: None
         """Called when there is one, and there were to be none."""
         host = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "server"
         self._base = f"artifact://{host}/"
-        self._shown = f"ui://{host}/"
+        self._ui_base = f"ui://{host}/"
 
     @functools.cached_property
     def resources(self) -> tuple[Resource, ...]:
@@ -91,12 +91,12 @@ class ArtifactService:
                 name="artifact",
                 title="Artifacts of your calls",
             )
-            for base in (self._base, self._shown)
+            for base in (self._base, self._ui_base)
         )
 
-    def at(self, uri: str) -> tuple[Resource, ...]:
+    def resources_for(self, uri: str) -> tuple[Resource, ...]:
         """Where to look for an address, whether there are artifacts or not: another process may have them."""
-        return self.resources if uri.startswith((self._base, self._shown)) else ()
+        return self.resources if uri.startswith((self._base, self._ui_base)) else ()
 
     async def close(self) -> None:
         """Let the store go."""
@@ -106,7 +106,7 @@ class ArtifactService:
 
     # Going out
 
-    async def settle(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
+    async def store_result(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
         """Keep what a result brings to be kept, or what is too much of it, and say where it is."""
         artifact, whole = result.artifact, None
         if artifact is None:
@@ -116,9 +116,9 @@ class ArtifactService:
             artifact = Artifact(
                 whole, type=f"{tool}_result", mime_type=None if result.structured else "text/markdown"
             )
-            beginning = _text(result) if len(_text(result)) <= over else _beginning(_text(result), size)
+            preview = _text(result) if len(_text(result)) <= over else _preview(_text(result), size)
         assert isinstance(artifact, Artifact)
-        record, begun = await self._keep(artifact, call.principal.id)
+        record, start = await self._store_artifact(artifact, call.principal.id)
         reference: dict[str, Any] = {
             "x-artifact-type": record.type,
             "artifact_id": record.id,
@@ -128,32 +128,34 @@ class ArtifactService:
             reference["next_steps"] = list(result.next_steps)
         if whole is not None:
             pictures = tuple(block for block in result.content if not isinstance(block, Text))
-            result.content = (Text(f"{beginning}\n\n{_named(record)}"), *pictures)
+            result.content = (Text(f"{preview}\n\n{_id_line(record)}"), *pictures)
             result.data, result.structured, result.boxed = reference, True, result.boxed and result.structured
         elif not result.structured:
-            if record.encoding == "json" and record.size <= _INLINE:
+            if record.encoding == "json" and record.size <= _MAX_INLINE_BYTES:
                 reference["artifact"] = _loads(await self._bytes(record))
             result.data, result.structured, result.boxed = reference, True, False
         if not any(isinstance(block, Text) for block in result.content):
-            begun = own_words(artifact.value) or begun
-            result.content = (Text(f"{_beginning(begun, record.size)}\n\n{_named(record)}"), *result.content)
+            start = custom_text(artifact.value) or start
+            result.content = (Text(f"{_preview(start, record.size)}\n\n{_id_line(record)}"), *result.content)
         result.content = (*result.content, self._link(record))
-        result.meta = {"artifact_id": record.id, "ui_uri": self._shown + record.id, **(result.meta or {})}
+        result.meta = {"artifact_id": record.id, "ui_uri": self._ui_base + record.id, **(result.meta or {})}
         result.artifact = None
         return result
 
-    async def _keep(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
+    async def _store_artifact(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
         """Keep an artifact; gives how it begins, too."""
-        store = await self._opened()
-        self._last = now = max(_now(), self._last + 1)  # so that those made together have an order
-        encoding, mime, pieces = encoded(artifact)
+        store = await self._open_store()
+        self._last_created = now = max(
+            _now(), self._last_created + 1
+        )  # so that those made together have an order
+        encoding, mime, pieces = encode(artifact)
         source = _Source(pieces)
         first = await source.first()
         if encoding is None:
             is_text = isinstance(first, str) or (mime or "").startswith("text/") or mime == "application/json"
             encoding = "text" if is_text else "blob"
             mime = mime or ("text/plain" if is_text else "application/octet-stream")
-        lasts = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
+        lifetime = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
         record = ArtifactRecord(
             id=artifact.id,
             principal=principal,
@@ -161,7 +163,7 @@ class ArtifactService:
             encoding=encoding,
             mime_type=mime or "application/octet-stream",
             created=now,
-            expires=now + int(lasts * 1000),
+            expires=now + int(lifetime * 1000),
             title=artifact.title,
             description=artifact.description,
         )
@@ -175,17 +177,17 @@ class ArtifactService:
         await self._sweep(store, record.size)
         if not self.enabled:
             self.enabled = True
-            self.on_first()
+            self.on_enabled()
         return record, _readable(
             first
         ) if encoding != "blob" else f"{record.size} bytes of {record.mime_type}."
 
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
         """Now and then, and before there is much too much, look for what is to be forgotten."""
-        self._since += size
+        self._bytes_since_sweep += size
         at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
-        if at - self._swept > _SWEEP or self._since > most // 16:
-            self._swept, self._since = at, 0
+        if at - self._swept_at > _SWEEP_INTERVAL_SECONDS or self._bytes_since_sweep > most // 16:
+            self._swept_at, self._bytes_since_sweep = at, 0
             await store.sweep(now=_now(), max_total_bytes=most)
 
     def _link(self, record: ArtifactRecord) -> ResourceLink:
@@ -214,7 +216,7 @@ class ArtifactService:
         return value
 
     async def _load(self, artifact: Artifact[Any], principal: str) -> Artifact[Any]:
-        store = await self._opened()
+        store = await self._open_store()
         record = await store.get(principal, artifact.id, now=_now())
         if record is None:
             raise UnknownArtifact(
@@ -240,17 +242,17 @@ class ArtifactService:
     async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for offset in range(0, record.size, self._limits.artifact_page_bytes):
-            raw = await (await self._opened()).read(record, offset, self._limits.artifact_page_bytes)
+            raw = await (await self._open_store()).read(record, offset, self._limits.artifact_page_bytes)
             yield decoder.decode(raw) if texts else raw
 
     async def _bytes(self, record: ArtifactRecord) -> bytes:
-        return await (await self._opened()).read(record, 0, record.size)
+        return await (await self._open_store()).read(record, 0, record.size)
 
     # As resources
 
     async def read(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
         """An artifact, or a stretch of it; `_meta` says where the next one is."""
-        store = await self._opened()
+        store = await self._open_store()
         record = await store.get(ctx.principal.id, artifact_id, now=_now())
         uri = str(ctx._call.request.uri).partition("?")[0]
         if record is None:
@@ -270,35 +272,35 @@ class ArtifactService:
             return BlobContents(uri, base64.b64encode(raw).decode(), record.mime_type, meta)
         return TextContents(uri, text[0], record.mime_type, meta)
 
-    async def page(self, fixed: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
+    async def page(self, list_registered: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
         """A page of all resources: those that everybody sees, and then the caller's artifacts."""
         cursor: str | None = call.request.cursor
         items: tuple[Definition, ...] = ()
         before, ttl = None, 0
-        if cursor is not None and cursor.startswith(_CURSOR):
-            before = cursor.removeprefix(_CURSOR) or None
+        if cursor is not None and cursor.startswith(_CURSOR_PREFIX):
+            before = cursor.removeprefix(_CURSOR_PREFIX) or None
         else:
-            page = fixed(cursor)
+            page = list_registered(cursor)
             if page.next_cursor is not None:
                 return page
             items, ttl = tuple(page.items), page.ttl_ms
         room = max(size - len(items), 1)
         try:
-            found = await (await self._opened()).list(
+            found = await (await self._open_store()).list(
                 call.principal.id, now=_now(), cursor=before, limit=room
             )
         except ValueError:
             raise InvalidParams(
                 "That cursor is not one that this server gave out: start again without one."
             ) from None
-        following = None if found.cursor is None else _CURSOR + found.cursor
+        following = None if found.cursor is None else _CURSOR_PREFIX + found.cursor
         return Page(
             "resources", (*items, *map(self._definition, found.records)), following, ttl, shared=False
         )
 
     def _definition(self, record: ArtifactRecord) -> ResourceDefinition:
         link = self._link(record)
-        meta = {"artifact_id": record.id, "x-artifact-type": record.type, "ui_uri": self._shown + record.id}
+        meta = {"artifact_id": record.id, "x-artifact-type": record.type, "ui_uri": self._ui_base + record.id}
         return ResourceDefinition(
             uri=link.uri,
             name=link.name,
@@ -309,12 +311,12 @@ class ArtifactService:
             meta=meta,
         )
 
-    async def _opened(self) -> ArtifactStore:
+    async def _open_store(self) -> ArtifactStore:
         """The store, opened when it is first needed; raises `StoreUnavailable`."""
         if self._store is None:
             async with self._opening:
                 if self._store is None:
-                    wanted = self.wanted if self.wanted is not None else _beside(self._otherwise())
+                    wanted = self.setting if self.setting is not None else _default_location(self._default())
                     store = open_artifacts(wanted) if isinstance(wanted, str) else wanted
                     await store.open()
                     self._store = store
@@ -368,7 +370,7 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
     return text, len(raw) - len(decoder.getstate()[0])
 
 
-def _beside(store: Any) -> str:
+def _default_location(store: Any) -> str:
     """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
     if isinstance(store, str) and is_database_url(store):
         return store
@@ -394,16 +396,16 @@ def _readable(piece: Piece) -> str:
     return piece if isinstance(piece, str) else piece.decode(errors="replace")
 
 
-def _beginning(text: str, size: int) -> str:
+def _preview(text: str, size: int) -> str:
     """How a long text begins, cut at the end of a line if there is one near."""
-    if len(text) <= _BEGINNING:
+    if len(text) <= _PREVIEW_CHARACTERS:
         return text
-    cut = text[:_BEGINNING]
-    line = cut.rfind("\n", _BEGINNING // 2)
-    return f"{cut[: line if line > 0 else None]}\n\n… (this is the beginning of {size:,} bytes)"
+    cut = text[:_PREVIEW_CHARACTERS]
+    line = cut.rfind("\n", _PREVIEW_CHARACTERS // 2)
+    return f"{cut[: line if line > 0 else None]}\n\n… (this is the preview of {size:,} bytes)"
 
 
-def _named(record: ArtifactRecord) -> str:
+def _id_line(record: ArtifactRecord) -> str:
     return f"**Artifact ID:** `{record.id}`"
 
 

@@ -11,12 +11,12 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.model.form import problems
 from antiphon.model.question import Elicit, question_key
-from antiphon.runtime.authoring.signature import explain, plainly, schema_of
-from antiphon.runtime.authoring.typed_dicts import adapted
+from antiphon.runtime.authoring.signature import explain, first_sentence, schema_of
+from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 
 __all__ = ["Form"]
 
-_KEPT = {
+_FORM_KEYWORDS = {
     "type",
     "title",
     "description",
@@ -42,7 +42,7 @@ _KINDS: Mapping[str, type[Any]] = {
     "boolean": bool,
     "array": list,
 }
-_KEYS = 256
+_MAX_CACHED_KEYS = 256
 """How many keys a form remembers."""
 _PRIMITIVES = {"string", "number", "integer", "boolean"}
 
@@ -68,7 +68,7 @@ class Form:
         """The key of a question that shows this form; the same question has the same key everywhere."""
         found = self._keys.get(message)
         if found is None:
-            if len(self._keys) >= _KEYS:
+            if len(self._keys) >= _MAX_CACHED_KEYS:
                 self._keys.clear()
             found = self._keys[message] = question_key(Elicit(message, self.schema))
         return found
@@ -112,10 +112,10 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1024)
 def _form(wanted: Any) -> Form:
     try:
-        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapted(wanted))
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapt_typed_dicts(wanted))
         schema = schema_of(adapter, mode="validation")
     except (pydantic.errors.PydanticUserError, TypeError) as error:
-        raise DefinitionError(f"{wanted!r} is no type to ask for: {plainly(error)}.") from None
+        raise DefinitionError(f"{wanted!r} is no type to ask for: {first_sentence(error)}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
         return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
@@ -153,7 +153,7 @@ def _field(wanted: Any, name: str, prop: Mapping[str, Any], definitions: Mapping
         )
     if field.get("format") not in _FORMATS:
         field.pop("format", None)
-    return {key: value for key, value in field.items() if key in _KEPT}
+    return {key: value for key, value in field.items() if key in _FORM_KEYWORDS}
 
 
 def _resolved(prop: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:

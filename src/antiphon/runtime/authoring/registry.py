@@ -27,7 +27,7 @@ class Registry:
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
-        self.unlisted: Callable[[str], Iterable[Resource]] = lambda uri: ()
+        self.find_unlisted: Callable[[str], Iterable[Resource]] = lambda uri: ()
         """Finds families of resources that can be read, and are on no list, by an address."""
         self._changes = changes
         self.page_size = page_size
@@ -87,7 +87,7 @@ class Registry:
         """The resource at an address, and the variables in it; raises `ResourceNotFound`."""
         if (resource := self.resources.get(uri)) is not None:
             return resource, {}
-        for candidate in (*self.templates.values(), *self.unlisted(uri)):
+        for candidate in (*self.templates.values(), *self.find_unlisted(uri)):
             if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:
                 return candidate, variables
         raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
@@ -108,17 +108,17 @@ class Registry:
         following = str(end) if end < len(definitions) else None
         return Page(kind, definitions[start:end], following, ttl_ms)
 
-    def _add(self, kind: Kind, shelf: dict[str, Item], key: str, item: Item) -> None:
-        if key in shelf:
+    def _add(self, kind: Kind, items: dict[str, Item], key: str, item: Item) -> None:
+        if key in items:
             raise DefinitionError(
                 f"There is already a {kind.removesuffix('s')} {key!r}: give this one another name, "
                 "or remove the other first."
             )
-        shelf[key] = item
+        items[key] = item
         self._changed(kind)
 
-    def _remove(self, kind: Kind, shelf: dict[str, Item], key: str) -> None:
-        if shelf.pop(key, None) is None:
+    def _remove(self, kind: Kind, items: dict[str, Item], key: str) -> None:
+        if items.pop(key, None) is None:
             raise NotFound(f"There is no {key!r} among the {kind}.")
         self._changed(kind)
 

@@ -19,59 +19,68 @@ from antiphon.model.media import is_figure, is_picture, media_type
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.artifacts.artifact import ANYTHING as _any
 from antiphon.runtime.artifacts.artifact import Artifact, is_artifact
-from antiphon.runtime.authoring.signature import plainly, schema_of
+from antiphon.runtime.authoring.signature import first_sentence, schema_of
 
-__all__ = ["ResultBuilder", "Unfit", "Unwritable", "blocks", "is_block", "jsonable", "own_words", "yielding"]
+__all__ = [
+    "InvalidReturnValue",
+    "ResultBuilder",
+    "UnserializableReturnValue",
+    "blocks",
+    "custom_text",
+    "generator_return_type",
+    "is_block",
+    "to_jsonable",
+]
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
-_WITHOUT_WORDS: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
+_DEFAULT_STR: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
 _dumps = msgspec.json.Encoder().encode
 
 
-class Unfit(ValueError):
+class InvalidReturnValue(ValueError):
     """A function gave something that is not what its tool has declared, which no caller can help."""
 
 
-class Unwritable(Unfit):
+class UnserializableReturnValue(InvalidReturnValue):
     """A function gave something that JSON has no words for."""
 
 
 class ResultBuilder:
-    """How one function's values become results. With `over`, large ones may become artifacts."""
+    """How one function's values become results. With `may_be_artifact`, large ones may become artifacts."""
 
     def __init__(
-        self, label: str, returns: Any, *, structured: bool | None = None, over: bool = False
+        self, label: str, returns: Any, *, structured: bool | None = None, may_be_artifact: bool = False
     ) -> None:
         returns = _without_outcomes(returns)
-        self.keeps = is_artifact(returns)
+        self.returns_artifact = is_artifact(returns)
         self.schema: dict[str, Any] | None = None
-        self.convert: Callable[[Any], Result] = _read if structured is False else _unstructured
-        self.says_text = True
+        self.convert: Callable[[Any], Result] = _content_only if structured is False else _unstructured
+        self.is_text_only = True
         """Whether a string is nothing but text to be read."""
         if structured is False or (structured is None and _is_untyped(returns)):
             return
-        self.says_text = False
-        inner = (get_args(returns) or (Any,))[0] if self.keeps else returns
+        self.is_text_only = False
+        inner = (get_args(returns) or (Any,))[0] if self.returns_artifact else returns
         try:
             adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(inner)
             schema = schema_of(adapter, mode="serialization")
         except (pydantic.errors.PydanticUserError, TypeError) as error:
-            if self.keeps:  # bytes in pieces, or something else that is not JSON
+            if self.returns_artifact:  # bytes in pieces, or something else that is not JSON
                 self.schema = _reference_schema(None)
-                self.convert = _kept(lambda value: value)
+                self.convert = _artifact_converter(lambda value: value)
                 return
             raise DefinitionError(
                 f"{label}: the return annotation {returns!r} has no JSON schema. "
-                f"{plainly(error)}. "
+                f"{first_sentence(error)}. "
                 "Return a type that pydantic knows, or register the tool with structured=False."
             ) from None
-        if self.keeps:
+        if self.returns_artifact:
             self.schema = _reference_schema(None if inner in (str, bytes, Any) else schema)
-            self.convert = _kept(adapter.validate_python)
+            self.convert = _artifact_converter(adapter.validate_python)
             return
         boxed = schema.get("type") != "object"
-        self.schema = _or_reference(schema, boxed=boxed) if over else schema
+        self.schema = _or_reference(schema, boxed=boxed) if may_be_artifact else schema
         self.convert = _structured(adapter, schema, boxed=boxed)
 
 
@@ -86,20 +95,22 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if isinstance(value, list | tuple) and any(_is_block(item) for item in value):
         return tuple(block for item in value for block in blocks(item))
     if _is_block(value):
-        return (_medium(value),)
+        return (_media_block(value),)
     if inspect.iscoroutine(value):
         value.close()
-        raise Unfit(f"It returned the coroutine {value.__qualname__!r}: an `await` is missing before it.")
+        raise InvalidReturnValue(
+            f"It returned the coroutine {value.__qualname__!r}: an `await` is missing before it."
+        )
     return (Text(_json(value)),)
 
 
-def jsonable(value: Any, *, anything: bool = False) -> Any:
-    """The same in what JSON has; raises `PydanticSerializationError`, unless anything will do."""
-    fallback = (lambda other: f"<{type(other).__name__}>") if anything else None
+def to_jsonable(value: Any, *, lossy: bool = False) -> Any:
+    """The same in what JSON has; raises `PydanticSerializationError`, unless lossy will do."""
+    fallback = (lambda other: f"<{type(other).__name__}>") if lossy else None
     return _any.dump_python(value, mode="json", by_alias=True, fallback=fallback)
 
 
-def yielding(returns: Any) -> Any:
+def generator_return_type(returns: Any) -> Any:
     """What a generator returns in the end, by its return annotation; what it yields is no part of that."""
     origin = get_origin(returns)
     if origin is not None and issubclass(origin, Generator):
@@ -116,7 +127,7 @@ def _unstructured(value: Any) -> Result:
     if type(value) is str:
         return Result.of_text(value)
     if type(value) is Result:
-        return _as_said(value)
+        return _serialized(value)
     if isinstance(value, Artifact):
         return Result(artifact=value)
     if isinstance(value, Mapping | pydantic.BaseModel) or (
@@ -124,30 +135,30 @@ def _unstructured(value: Any) -> Result:
     ):
         data = _any.dump_python(value, mode="json", by_alias=True, fallback=str)
         if isinstance(data, dict):
-            return Result(_words(value, data), data=data)
+            return Result(_text_of(value, data), data=data)
     return Result(blocks(value))
 
 
-def _read(value: Any) -> Result:
+def _content_only(value: Any) -> Result:
     """For tools that want no structured content, but where they say so themselves."""
     if type(value) is Result or isinstance(value, Artifact):
         return _unstructured(value)
     return Result(blocks(value))
 
 
-def _as_said(result: Result) -> Result:
+def _serialized(result: Result) -> Result:
     """A result of a function that has declared nothing: its data goes out as it is, in JSON."""
     try:
         if result.meta:
-            result.meta = jsonable(result.meta)
+            result.meta = to_jsonable(result.meta)
         if result.structured:
-            data = jsonable(result.data)
+            data = to_jsonable(result.data)
             if isinstance(data, dict):
                 data = {**{key: value for key, value in _extras(result).items() if key not in data}, **data}
             result.data, result.boxed = data, not isinstance(data, dict)
-            _say(result, result.data)
+            _add_text(result, result.data)
     except PydanticSerializationError as error:
-        raise Unwritable(f"Its result cannot be written as JSON: {error}") from error
+        raise UnserializableReturnValue(f"Its result cannot be written as JSON: {error}") from error
     return result
 
 
@@ -168,15 +179,15 @@ def _structured(
             valid = validate(value)
             data = dump(valid, mode="json", by_alias=True)
         except (pydantic.ValidationError, PydanticSerializationError) as error:
-            raise Unfit(f"What it returned does not fit its output schema: {error}") from error
-        return Result((Text(_words(valid, data)),), data=data, boxed=boxed)
+            raise InvalidReturnValue(f"What it returned does not fit its output schema: {error}") from error
+        return Result((Text(_text_of(valid, data)),), data=data, boxed=boxed)
 
     def completed(result: Result) -> Result:
         if result.is_error:
-            return _as_said(result)
+            return _serialized(result)
         extras = _extras(result)
         if not result.structured and result.artifact is None:
-            raise Unfit("It has an output schema, and returned a result without data.")
+            raise InvalidReturnValue("It has an output schema, and returned a result without data.")
         given = result.data if result.structured else {}
         if isinstance(given, Mapping):
             given = {**{key: extras[key] for key in extras if key in declared}, **given}
@@ -186,27 +197,29 @@ def _structured(
             data = {**{key: extras[key] for key in extras if key not in data}, **data}
         result.data, result.structured, result.boxed = data, True, boxed
         if result.meta:
-            result.meta = jsonable(result.meta)
-        _say(result, valid)
+            result.meta = to_jsonable(result.meta)
+        _add_text(result, valid)
         return result
 
     return convert
 
 
-def _kept(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:
+def _artifact_converter(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:
     """For a function that says it gives an artifact."""
 
     def convert(value: Any) -> Result:
         result = Result(artifact=value) if isinstance(value, Artifact) else value
         if not isinstance(result, Result) or (result.artifact is None and not result.is_error):
-            raise Unfit("It is to give an artifact, and gave none.")
+            raise InvalidReturnValue("It is to give an artifact, and gave none.")
         artifact = result.artifact
         if isinstance(artifact, Artifact) and not isinstance(artifact.value, Path | str | bytes):
             try:
                 validate(artifact.value)
             except pydantic.ValidationError as error:
-                raise Unfit(f"The value of its artifact does not fit its output schema: {error}") from error
-        return _as_said(result)
+                raise InvalidReturnValue(
+                    f"The value of its artifact does not fit its output schema: {error}"
+                ) from error
+        return _serialized(result)
 
     return convert
 
@@ -253,21 +266,21 @@ def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
 # Words and pictures
 
 
-def _say(result: Result, value: Any) -> None:
+def _add_text(result: Result, value: Any) -> None:
     """Let a result that has nothing to read say what its data is; an artifact speaks for itself."""
     if result.artifact is None and not any(isinstance(block, Text) for block in result.content):
-        result.content = (*result.content, Text(_words(value, result.data)))
+        result.content = (*result.content, Text(_text_of(value, result.data)))
 
 
-def _words(value: Any, data: Any) -> str:
+def _text_of(value: Any, data: Any) -> str:
     """What a person reads of a value: what its class says it is, or else its JSON."""
-    own = own_words(value)
+    own = custom_text(value)
     return _dumps(data).decode() if own is None else own
 
 
-def own_words(value: Any) -> str | None:
+def custom_text(value: Any) -> str | None:
     """What a model or a dataclass says that it is, if its class has an opinion on that."""
-    if type(value).__str__ not in _WITHOUT_WORDS and (
+    if type(value).__str__ not in _DEFAULT_STR and (
         isinstance(value, pydantic.BaseModel) or dataclasses.is_dataclass(value)
     ):
         return str(value)
@@ -289,7 +302,7 @@ def _is_block(value: Any) -> bool:
     return is_picture(value) or is_figure(value)
 
 
-def _medium(value: Any) -> Block:
+def _media_block(value: Any) -> Block:
     kind = "image/png"
     if isinstance(value, bytes | Path):
         kind = media_type(value if isinstance(value, bytes) else b"", getattr(value, "name", "")) or kind

@@ -18,9 +18,9 @@ from antiphon.errors import SealError
 
 __all__ = ["Seal"]
 
-_NONCE = 12
-_STAMP = 8
-_MIN_SECRET = 16
+_NONCE_BYTES = 12
+_EXPIRY_BYTES = 8
+_MIN_SECRET_BYTES = 16
 
 
 class Seal:
@@ -29,9 +29,9 @@ class Seal:
     def __init__(self, secrets: Sequence[str | bytes] = ()) -> None:
         raw = [secret.encode() if isinstance(secret, str) else secret for secret in secrets]
         for secret in raw:
-            if len(secret) < _MIN_SECRET:
+            if len(secret) < _MIN_SECRET_BYTES:
                 raise ValueError(
-                    f"A secret has at least {_MIN_SECRET} bytes, and one of these has {len(secret)}. "
+                    f"A secret has at least {_MIN_SECRET_BYTES} bytes, and one of these has {len(secret)}. "
                     "They come from Server(secrets=…) or ANTIPHON_SECRETS; make one: `openssl rand -hex 32`."
                 )
         self.shared = bool(raw)
@@ -43,15 +43,19 @@ class Seal:
 
     def seal(self, data: bytes, *, bound_to: bytes, lifetime: float) -> str:
         """A token that opens for `lifetime` seconds, given the same `bound_to`."""
-        nonce = os.urandom(_NONCE)
-        expiry = int((time.time() + lifetime) * 1000).to_bytes(_STAMP, "big")
+        nonce = os.urandom(_NONCE_BYTES)
+        expiry = int((time.time() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
         sealed = self._ring[0].encrypt(nonce, data, expiry + bound_to)
         return base64.urlsafe_b64encode(nonce + expiry + sealed).rstrip(b"=").decode()
 
     def open(self, token: str, *, bound_to: bytes) -> bytes:
         """What was sealed; raises `SealError`, with the reason, for the log alone."""
         raw = _decode(token)
-        nonce, expiry, sealed = raw[:_NONCE], raw[_NONCE : _NONCE + _STAMP], raw[_NONCE + _STAMP :]
+        nonce, expiry, sealed = (
+            raw[:_NONCE_BYTES],
+            raw[_NONCE_BYTES : _NONCE_BYTES + _EXPIRY_BYTES],
+            raw[_NONCE_BYTES + _EXPIRY_BYTES :],
+        )
         for cipher in self._ring:
             try:
                 data: bytes = cipher.decrypt(nonce, sealed, expiry + bound_to)
@@ -80,6 +84,9 @@ def _decode(token: str) -> bytes:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise SealError("The token is not base64.") from None
-    if len(raw) <= _NONCE + _STAMP or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token:
+    if (
+        len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES
+        or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token
+    ):
         raise SealError("The token is too short, or was written in another way.")
     return raw

@@ -37,7 +37,7 @@ class SessionState:
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
 
-    def wants(self, change: Change) -> bool:
+    def is_subscribed_to(self, change: Change) -> bool:
         """Return whether to send a change: list changes always, resources if subscribed to."""
         return isinstance(change, ListChanged) or change.uri in self.subscriptions
 

@@ -20,7 +20,7 @@ __all__ = ["CONTENT_TYPE", "render"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_PATIENCE = 2.0
+_STORE_TIMEOUT_SECONDS = 2.0
 """Seconds that the store may take."""
 _PHASES: tuple[Phase, ...] = ("ready", "waiting", "ended")
 
@@ -47,31 +47,31 @@ async def render(telemetry: Telemetry, store: Store | None, worker: Worker | Non
             timing.total,
         )
     if worker is not None:
-        _work(page, worker)
+        _add_worker(page, worker)
     if store is not None:
-        await _store(page, store)
+        await _add_store(page, store)
     return page.text
 
 
-def _work(page: _Page, worker: Worker) -> None:
+def _add_worker(page: _Page, worker: Worker) -> None:
     page.add("antiphon_tasks_running", "gauge", "Tasks that run in this process.", [({}, worker.running)])
     page.add(
         "antiphon_tasks_total",
         "counter",
         "Tasks that this process ran, by what became of them.",
-        (({"tool": tool, "status": status}, count) for (tool, status), count in worker.ended.items()),
+        (({"tool": tool, "status": status}, count) for (tool, status), count in worker.finished_runs.items()),
     )
     page.add(
         "antiphon_leases_lost_total",
         "counter",
         "Tasks that were another's, or gone, before they had ended in this process.",
-        [({}, worker.lost)],
+        [({}, worker.lost_leases)],
     )
 
 
-async def _store(page: _Page, store: Store) -> None:
+async def _add_store(page: _Page, store: Store) -> None:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
             oldest = await store.oldest_ready()
         up = 1
@@ -95,7 +95,7 @@ class _Page:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._begun: set[str] = set()
+        self._declared: set[str] = set()
 
     @property
     def text(self) -> str:
@@ -125,13 +125,13 @@ class _Page:
         self._sample(f"{name}_count", labels, count)
 
     def _begin(self, name: str, kind: str, about: str) -> None:
-        if name not in self._begun:
-            self._begun.add(name)
+        if name not in self._declared:
+            self._declared.add(name)
             self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
 
     def _sample(self, name: str, labels: Mapping[str, str], value: Any) -> None:
-        said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        self._lines.append(f"{name}{{{said}}} {value}" if said else f"{name} {value}")
+        written = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        self._lines.append(f"{name}{{{written}}} {value}" if written else f"{name} {value}")
 
 
 def _escaped(text: str) -> str:

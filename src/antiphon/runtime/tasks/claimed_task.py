@@ -30,10 +30,10 @@ PHASES: dict[str, Phase] = {
 }
 """What a state means to a store: whether the task wants a worker, an answer, or nothing."""
 
-_TRIES = 20
-_PATIENCE = 600.0
+_MAX_WRITE_ATTEMPTS = 20
+_STORE_OUTAGE_SECONDS = 600.0
 """How long, in seconds, a run stands still for a store that is away, before it is left to another worker."""
-_LANDING = 0.05
+_PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long, in seconds, somebody who looks at a task waits for an end of it that is being written."""
 
 
@@ -100,20 +100,20 @@ class ClaimedTask:
         if TRANSITIONS.get((state, kind), state) == state:
             await self._write(kind, data)
             return
-        self._waiting, landed = [], None
+        self._waiting, written = [], None
         try:
             await self._write(kind, data)
-            landed = self.task
+            written = self.task
         finally:
             waiting, self._waiting = self._waiting, None
             for future in waiting:
-                _set(future, landed)
+                _set(future, written)
 
     async def emit(self, first: int, blocks: Sequence[Any]) -> None:
         """Append segments, of which the first has this number."""
         await self.write("emitted", {"first": first, "blocks": msgspec.to_builtins(blocks)})
 
-    async def landed(self) -> Task | None:
+    async def wait_for_write(self) -> Task | None:
         """The task, if it is about to end or to ask something, once that is durable.
 
         `None` if nothing of the kind is being written, or it takes too long: whoever looks then is told
@@ -124,7 +124,7 @@ class ClaimedTask:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Task | None] = loop.create_future()
         self._waiting.append(future)
-        timer = loop.call_later(_LANDING, _set, future, None)
+        timer = loop.call_later(_PENDING_WRITE_WAIT_SECONDS, _set, future, None)
         try:
             return await future
         finally:
@@ -135,21 +135,21 @@ class ClaimedTask:
             await self._append(kind, data)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        backoff, doubtful = Backoff(timeout=_PATIENCE), False
-        tries = _TRIES
-        while tries:
+        backoff, is_uncertain = Backoff(timeout=_STORE_OUTAGE_SECONDS), False
+        attempts = _MAX_WRITE_ATTEMPTS
+        while attempts:
             try:
-                if await self._try(kind, data, doubtful):
+                if await self._try(kind, data, is_uncertain):
                     return
-                tries -= 1
+                attempts -= 1
             except StoreUnavailable as error:
                 # The run stands still. The lease may still hold when the store is back, and it may have
                 # taken the entry before it went away.
-                doubtful = True
+                is_uncertain = True
                 await backoff.wait(error)
         raise LeaseLost(f"The task {self.task.id} is written by somebody else.")
 
-    async def _try(self, kind: EntryKind, data: dict[str, Any], doubtful: bool) -> bool:
+    async def _try(self, kind: EntryKind, data: dict[str, Any], is_uncertain: bool) -> bool:
         """Append an entry, unless it is there already; false if somebody else was quicker."""
         if self.task.has_ended:
             raise LeaseLost(f"The task {self.task.id} has ended.")
@@ -164,17 +164,17 @@ class ClaimedTask:
                 token=self.token,
             )
         except (Stale, LeaseLost) as refusal:
-            if doubtful and await self._has_landed(kind, data):
+            if is_uncertain and await self._is_written(kind, data):
                 self._version += 1
             elif isinstance(refusal, LeaseLost):
                 raise
             else:
-                await self._catch_up()
+                await self._reload()
                 return False
         self.task = task
         return True
 
-    async def _has_landed(self, kind: EntryKind, data: dict[str, Any]) -> bool:
+    async def _is_written(self, kind: EntryKind, data: dict[str, Any]) -> bool:
         """Whether the next entry is this one: the store took it, and was away before it could say so."""
         entries = await self._store.read(self.task.id, after=self._version, limit=1)
         written = msgspec.json.decode(msgspec.json.encode(data))
@@ -187,7 +187,7 @@ class ClaimedTask:
     async def _record(self, new: dict[str, Any]) -> None:
         await self.write("recorded", {"journal": new})
 
-    async def _catch_up(self) -> None:
+    async def _reload(self) -> None:
         """Take over what somebody else has appended meanwhile."""
         record = await self._store.get(self.task.id)
         if record is None:

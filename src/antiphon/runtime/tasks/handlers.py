@@ -41,7 +41,7 @@ from antiphon.runtime.tasks.service import TaskService, result_of
 __all__ = ["TaskHandlers"]
 
 
-_AT_ONCE = 0.1
+_IMMEDIATE_ANSWER_SECONDS = 0.1
 """How long, in seconds, a caller that takes an answer at once is let wait for one."""
 
 _LATER = 1.0
@@ -52,14 +52,14 @@ that has gone: its answer may have come just before."""
 class TaskHandlers:
     """Where a server's callers come with their tasks."""
 
-    def __init__(self, promises: TaskService) -> None:
-        self._promises = promises
-        self._streaming = SegmentStreams(promises, self._put)
-        self._keeping: set[asyncio.Task[Task]] = set()
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
+        self._segments = SegmentStreams(service, self._ask_caller)
+        self._writes: set[asyncio.Task[Task]] = set()
         self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
             GetTask: self._get,
             RedeemTask: self._redeem,
-            StreamTask: self._streaming.follow,
+            StreamTask: self._segments.follow,
             ListTasks: self._list,
             CancelTask: self._cancel,
             AnswerTask: self._answer,
@@ -75,21 +75,25 @@ class TaskHandlers:
                 raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
             return tool.run(call, environment)
         if call.request.task is not None:
-            return self._noted(call, tool, environment, self._as_wished(call, tool, environment))
+            return self._counted_call(
+                call, tool, environment, self._run_as_requested(call, tool, environment)
+            )
         if tool.answer_within is None:
-            return self._noted(call, tool, environment, self._promises.begin(call, tool, environment))
-        return self._noted(call, tool, environment, self._promises.answer_or_promise(call, tool, environment))
+            return self._counted_call(call, tool, environment, self._service.start(call, tool, environment))
+        return self._counted_call(
+            call, tool, environment, self._service.answer_or_promise(call, tool, environment)
+        )
 
-    async def _noted(
+    async def _counted_call(
         self, call: Call[CallTool], tool: Tool, environment: Environment, answer: Awaitable[Any]
     ) -> Any:
         """An answer, counted where that is not done where the tool is run."""
         outcome = await answer
         if isinstance(outcome, Promise | SegmentPage):
-            environment.telemetry.note(call, tool.tally, outcome)
+            environment.telemetry.record_task(call, tool.counters, outcome)
         return outcome
 
-    async def _as_wished(
+    async def _run_as_requested(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
         """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
@@ -98,61 +102,61 @@ class TaskHandlers:
             and call.request_meta.response_modes is None
             and tool.answer_within is not None
         ):
-            return await self._promises.answer_or_promise(call, tool, environment)
+            return await self._service.answer_or_promise(call, tool, environment)
         offered = call.request_meta.response_modes or (("streaming",) if call.wants_stream else ())
         modes = [
             mode for mode in MODES if mode in offered and (mode != "streaming" or call.caller.takes_streams)
         ]
         if modes[:1] == ["immediate"]:
-            within = _AT_ONCE if tool.answer_within is None else tool.answer_within
-            outcome = await self._promises.answer_or_promise(call, tool, environment, within=within)
+            within = _IMMEDIATE_ANSWER_SECONDS if tool.answer_within is None else tool.answer_within
+            outcome = await self._service.answer_or_promise(call, tool, environment, within=within)
             if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
                 return outcome
         else:
-            outcome = await self._promises.begin(call, tool, environment)
+            outcome = await self._service.start(call, tool, environment)
             if modes[:1] != ["streaming"]:
                 return Promise(outcome.task, fell_back=bool(offered) and not modes)
-        return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
+        return await self._segments.stream(call, outcome.task.id, 0, outcome.task)
 
     @staticmethod
-    def forbid(tool: Tool) -> TaskForbidden:
+    def task_forbidden(tool: Tool) -> TaskForbidden:
         """What a caller gets that wants a promise of a tool that gives none."""
         return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
-        return TaskView(await self._promises.get(call.request.task_id, call.principal))
+        return TaskView(await self._service.get(call.request.task_id, call.principal))
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
-        tasks, cursor = await self._promises.list(call.principal, call.request.cursor)
+        tasks, cursor = await self._service.list(call.principal, call.request.cursor)
         return TaskPage(tuple(tasks), cursor)
 
     async def _cancel(self, call: Call[CancelTask]) -> TaskView:
-        return TaskView(await self._promises.cancel(call.request.task_id, call.principal))
+        return TaskView(await self._service.cancel(call.request.task_id, call.principal))
 
     async def _answer(self, call: Call[AnswerTask]) -> Done:
         request = call.request
-        await self._promises.answer(request.task_id, call.principal, request.input_responses)
+        await self._service.answer(request.task_id, call.principal, request.input_responses)
         return DONE
 
     async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
         request = call.request
-        task = await self._promises.get(request.task_id, call.principal)
+        task = await self._service.get(request.task_id, call.principal)
         if len(task.questions) != 1:
             raise InvalidParams(
                 f"The task {task.id} has {len(task.questions)} open questions: "
                 "answer by key, with tasks/input_response."
             )
-        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
+        await self._service.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
         return DONE
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
         call.work.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
         if call.request.stream is not None and call.wants_stream:
-            return await self._streaming.send(call, id, after or 0)
+            return await self._segments.stream(call, id, after or 0)
         if after is not None:
-            return await self._streaming.portion(call, id, after)
-        async for task in self._promises.follow(id, call.principal):
+            return await self._segments.page(call, id, after)
+        async for task in self._service.follow(id, call.principal):
             if task.has_ended or task.shown == shown:
                 continue
             if shown is not None and call.session_state is not None:
@@ -162,10 +166,10 @@ class TaskHandlers:
                 if call.carrier.returns_questions:
                     return TaskResult(InputRequired(load_questions(task.questions)), id)
                 if call.caller.can_ask:
-                    await self._put(call, task)
-        return TaskResult(result_of(await self._promises.whole(task)), id)
+                    await self._ask_caller(call, task)
+        return TaskResult(result_of(await self._service.with_content(task)), id)
 
-    async def _put(self, call: Call[Any], task: Task) -> None:
+    async def _ask_caller(self, call: Call[Any], task: Task) -> None:
         """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
         questions = load_questions(task.questions).items()
         asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in questions))
@@ -193,10 +197,10 @@ class TaskHandlers:
 
     async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
         async def keep(response: Any) -> str | None:
-            keeping = asyncio.create_task(self._promises.answer(id, call.principal, {key: response}))
-            self._keeping.add(keeping)
-            keeping.add_done_callback(self._keeping.discard)
-            task = await asyncio.shield(keeping)
+            write = asyncio.create_task(self._service.answer(id, call.principal, {key: response}))
+            self._writes.add(write)
+            write.add_done_callback(self._writes.discard)
+            task = await asyncio.shield(write)
             return "the task still waits for an answer" if key in task.questions else None
 
         async def ask() -> Any:
@@ -211,39 +215,39 @@ class TaskHandlers:
             raise InvalidParams(failure.message) from None
 
     async def _no_longer_waits(self, id: str, principal: Principal) -> None:
-        async for task in self._promises.follow(id, principal):
+        async for task in self._service.follow(id, principal):
             if task.state != "waiting":
                 return
 
-    async def known(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
+    async def visible_ids(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
         """Those of these tasks that are the caller's."""
         found = []
         for id in ids:
             try:
-                await self._promises.get(id, call.principal)
+                await self._service.get(id, call.principal)
             except TaskNotFound:
                 continue
             found.append(id)
         return tuple(found)
 
     @asynccontextmanager
-    async def telling(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
+    async def notifying(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
         """Tell a listener how these tasks go, as long as the context lasts."""
-        followers = [asyncio.create_task(self._tell(id, call)) for id in ids]
+        followers = [asyncio.create_task(self._notify_changes(id, call)) for id in ids]
         try:
             yield
         finally:
             for follower in followers:
                 follower.cancel()
 
-    async def _tell(self, id: str, call: Call[Any]) -> None:
-        told: Task | None = None
+    async def _notify_changes(self, id: str, call: Call[Any]) -> None:
+        notified: Task | None = None
         while True:
             try:
-                async for task in self._promises.follow(id, call.principal):
-                    if told is None or task.shown != told.shown:
-                        await call.caller.notify(TaskChanged(await self._promises.whole(task)))
-                    told = task
+                async for task in self._service.follow(id, call.principal):
+                    if notified is None or task.shown != notified.shown:
+                        await call.caller.notify(TaskChanged(await self._service.with_content(task)))
+                    notified = task
                 return
             except TaskNotFound:
                 return

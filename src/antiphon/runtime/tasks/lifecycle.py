@@ -13,7 +13,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import STOPPED, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
@@ -43,7 +43,7 @@ class TaskLifecycle:
     ) -> None:
         self._needed = needed
         self._relay = relay
-        relay.on(STOPPED, self._stop_one)
+        relay.subscribe(CANCELLED_TASKS, self._cancel_task)
         self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
         """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
@@ -107,6 +107,6 @@ class TaskLifecycle:
         """Note a key in the store; false if it was noted before."""
         return True if self._store is None else await self._store.use_once(key, until=until)
 
-    def _stop_one(self, id: str) -> None:
+    def _cancel_task(self, id: str) -> None:
         assert self._worker is not None  # the relay is closed before it goes
-        self._worker.stop_one(id)
+        self._worker.cancel(id)

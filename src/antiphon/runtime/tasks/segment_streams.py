@@ -25,15 +25,17 @@ __all__ = ["SegmentStreams"]
 class SegmentStreams:
     """The streams of a server's tasks. `put` puts a task's questions to a caller, on its connection."""
 
-    def __init__(self, promises: TaskService, put: Callable[[Call[Any], Task], Awaitable[None]]) -> None:
-        self._promises = promises
-        self._put = put
+    def __init__(
+        self, service: TaskService, ask_caller: Callable[[Call[Any], Task], Awaitable[None]]
+    ) -> None:
+        self._service = service
+        self._ask_caller = ask_caller
 
     async def follow(self, call: Call[StreamTask]) -> TaskView:
         """Send segments and changes as they come, and in the end the task as it is then."""
         call.work.deadline = float("inf")
         id, shown = call.request.task_id, None
-        async for news in self._promises.stream(id, call.principal, call.request.after):
+        async for news in self._service.stream(id, call.principal, call.request.after):
             if isinstance(news, Segments):
                 await call.caller.notify(news)
                 continue
@@ -45,18 +47,18 @@ class SegmentStreams:
         rest = _rest(task, call.request.after)
         if rest.blocks:
             await call.caller.notify(rest)
-        return TaskView(await self._promises.whole(task))
+        return TaskView(await self._service.with_content(task))
 
-    async def send(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> SegmentPage:
+    async def stream(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> SegmentPage:
         """Send segments as they come, all but the last ones; those are in what is returned.
 
-        A `task` that was made for this is told with the first of them. Questions are put to a caller that
+        A `task` that was made for this is notified with the first of them. Questions are put to a caller that
         can answer on the connection; for any other the stream ends with them.
         """
         call.work.deadline = float("inf")
         last = after
         try:
-            async for news in self._promises.stream(id, call.principal, after):
+            async for news in self._service.stream(id, call.principal, after):
                 if isinstance(news, Segments):
                     await call.caller.notify(msgspec.structs.replace(news, task=task))
                     last, task = news.first + len(news.blocks) - 1, None
@@ -69,7 +71,7 @@ class SegmentStreams:
                     await call.caller.notify(Segments(last + 1, (), id, task))
                     task = None
                 if isinstance(news, Task) and news.state == "waiting" and call.caller.can_ask:
-                    await self._put(call, news)
+                    await self._ask_caller(call, news)
         except TaskNotFound:
             if last == after and task is None:
                 raise
@@ -77,9 +79,9 @@ class SegmentStreams:
             return SegmentPage(last + 1, (), id, is_complete=True, is_error=True)
         return _end(ended, last, task)
 
-    async def portion(self, call: Call[Any], id: str, after: int) -> SegmentPage:
+    async def page(self, call: Call[Any], id: str, after: int) -> SegmentPage:
         """The segments after a number, as things stand."""
-        task, blocks = await self._promises.segments(id, call.principal, after)
+        task, blocks = await self._service.segments(id, call.principal, after)
         if not task.has_ended:
             return SegmentPage(after + 1, blocks, id, is_complete=False)
         end = _end(task, after + len(blocks), None)

@@ -35,7 +35,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import STOPPED, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now, task_of
 from antiphon.runtime.tasks.segment_reader import SegmentReader
@@ -44,14 +44,14 @@ from antiphon.store.contract import Record, Store
 
 __all__ = ["TaskService", "result_of"]
 
-_UNKNOWN = "Failed to retrieve task: Task not found"
-_TRIES = 20
-_EVERYTHING = 2**62
-_BRIEFLY = 0.05
+_NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
+_MAX_WRITE_ATTEMPTS = 20
+_LAST_VERSION = 2**62
+_FIRST_SEGMENTS_WAIT_SECONDS = 0.05
 """How long a stream waits for the first segments before it says that there is nothing yet."""
-_AWAY = 15.0
+_STORE_OUTAGE_SECONDS = 15.0
 """How long somebody who follows a task does so in vain, while the store is away."""
-_GLANCE = 5.0
+_POLL_SECONDS = 5.0
 """How long to trust a watch before looking without having been told."""
 
 
@@ -64,7 +64,7 @@ class TaskService:
         self._relay = relay
         self._limits = limits
         self._queued = 0
-        self._counted = 0
+        self._created_count = 0
 
     async def create(
         self,
@@ -80,7 +80,7 @@ class TaskService:
         With room for it this process holds the task from the start, and `run` begins it. `emitted` are
         segments from before there was a task.
         """
-        await self._check_room()
+        await self._check_queue()
         at = now()
         ttl = self._ttl(call.request, tool)
         task = Task(
@@ -135,7 +135,7 @@ class TaskService:
         )
         if claim is None:
             return task
-        held = ClaimedTask(
+        claimed = ClaimedTask(
             self.store,
             task,
             created,
@@ -145,14 +145,14 @@ class TaskService:
             responses=call.request.input_responses,
         )
         if run:
-            self.worker.begin(held)
-        return held
+            self.worker.run(claimed)
+        return claimed
 
-    async def begin(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
+    async def start(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
         """Promise what a tool gives."""
-        return await self.go_on(call, tool, await call.carrier.open(call))
+        return await self.start_from(call, tool, await call.carrier.open(call))
 
-    async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
+    async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Promise what a tool gives, from where a journal leaves off."""
         made = await self.create(call, tool, {} if journal is None else journal.entries)
         return Promise(made.task if isinstance(made, ClaimedTask) else made)
@@ -164,13 +164,13 @@ class TaskService:
 
         Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
         """
-        turning = AnswerOrPromise(self, call, tool, within=within)
-        return await turning.run(environment)
+        conversion = AnswerOrPromise(self, call, tool, within=within)
+        return await conversion.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
         """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
-        known = await self.worker.look(id, principal.id)
-        return await self.whole(task_of(await self._record(id, principal)) if known is None else known)
+        known = await self.worker.find_local(id, principal.id)
+        return await self.with_content(task_of(await self._record(id, principal)) if known is None else known)
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
@@ -182,18 +182,18 @@ class TaskService:
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Stop a task; raises `TaskEnded` for one that has ended already."""
-        works = False
+        is_running = False
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
             if task.has_ended:
                 raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
-            nonlocal works
-            works = task.state == "working"
+            nonlocal is_running
+            is_running = task.state == "working"
             return "cancelled", {"message": "The task was cancelled by request."}
 
         task = await self._write(id, principal, entry)
-        if works and not self.worker.stop_one(id):
-            await self._relay.say(STOPPED, id)
+        if is_running and not self.worker.cancel(id):
+            await self._relay.publish(CANCELLED_TASKS, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
@@ -203,8 +203,8 @@ class TaskService:
         """
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            fitting = _fitting(task, responses)
-            return ("answered", {"responses": fitting}) if fitting else None
+            valid = _valid_responses(task, responses)
+            return ("answered", {"responses": valid}) if valid else None
 
         return await self._write(id, principal, entry)
 
@@ -218,14 +218,14 @@ class TaskService:
                 except StoreUnavailable as error:
                     await backoff.wait(error)
                     continue
-                backoff = Backoff(timeout=_AWAY)
+                backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
                     yield task
                     if task.has_ended:
                         return
-                await watch.wait(_GLANCE)
+                await watch.wait(_POLL_SECONDS)
 
     async def stream(self, id: str, principal: Principal, after: int) -> AsyncIterator[Segments | Task]:
         """The segments of a task after a number, as they come; and the task, each time it has changed.
@@ -234,43 +234,47 @@ class TaskService:
         task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reading, seen, silent = SegmentReader(self.store, id, after), -1, True
+            reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
             backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
                     if record.version != seen:
-                        async for first, blocks in reading.up_to(record.version):
-                            silent = False
+                        async for first, blocks in reader.up_to(record.version):
+                            nothing_sent = False
                             yield Segments(first, blocks, id)
                 except StoreUnavailable as error:
                     await backoff.wait(error)
                     continue
-                backoff = Backoff(timeout=_AWAY)
+                backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
-                    if silent and task.state == "working" and await watch.wait(_BRIEFLY):
-                        seen, silent = -1, False  # there is more to say already than that it works
+                    if (
+                        nothing_sent
+                        and task.state == "working"
+                        and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
+                    ):
+                        seen, nothing_sent = -1, False  # there is more to say already than that it is_running
                         continue
-                    silent = False
+                    nothing_sent = False
                     yield task
                     if task.has_ended:
                         return
-                await watch.wait(_GLANCE)
+                await watch.wait(_POLL_SECONDS)
 
     async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
         """A task, and its segments after a number, without what its result has besides."""
         record = await self._record(id, principal)
-        reading = SegmentReader(self.store, id, after)
-        return task_of(record), [block async for _, some in reading.up_to(record.version) for block in some]
+        reader = SegmentReader(self.store, id, after)
+        return task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
 
-    async def whole(self, task: Task) -> Task:
+    async def with_content(self, task: Task) -> Task:
         """The task with all of its content in its result, where it has one."""
         if task.result is None or not task.segments:
             return task
-        reading = SegmentReader(self.store, task.id, 0)
-        blocks = [block async for _, some in reading.up_to(_EVERYTHING) for block in some]
+        reader = SegmentReader(self.store, task.id, 0)
+        blocks = [block async for _, some in reader.up_to(_LAST_VERSION) for block in some]
         content = [*blocks, *task.result["content"]]
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
@@ -279,12 +283,12 @@ class TaskService:
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
         if record is None or record.principal != principal.id:
-            raise TaskNotFound(_UNKNOWN)
+            raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
         """Append what `entry` makes of the task as it stands, however often it changes meanwhile."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
             task = task_of(record)
             made = entry(task)
@@ -299,25 +303,25 @@ class TaskService:
             except Stale:
                 continue
             except NoTask:
-                raise TaskNotFound(_UNKNOWN) from None
+                raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
             return task
         raise Busy("The task is being written by others: try again.")
 
-    async def _check_room(self) -> None:
+    async def _check_queue(self) -> None:
         """Count what was made here as waiting, and ask the store now and then, and before refusing."""
-        self._counted += 1
-        if self._counted % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
+        self._created_count += 1
+        if self._created_count % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
             self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:
             raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:
-        most = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
-        wish = None if request.task is None else request.task.ttl
-        if wish is None or wish < 0:
-            return most
-        return wish if most is None else min(wish, most)
+        longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
+        requested = None if request.task is None else request.task.ttl
+        if requested is None or requested < 0:
+            return longest
+        return requested if longest is None else min(requested, longest)
 
 
 def result_of(task: Task) -> Result:
@@ -332,7 +336,7 @@ def result_of(task: Task) -> Result:
     raise RequestError("The task was cancelled.", code=-32603)
 
 
-def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
+def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
     """The responses that answer open questions, and fit them."""
     found = {}
     for key, ask in load_questions(task.questions).items():

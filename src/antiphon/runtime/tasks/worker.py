@@ -36,7 +36,7 @@ from antiphon.model.task import (
     dump_questions,
     dump_result,
 )
-from antiphon.runtime.authoring.tool import Tool, merged
+from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
@@ -52,11 +52,11 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
-_SWEPT = 1000
+_EXPIRE_BATCH_TASKS = 1000
 """Tasks that are forgotten in one go."""
-_PAGE = 16
+_READ_PAGE_ENTRIES = 16
 """How many entries of a log are read at once; each may hold a whole batch of segments."""
-_RETRY = 1.0
+_STORE_RETRY_SECONDS = 1.0
 """How long to wait after a store did not answer."""
 
 
@@ -80,12 +80,12 @@ class Worker:
         self._environment = environment
         self._tools = tools
         self._claims = claims
-        self.lost = 0
+        self.lost_leases = 0
         """Tasks that were another's, or gone, before they had ended here."""
-        self.ended: Counter[tuple[str, str]] = Counter()
+        self.finished_runs: Counter[tuple[str, str]] = Counter()
         """Runs that were written down here, by tool and by the state that the task has since."""
         self._running: dict[str, tuple[ClaimedTask, asyncio.Task[None]]] = {}
-        self._recent = FinishedTasks()
+        self._finished = FinishedTasks()
         self._loops: list[asyncio.Task[None]] = []
         self._draining = False
 
@@ -107,7 +107,7 @@ class Worker:
         self._draining = False
         work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, 0.5)]
         if self._claims:
-            work.append((self._claim_forever, _RETRY))
+            work.append((self._claim_forever, _STORE_RETRY_SECONDS))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
 
     async def stop(self, *, within: float) -> None:
@@ -115,38 +115,38 @@ class Worker:
         self._draining = True
         for loop in self._loops:
             loop.cancel()
-        running = {task: held for held, task in self._running.values()}
+        running = {task: claimed for claimed, task in self._running.values()}
         if running:
-            _, late = await asyncio.wait(running, timeout=within)
-            for task in late:
+            _, unfinished = await asyncio.wait(running, timeout=within)
+            for task in unfinished:
                 task.cancel()
-                await _quietly(running[task].release())
-            if late:
-                await asyncio.wait(late)
+                await _release(running[task].release())
+            if unfinished:
+                await asyncio.wait(unfinished)
         await asyncio.gather(*self._loops, return_exceptions=True)
 
-    def begin(self, held: ClaimedTask) -> None:
+    def run(self, claimed: ClaimedTask) -> None:
         """Run a task that this worker holds."""
-        self.adopt(held, asyncio.create_task(self._run(held)))
+        self.adopt(claimed, asyncio.create_task(self._run(claimed)))
 
-    def adopt(self, held: ClaimedTask, task: asyncio.Task[None]) -> None:
+    def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Look after a task whose function is already under way."""
-        self._running[held.task.id] = (held, task)
-        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+        self._running[claimed.task.id] = (claimed, task)
+        task.add_done_callback(lambda _: self._running.pop(claimed.task.id, None))
 
-    def stop_one(self, id: str) -> bool:
+    def cancel(self, id: str) -> bool:
         """Stop a task that runs here, because it was cancelled or has expired; false if it runs elsewhere."""
         found = self._running.get(id)
         if found is not None:
             found[1].cancel()
         return found is not None
 
-    async def look(self, id: str, principal: str) -> Task | None:
+    async def find_local(self, id: str, principal: str) -> Task | None:
         """A task that ended here lately, or is just about to; `None` if only the store knows."""
         found = self._running.get(id)
         if found is None:
-            return self._recent.find(id, principal)
-        return await found[0].landed() if found[0].principal == principal else None
+            return self._finished.find(id, principal)
+        return await found[0].wait_for_write() if found[0].principal == principal else None
 
     # Claiming
 
@@ -156,10 +156,10 @@ class Worker:
                 await work()
             except StoreError as error:
                 logger.warning("The worker goes on when the store is back: %s", error)
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
             except Exception:
                 logger.exception("The worker stumbled, and goes on.")
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
             await asyncio.sleep(every)
 
     async def _claim_forever(self) -> None:
@@ -171,103 +171,107 @@ class Worker:
                         self.name, lease=self._limits.lease_seconds, limit=min(room, 50), tools=self._tools
                     )
                     if claims:  # together: their logs are read together
-                        await asyncio.gather(*map(self._try_to_take_up, claims))
+                        await asyncio.gather(*map(self._try_resume, claims))
                         continue
                 await ready.wait(1.0)
 
-    async def _try_to_take_up(self, claim: Claim) -> None:
+    async def _try_resume(self, claim: Claim) -> None:
         """One task that cannot be taken up is no reason to leave the others that were claimed with it."""
         try:
-            await self._take_up(claim)
+            await self._resume(claim)
         except StoreError as error:
             logger.warning("The task %s is left to another worker: %s", claim.record.id, error)
         except Exception:
             logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
 
-    async def _take_up(self, claim: Claim) -> None:
-        folding, number, version = TaskHistory(), 0, claim.record.version
+    async def _resume(self, claim: Claim) -> None:
+        history, number, version = TaskHistory(), 0, claim.record.version
         while number < version:
-            entries = await self._store.read(claim.record.id, after=number, limit=_PAGE)
+            entries = await self._store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
             if not entries:
                 return
             for entry in entries[: version - number]:
-                folding.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+                history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
             number = entries[-1].number
-        assert folding.task is not None
-        held = ClaimedTask(
+        assert history.task is not None
+        claimed = ClaimedTask(
             self._store,
-            folding.task,
-            dict(folding.created),
+            history.task,
+            dict(history.created),
             version=version,
             token=claim.token,
-            journal=folding.journal,
-            responses=folding.responses,
+            journal=history.journal,
+            responses=history.responses,
         )
-        # Whoever held it before has parked it, and been answered; or else was lost.
-        was_lost = claim.token > 1 and folding.last != "answered"
-        if folding.created.get("resume", True) or not was_lost:
-            self.begin(held)
+        # Whoever claimed it before has parked it, and been answered; or else was lost.
+        was_lost = claim.token > 1 and history.last != "answered"
+        if history.created.get("resume", True) or not was_lost:
+            self.run(claimed)
         else:
-            await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
+            await claimed.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
 
     async def _renew(self) -> None:
-        claims = [(id, held.token) for id, (held, _) in self._running.items()]
+        claims = [(id, claimed.token) for id, (claimed, _) in self._running.items()]
         if not claims:
             return
         kept = await self._store.renew(claims, lease=self._limits.lease_seconds)
         for id, _ in claims:
-            if id not in kept and self.stop_one(id):
-                self.lost += 1
+            if id not in kept and self.cancel(id):
+                self.lost_leases += 1
 
     async def _expire(self) -> None:
-        gone = await self._store.expire(limit=_SWEPT)
+        gone = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
         while gone:
             for record in gone:
-                self.stop_one(record.id)
-                self._recent.forget(record.id)
-            gone = await self._store.expire(limit=_SWEPT) if len(gone) == _SWEPT else ()
+                self.cancel(record.id)
+                self._finished.evict(record.id)
+            gone = (
+                await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
+                if len(gone) == _EXPIRE_BATCH_TASKS
+                else ()
+            )
 
     # Running
 
-    async def _run(self, held: ClaimedTask) -> None:
+    async def _run(self, claimed: ClaimedTask) -> None:
         try:
-            await self.finish(held, await self._perform(held))
+            await self.finish(claimed, await self._perform(claimed))
         except (LeaseLost, NoTask) as error:
-            self.lost += 1
+            self.lost_leases += 1
             logger.info("A task was let go: %s", error)
         except StoreError as error:
             logger.warning("A task is left to another worker: %s", error)
         except asyncio.CancelledError:
             if self._draining:
                 raise
-            logger.info("The task %s was stopped.", held.task.id)
+            logger.info("The task %s was stopped.", claimed.task.id)
 
-    async def finish(self, held: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
+    async def finish(self, claimed: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
         """Write down how a run ended, or what it waits for."""
-        new = held.journal.take()
+        new = claimed.journal.take_unwritten()
         data: dict[str, Any] = {"journal": new} if new else {}
         if isinstance(outcome, InputRequired):
-            await held.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
+            await claimed.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
             needs = outcome.needs if isinstance(outcome, MissingCapability) else None
             fault = Fault(outcome.code, outcome.message, outcome.data, needs)
-            await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
+            await claimed.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
         else:
-            await held.write("ended", {**data, "result": dump_result(outcome)})
-        self.ended[held.task.tool, "failed" if held.task.failed else held.task.state] += 1
-        if held.task.has_ended:
-            self._recent.add(held.task, held.principal)
+            await claimed.write("ended", {**data, "result": dump_result(outcome)})
+        self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
+        if claimed.task.has_ended:
+            self._finished.add(claimed.task, claimed.principal)
 
-    async def _perform(self, held: ClaimedTask) -> Result | InputRequired | RequestError:
+    async def _perform(self, claimed: ClaimedTask) -> Result | InputRequired | RequestError:
         try:
-            tool = self._find(held.task.tool)
-            return await self._in_time(tool, _call_of(held))
+            tool = self._find(claimed.task.tool)
+            return await self._run_with_timeout(tool, _call_of(claimed))
         except NotFound:
-            return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
+            return NotFound(f"This server no longer has the tool {claimed.task.tool!r}.")
         except RequestError as error:
             return error
 
-    async def _in_time(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
+    async def _run_with_timeout(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
         """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
         if tool.timeout is None:
             return await tool.run(call, self._environment)
@@ -276,16 +280,18 @@ class Worker:
                 return await tool.run(call, self._environment)
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
-            return await merged(call, Result(message, is_error=True))
+            return await prepend_emitted(call, Result(message, is_error=True))
 
 
-def _call_of(held: ClaimedTask) -> Call[CallTool]:
+def _call_of(claimed: ClaimedTask) -> Call[CallTool]:
     """Return the call that runs a claimed task, from what its log says of the request that made it."""
-    created = held.created
+    created = claimed.created
     client = created.get("client")
     return Call(
-        CallTool(name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)),
-        id=held.task.id,
+        CallTool(
+            name=claimed.task.tool, arguments=created["arguments"], input_responses=dict(claimed.responses)
+        ),
+        id=claimed.task.id,
         request_meta=RequestMeta(
             client=None if client is None else msgspec.convert(client, Implementation),
             capabilities=created.get("capabilities", {}),
@@ -293,8 +299,8 @@ def _call_of(held: ClaimedTask) -> Call[CallTool]:
             raw=created.get("trace", {}),
         ),
         principal=msgspec.convert(created["principal"], Principal),
-        carrier=StoreCarrier(held.journal),
-        caller=_TaskCaller(held),
+        carrier=StoreCarrier(claimed.journal),
+        caller=_TaskCaller(claimed),
         work=Supervised.here(),
     )
 
@@ -302,16 +308,16 @@ def _call_of(held: ClaimedTask) -> Call[CallTool]:
 class _TaskCaller(Caller):
     """The caller of a task is not connected: it reads the task's log."""
 
-    def __init__(self, held: ClaimedTask) -> None:
-        self._held = held
-        self.task_id = held.task.id
+    def __init__(self, claimed: ClaimedTask) -> None:
+        self._claimed = claimed
+        self.task_id = claimed.task.id
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Write segments into the log, after those of earlier runs."""
-        return LoggedOutput(self._held.emit, already=self._held.task.segments)
+        return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)
 
 
-async def _quietly(work: Any) -> None:
+async def _release(work: Any) -> None:
     try:
         await work
     except AntiphonError as error:

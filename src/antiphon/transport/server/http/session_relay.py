@@ -42,7 +42,7 @@ class SessionRelay:
     def __init__(self, relay: Relay, sessions: Sessions) -> None:
         self._relay = relay
         self._sessions = sessions
-        relay.on(_TOPIC, self._heard)
+        relay.subscribe(_TOPIC, self._heard)
 
     @property
     def exists(self) -> bool:
@@ -77,7 +77,7 @@ class SessionRelay:
 
     async def _say(self, said: _Said) -> None:
         if self._relay.is_open:
-            await self._relay.say(_TOPIC, msgspec.to_builtins(said))
+            await self._relay.publish(_TOPIC, msgspec.to_builtins(said))
 
     def _heard(self, data: Any) -> None:
         said = msgspec.convert(data, _Said)
@@ -99,4 +99,4 @@ class SessionRelay:
             known = _Said(
                 session.name, subscribe=sorted(session.state.subscriptions), level=session.state.log_level
             )
-            self._relay.say_soon(_TOPIC, msgspec.to_builtins(known))
+            self._relay.publish_soon(_TOPIC, msgspec.to_builtins(known))

@@ -58,10 +58,10 @@ def tool(signature: str, options: str = "") -> str:
         (tool("(a: Context, b: Context)"), "'a' and 'b' are both a Context."),
         (
             tool("()", "(task='sometimes')"),
-            "task='sometimes' is none of 'forbidden', 'optional', 'required'.",
+            "task='sometimes' is invalid. Use one of 'forbidden', 'optional', 'required'.",
         ),
-        (tool("()", "(nmae='x')"), "there is no option 'nmae'. Did you mean 'name'?"),
-        (tool("()", "(zzz=1)"), "there is no option 'zzz'. There are: annotations, answer_within"),
+        (tool("()", "(nmae='x')"), "unknown option 'nmae'. Did you mean 'name'?"),
+        (tool("()", "(zzz=1)"), "unknown option 'zzz'. The options are: annotations, answer_within"),
         (tool("()") + "\n" + tool("()"), "There is already a tool 'work': give this one another name"),
         ("server.tool('f')", "'f' is not a function. Options have names: name='f'."),
         ("@server.resource\ndef notes(): ...", 'has an address: @server.resource("data://notes").'),

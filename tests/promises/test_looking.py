@@ -13,7 +13,7 @@ from antiphon import Server
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import claimed_task as held
 from antiphon.runtime.tasks import finished_tasks as recent
-from antiphon.runtime.tasks.claimed_task import now
+from antiphon.runtime.tasks.claimed_task import now_ms
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.memory import MemoryStore
 from tests.promises.speaking import Patient, begin, reach
@@ -110,7 +110,7 @@ async def test_a_task_that_ended_here_is_another_callers_neither_before_nor_afte
 
 def ended(id: str, *, ttl: int | None = None, text: str = "") -> Task:
     result = {"content": [{"type": "text", "text": text}], "is_error": False}
-    return Task(id=id, tool="add", created=now(), updated=now(), state="done", ttl=ttl, result=result)
+    return Task(id=id, tool="add", created=now_ms(), updated=now_ms(), state="done", ttl=ttl, result=result)
 
 
 def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None:

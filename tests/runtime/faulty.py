@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_questions
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms
 from antiphon.store import open_store
 from antiphon.store.contract import Record
 
@@ -66,7 +66,7 @@ async def opened() -> Any:
 
 async def kept(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str, Any], int]:
     """A task that was made just now, what its log begins with, and the token of who holds it."""
-    at = now()
+    at = now_ms()
     task = Task(id="count_1", tool="count", created=at, updated=at, ttl=60_000)
     created = {"v": 1, "task": head_of(task), "arguments": {}, "principal": {"id": ""}, "journal": {}}
     record = Record(task.id, "", "count", "ready", 0, at, at, at + 60_000, head_of(task))
@@ -84,7 +84,7 @@ async def waiting(store: Any) -> Task:
     """A task that asks for a name."""
     task, _, _ = await kept(store)
     asked = {"asks": dump_questions({"name": Elicit("Who?", SCHEMA)})}
-    task = task.after("asked", asked, now())
+    task = task.after("asked", asked, now_ms())
     await store.append(task.id, [("asked", asked)], expect=1, phase=PHASES[task.state], head=head_of(task))
     return task
 

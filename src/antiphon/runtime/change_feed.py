@@ -1,4 +1,8 @@
-"""Who wants to hear of which changes. A listener keeps each change once, so its memory is bounded."""
+"""Delivers changes of lists and resources to listeners.
+
+Owns the listeners of this process. A listener holds each pending change once, which bounds its memory. It
+must not know how a change reaches a client, or other processes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ __all__ = ["ChangeFeed", "Listener", "change_filter"]
 
 
 def change_filter(interests: SubscriptionFilter) -> Callable[[Change], bool]:
-    """Whether a change is of interest."""
+    """Return a predicate that tells whether a subscription covers a change."""
     lists = {
         "tools": interests.tools_list_changed,
         "prompts": interests.prompts_list_changed,
@@ -24,41 +28,41 @@ def change_filter(interests: SubscriptionFilter) -> Callable[[Change], bool]:
 
 
 class ChangeFeed:
-    """The changes of one server, and everyone who listens."""
+    """The listeners of one server."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
         self._closed = False
         self.forward: Callable[[Change], None] = lambda change: None
-        """Tells those who listen at other processes."""
+        """Passes a change on to other processes."""
 
     def publish(self, change: Change) -> None:
-        """Tell everyone who is is_relevant, wherever they listen. Safe from any thread."""
+        """Deliver a change to the listeners of all processes. Safe to call from any thread."""
         self.publish_locally(change)
         self.forward(change)
 
     def publish_locally(self, change: Change) -> None:
-        """Tell everyone who listens here. Safe from any thread."""
+        """Deliver a change to the listeners of this process. Safe to call from any thread."""
         for listener in tuple(self._listeners):
             listener.deliver(change)
 
     def listen(self, is_relevant: Callable[[Change], bool]) -> Listener:
-        """Listen from now on; enter the listener, and iterate over it."""
+        """Return a listener for relevant changes: enter its context, and iterate over it."""
         return Listener(self._listeners, is_relevant, closed=self._closed)
 
     def close(self) -> None:
-        """End all listening, after what has already happened was told."""
+        """End all listeners, after they have received the pending changes."""
         self._closed = True
         for listener in tuple(self._listeners):
             listener.close()
 
     def reopen(self) -> None:
-        """Let people listen again, on a server that is started again."""
+        """Accept listeners again, when the server starts again."""
         self._closed = False
 
 
 class Listener:
-    """One listener's changes, each once, in order."""
+    """The pending changes of one listener, each once, in order."""
 
     def __init__(
         self, listeners: set[Listener], is_relevant: Callable[[Change], bool], *, closed: bool
@@ -73,12 +77,12 @@ class Listener:
             self._ready.set()
 
     def deliver(self, change: Change) -> None:
-        """Note a change, if it is of interest."""
+        """Add a change, if it is relevant to this listener."""
         if self._is_relevant(change):
             self._loop.call_soon_threadsafe(self._enqueue, change)
 
     def close(self) -> None:
-        """Stop once what is pending was taken."""
+        """End the iteration after the pending changes."""
         self._closed = True
         self._loop.call_soon_threadsafe(self._ready.set)
 

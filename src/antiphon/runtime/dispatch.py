@@ -1,4 +1,4 @@
-"""Finds the handler of a request, and runs it. Knows no protocol version, no bytes and no connection."""
+"""Finds the handler of a request, and runs it. Must not know protocol versions, bytes or connections."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Dispatcher:
         }
 
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
-        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+        """Serve a call: return an awaitable for its outcome. Both may raise, see `error_of`."""
         work = call.work
         work.deadline = work.started + self._limits.call_timeout
         if type(call.request) is CallTool:
@@ -122,8 +122,7 @@ class Dispatcher:
         return outcome
 
     def error_of(self, request_id: Any, raised: Exception) -> RequestError:
-        """Return the error to answer with for an exception; the details of an unexpected one go to the
-        log."""
+        """Return the error response for an exception; details of an unexpected exception go to the log."""
         if isinstance(raised, RequestError):
             return raised
         if isinstance(raised, StoreUnavailable):
@@ -135,7 +134,7 @@ class Dispatcher:
         )
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
-        """How a call ends that took too long; raises `InternalError` where that is an error."""
+        """Return the outcome of a call that took too long; raises `InternalError` if it is not a tool call."""
         allowed = call.work.deadline - call.work.started
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
@@ -144,7 +143,7 @@ class Dispatcher:
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server offers its callers."""
+        """The capabilities that the server declares."""
         registry = self._registry
         lists = {
             "tools": bool(registry.tools),
@@ -243,7 +242,7 @@ class Dispatcher:
             > SessionState.MAX_SUBSCRIPTIONS
         ):
             raise InvalidParams(
-                f"A listener can name {SessionState.MAX_SUBSCRIPTIONS} resources, and as many tasks."
+                f"A listener can name at most {SessionState.MAX_SUBSCRIPTIONS} resources and as many tasks."
             )
         async with AsyncExitStack() as stack:
             if interests.task_ids:
@@ -263,7 +262,7 @@ class Dispatcher:
 
 
 async def _stream_response(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
-    """What a tool gave a caller that wanted to have it as it came."""
+    """Return the final response of a tool call whose segments were streamed."""
     outcome = await answer
     return _final_response(call, outcome) if type(outcome) is Result else outcome
 
@@ -281,5 +280,7 @@ def _require_any(kind: str, items: Mapping[str, Any]) -> None:
 
 def _session_state(call: Call[Any]) -> SessionState:
     if call.session_state is None:
-        raise InvalidParams("This needs a session: initialize first, and send its id.")
+        raise InvalidParams(
+            "This needs a session: send initialize first, and then the session id with every request."
+        )
     return call.session_state

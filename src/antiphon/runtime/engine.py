@@ -115,7 +115,7 @@ class Engine:
             ttl_ms=int(settings.list_ttl * 1000),
         )
         self.handle: Handle = self._dispatcher.handle
-        """Serves a call: returns what to await for its outcome. Both may raise, see `error_of`."""
+        """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`."""
         if settings.middleware:
             self.handle = wrap(self._dispatcher.handle, settings.middleware)
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
@@ -230,8 +230,7 @@ class Engine:
         return principal
 
     def error_of(self, request_id: Any, raised: Exception) -> RequestError:
-        """Return the error to answer with for an exception; the details of an unexpected one go to the
-        log."""
+        """Return the error response for an exception; details of an unexpected exception go to the log."""
         return self._dispatcher.error_of(request_id, raised)
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:

@@ -1,7 +1,7 @@
-"""What the processes of one server say to each other, through the store that they relay_changes.
+"""Messages between the processes of one server, through the store that they share.
 
-Owns who is told of which topic in this process. What it passes on is news, never truth: whatever must not
-be lost is in a log. Without a store there is nobody else, and nothing is said.
+Owns the subscriptions of this process. Messages are notifications and may be lost: anything that must not
+be lost is in a task's log. Without a store there are no other processes, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ __all__ = ["CANCELLED_TASKS", "Relay", "relay_changes"]
 logger = logging.getLogger("antiphon")
 
 CANCELLED_TASKS = "stopped"
-"""Tasks that were cancelled, by id: whoever runs one of them stops it."""
+"""The topic for the ids of cancelled tasks: the process that runs such a task stops it."""
 _CHANGES = "changes"
 _RETRY_SECONDS = 1.0
-"""Seconds to wait before hearing again, from a store that is away."""
+"""How long to wait before subscribing again after the store failed."""
+_CLOSE_SECONDS = 1.0
+"""How long closing waits for messages that are being sent."""
 _MAX_PENDING_MESSAGES = 10_000
-"""Things that may be on their way out at once; more are not said."""
+"""How many messages may wait to be sent; further messages are dropped."""
 
 
 class Relay:
-    """One process's end."""
+    """Publishes messages to the other processes, and receives theirs."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -43,16 +45,16 @@ class Relay:
         self._sending: set[asyncio.Task[None]] = set()
 
     def subscribe(self, topic: str, callback: Callable[[Any], None]) -> None:
-        """Have this called with what other processes say on a topic; before the server starts."""
+        """Call `callback` with every message of another process on a topic; use it before the server starts."""
         self._callbacks.setdefault(topic, []).append(callback)
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be other processes to talk to."""
+        """Whether messages are sent and received."""
         return self._store is not None
 
     async def open(self, store: Store) -> None:
-        """Begin to hear what others say."""
+        """Start to receive messages."""
         self._store, self._loop = store, asyncio.get_running_loop()
         for topic, callbacks in self._callbacks.items():
             ready: asyncio.Future[None] = self._loop.create_future()
@@ -61,9 +63,9 @@ class Relay:
             await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """Say what is still to be said, and hear nothing more."""
+        """Send the messages that wait, and stop receiving."""
         if self._sending:
-            await asyncio.wait(tuple(self._sending), timeout=1.0)
+            await asyncio.wait(tuple(self._sending), timeout=_CLOSE_SECONDS)
         self._store = self._loop = None
         for task in (*self._receivers, *self._sending):
             task.cancel()
@@ -72,20 +74,20 @@ class Relay:
         self._receivers.clear()
 
     async def publish(self, topic: str, data: Any) -> None:
-        """Tell all other processes; they hear it if they can."""
+        """Send a message to all other processes; a failure of the store is logged."""
         if self._store is None:
             return
         try:
             await self._store.publish(self._stored_topic(topic), [self._origin, data])
         except StoreError as error:
-            logger.warning("Other processes do not hear of this (%s): %s", topic, error)
+            logger.warning("Cannot send a message about %r to other processes: %s", topic, error)
 
     def publish_soon(self, topic: str, data: Any) -> None:
-        """The same, without waiting for it. Safe from any thread."""
+        """Send a message in the background. Safe to call from any thread."""
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._start_sending, topic, data)
-            except RuntimeError:  # the loop is closed: nobody is left to say it
+            except RuntimeError:  # the loop is closed: the process is stopping
                 pass
 
     def _start_sending(self, topic: str, data: Any) -> None:
@@ -112,18 +114,18 @@ class Relay:
                                 callback(data)
                 return  # the store was closed
             except StoreError as error:
-                logger.debug("Others are receive later: %s", error)
+                logger.debug("Cannot receive messages on %r; trying again: %s", topic, error)
             except Exception:
-                logger.exception("What another process said on %s could not be understood.", topic)
+                logger.exception("Cannot handle a message of another process on %r; continuing.", topic)
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _stored_topic(self, topic: str) -> str:
-        """A topic in a store. Tasks are the store's, whichever server they are of."""
+        """Return the name of a topic in the store. Servers that share a store share its tasks."""
         return topic if topic == CANCELLED_TASKS else f"{self._server}/{topic}"
 
 
 def relay_changes(changes: ChangeFeed, relay: Relay) -> None:
-    """Let the changes of one process be receive by those who listen at the others."""
+    """Forward the changes of this process to the listeners of other processes, and theirs to ours."""
 
     def forward(change: Change) -> None:
         kind, name = ("list", change.kind) if isinstance(change, ListChanged) else ("resource", change.uri)

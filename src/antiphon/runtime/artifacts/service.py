@@ -1,7 +1,7 @@
-"""The artifacts of a server: kept for whoever called, found again by id, listed and read as resources.
+"""Stores the artifacts of calls, loads them by id, and lists and serves them as resources.
 
-Owns the store, its bounds, and the words that go out with an artifact. Whose an artifact is, is said to
-the store with every question, so that an id of somebody else's is an id of nothing.
+Owns the artifact store and its bounds, and the reference to an artifact in a result. Every query names the
+caller, so that nobody can read the artifacts of another caller. It must not know how bytes are stored.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = ["ArtifactService"]
 logger = logging.getLogger("antiphon")
 
 _MAX_INLINE_BYTES = 16 * 1024
-"""How many bytes the value of an artifact may have, to be in the structured content as well."""
+"""The size up to which the value of an artifact is also in the structured content of the result."""
 _PREVIEW_CHARACTERS = 1000
-"""How many characters of a long result are in the content."""
+"""How many characters of a long result the content shows."""
 _SWEEP_INTERVAL_SECONDS = 5.0
-"""Seconds between two looks for what has expired or is too much."""
+"""How often artifacts that have expired or exceed the limits are deleted."""
 _CURSOR_PREFIX = "artifacts:"
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
 
 
 class ArtifactService:
-    """What one server keeps for its callers."""
+    """The artifacts of one server."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ArtifactService:
         threads: ThreadExecutor,
     ) -> None:
         self.setting = setting if setting is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
-        """Where artifacts are to be kept; in the file of the tasks, or in memory, if nothing is said."""
+        """Where artifacts are stored. The default is the database of the tasks, or else memory."""
         self._default = default
         self._threads = threads
         self._limits = limits
@@ -73,16 +73,16 @@ class ArtifactService:
         self._bytes_since_sweep = 0
         self._last_created = 0
         self.enabled = setting is not None
-        """Whether callers are told that there are artifacts."""
+        """Whether the server lists artifacts among its resources."""
         self.on_enabled: Callable[[], None] = lambda: None
-        """Called when there is one, and there were to be none."""
+        """Called when the first artifact is stored on a server that had not enabled artifacts."""
         host = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "server"
         self._base = f"artifact://{host}/"
         self._ui_base = f"ui://{host}/"
 
     @functools.cached_property
     def resources(self) -> tuple[Resource, ...]:
-        """The addresses at which artifacts are read: their own, and the one for user interfaces."""
+        """The resource templates of artifacts: one for `artifact://` URIs and one for `ui://` URIs."""
         return tuple(
             Resource(
                 self.read,
@@ -95,19 +95,19 @@ class ArtifactService:
         )
 
     def resources_for(self, uri: str) -> tuple[Resource, ...]:
-        """Where to look for an address, whether there are artifacts or not: another process may have them."""
+        """Return the resource templates for a URI of an artifact, which another process may have stored."""
         return self.resources if uri.startswith((self._base, self._ui_base)) else ()
 
     async def close(self) -> None:
-        """Let the store go."""
+        """Close the artifact store."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
 
-    # Going out
+    # Storing
 
     async def store_result(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
-        """Keep what a result brings to be kept, or what is too much of it, and say where it is."""
+        """Store the artifact of a result, or a result larger than `over`; return the result with a reference."""
         artifact, whole = result.artifact, None
         if artifact is None:
             if over is None or result.is_error or (size := _size(result)) <= over:
@@ -143,11 +143,11 @@ class ArtifactService:
         return result
 
     async def _store_artifact(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
-        """Keep an artifact; gives how it begins, too."""
+        """Store an artifact; return its record and the text that it starts with."""
         store = await self._open_store()
         self._last_created = now = max(
             _now(), self._last_created + 1
-        )  # so that those made together have an order
+        )  # distinct times give artifacts a stable order
         encoding, mime, pieces = encode(artifact)
         source = _Source(pieces)
         first = await source.first()
@@ -172,7 +172,7 @@ class ArtifactService:
             record = await store.put(record, source.bytes(), max_bytes=most)
         except TooLarge:
             raise Failure(
-                f"The result has more than {most} bytes, which is more than is kept: ask for less."
+                f"The result exceeds the limit of {most} bytes for an artifact: ask for less."
             ) from None
         await self._sweep(store, record.size)
         if not self.enabled:
@@ -183,7 +183,7 @@ class ArtifactService:
         ) if encoding != "blob" else f"{record.size} bytes of {record.mime_type}."
 
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
-        """Now and then, and before there is much too much, look for what is to be forgotten."""
+        """Delete artifacts beyond the limits, if the last sweep was some time or many bytes ago."""
         self._bytes_since_sweep += size
         at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
         if at - self._swept_at > _SWEEP_INTERVAL_SECONDS or self._bytes_since_sweep > most // 16:
@@ -200,10 +200,10 @@ class ArtifactService:
             size=record.size,
         )
 
-    # Coming back
+    # Loading
 
     async def resolve(self, arguments: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
-        """The arguments with the artifacts that their ids stand for; raises `UnknownArtifact`."""
+        """Return the arguments with artifacts loaded by their ids; raises `UnknownArtifact`."""
         return {name: await self._resolved(value, call) for name, value in arguments.items()}
 
     async def _resolved(self, value: Any, call: Call[Any]) -> Any:
@@ -220,8 +220,8 @@ class ArtifactService:
         record = await store.get(principal, artifact.id, now=_now())
         if record is None:
             raise UnknownArtifact(
-                f"There is no artifact {artifact.id!r}: it has expired, or never was. "
-                "Call the tool that makes it once more, and use the artifact_id that it gives."
+                f"There is no artifact {artifact.id!r}: it has expired, or never existed. "
+                "Call the tool that creates it again, and use the artifact_id of the new result."
             )
         artifact.type, artifact.title, artifact.description = record.type, record.title, record.description
         artifact.mime_type = record.mime_type
@@ -233,9 +233,9 @@ class ArtifactService:
         try:
             artifact._value = _value(record, raw, hint)
         except (pydantic.ValidationError, UnicodeDecodeError) as error:
-            problems = explain(error) if isinstance(error, pydantic.ValidationError) else "- it is no text"
+            problems = explain(error) if isinstance(error, pydantic.ValidationError) else "- it is not text"
             raise UnknownArtifact(
-                f"The artifact {record.id!r} is a {record.type}, which is not what this takes:\n{problems}"
+                f"The artifact {record.id!r} of type {record.type!r} does not fit this parameter:\n{problems}"
             ) from None
         return artifact
 
@@ -248,17 +248,19 @@ class ArtifactService:
     async def _bytes(self, record: ArtifactRecord) -> bytes:
         return await (await self._open_store()).read(record, 0, record.size)
 
-    # As resources
+    # Serving as resources
 
     async def read(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
-        """An artifact, or a stretch of it; `_meta` says where the next one is."""
+        """An artifact of your calls, or a range of its bytes; `_meta` has the URI of the next range."""
         store = await self._open_store()
         record = await store.get(ctx.principal.id, artifact_id, now=_now())
         uri = str(ctx._call.request.uri).partition("?")[0]
         if record is None:
             raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
         if offset < 0 or length < 0:
-            raise InvalidParams("offset and length count bytes: neither can be negative.", data={"uri": uri})
+            raise InvalidParams(
+                "offset and length are numbers of bytes and cannot be negative.", data={"uri": uri}
+            )
         page = min(length or record.size, self._limits.artifact_page_bytes)
         raw = await store.read(record, offset, page)
         text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
@@ -273,7 +275,7 @@ class ArtifactService:
         return TextContents(uri, text[0], record.mime_type, meta)
 
     async def page(self, list_registered: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
-        """A page of all resources: those that everybody sees, and then the caller's artifacts."""
+        """Return a page of all resources: the registered ones first, and then the caller's artifacts."""
         cursor: str | None = call.request.cursor
         items: tuple[Definition, ...] = ()
         before, ttl = None, 0
@@ -290,9 +292,7 @@ class ArtifactService:
                 call.principal.id, now=_now(), cursor=before, limit=room
             )
         except ValueError:
-            raise InvalidParams(
-                "That cursor is not one that this server gave out: start again without one."
-            ) from None
+            raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         following = None if found.cursor is None else _CURSOR_PREFIX + found.cursor
         return Page(
             "resources", (*items, *map(self._definition, found.records)), following, ttl, shared=False
@@ -312,31 +312,31 @@ class ArtifactService:
         )
 
     async def _open_store(self) -> ArtifactStore:
-        """The store, opened when it is first needed; raises `StoreUnavailable`."""
+        """Return the artifact store, and open it at the first use; raises `StoreUnavailable`."""
         if self._store is None:
             async with self._opening:
                 if self._store is None:
-                    wanted = self.setting if self.setting is not None else _default_location(self._default())
-                    store = open_artifacts(wanted) if isinstance(wanted, str) else wanted
+                    setting = self.setting if self.setting is not None else _default_location(self._default())
+                    store = open_artifacts(setting) if isinstance(setting, str) else setting
                     await store.open()
                     self._store = store
         return self._store
 
 
 class _Source:
-    """Pieces of a value, the first of which is looked at before the others."""
+    """The chunks of a value; the first one can be read ahead, to detect the encoding."""
 
     def __init__(self, pieces: AsyncIterator[Piece]) -> None:
         self._pieces = pieces
         self._first: Piece = b""
 
     async def first(self) -> Piece:
-        """The first piece; empty if there is none."""
+        """Return the first chunk, or an empty one."""
         self._first = await anext(self._pieces, b"")
         return self._first
 
     async def bytes(self) -> AsyncIterator[bytes]:
-        """All of it."""
+        """Yield all chunks as bytes."""
         yield _raw(self._first)
         async for piece in self._pieces:
             yield _raw(piece)
@@ -347,7 +347,7 @@ def _raw(piece: Piece) -> bytes:
 
 
 def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
-    """The value of an artifact, as the type that a function wants."""
+    """Return the value of an artifact as the type that a parameter is annotated with."""
     if hint is bytes:
         return raw
     if hint is str:
@@ -361,7 +361,7 @@ def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
 
 
 def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
-    """The whole characters in some bytes of a text, and how many of the bytes those take, or skip."""
+    """Decode the complete characters in a range of bytes; return them and the number of bytes consumed."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     start = 0
     while start < min(len(raw), 3) and raw[start] & 0xC0 == 0x80:
@@ -371,19 +371,19 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
 
 
 def _default_location(store: Any) -> str:
-    """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
+    """Return the default location of artifacts: the database of the tasks, or else memory."""
     if isinstance(store, str) and is_database_url(store):
         return store
     if store not in (None, "memory:"):
         logger.warning(
-            "Artifacts are kept in the memory of this process, where no other finds them. "
-            "Set ANTIPHON_ARTIFACTS, or Server(artifacts=…), to a file or a folder that all share."
+            "Artifacts are kept in memory, so other processes cannot read them. "
+            "Set ANTIPHON_ARTIFACTS, or Server(artifacts=…), to a file or a folder that all processes share."
         )
     return "memory:"
 
 
 def _size(result: Result) -> int:
-    """About how many bytes a result has to read, or to parse if that is more."""
+    """Return the approximate size of a result in bytes: of its text or its data, whichever is larger."""
     text = sum(len(block.text) for block in result.content if isinstance(block, Text))
     return max(text, len(_dumps(result.data))) if result.structured else text
 
@@ -397,12 +397,12 @@ def _readable(piece: Piece) -> str:
 
 
 def _preview(text: str, size: int) -> str:
-    """How a long text begins, cut at the end of a line if there is one near."""
+    """Return the start of a long text, cut at the end of a line if one is near."""
     if len(text) <= _PREVIEW_CHARACTERS:
         return text
     cut = text[:_PREVIEW_CHARACTERS]
     line = cut.rfind("\n", _PREVIEW_CHARACTERS // 2)
-    return f"{cut[: line if line > 0 else None]}\n\n… (this is the preview of {size:,} bytes)"
+    return f"{cut[: line if line > 0 else None]}\n\n… (the beginning of {size:,} bytes)"
 
 
 def _id_line(record: ArtifactRecord) -> str:

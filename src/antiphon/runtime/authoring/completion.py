@@ -1,4 +1,7 @@
-"""Suggestions for the arguments of prompts and the variables of resource templates."""
+"""Completes the arguments of prompts and the variables of resource templates.
+
+Owns the functions that authors registered for this. It must not know how a client shows the values.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,15 @@ from antiphon.runtime.execution.executor import ThreadExecutor, as_async
 
 __all__ = ["CompletionRegistry"]
 
-_MAX_VALUES = 100  # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+_MAX_VALUES = 100
+"""The protocol's bound on the values of one response.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+"""
 
 
 class CompletionRegistry:
-    """Who suggests values for what."""
+    """The completion functions of one server, by prompt or template and by argument."""
 
     def __init__(self, registry: Registry, threads: ThreadExecutor) -> None:
         self._registry = registry
@@ -34,7 +41,10 @@ class CompletionRegistry:
         )
 
     def add(self, owner: str, argument: str, function: Callable[..., Any]) -> None:
-        """Let `function(value)` or `function(value, arguments)` suggest values for one argument."""
+        """Register a completion function for an argument: `function(value)` or `function(value, arguments)`.
+
+        Raises `DefinitionError` for a function with other parameters.
+        """
         positional = [
             parameter
             for parameter in inspect.signature(function).parameters.values()
@@ -42,8 +52,8 @@ class CompletionRegistry:
         ]
         if len(positional) not in (1, 2):
             raise DefinitionError(
-                f"{name_of(function)}: a completion takes the value typed so far, "
-                "and if it likes the other arguments as a mapping."
+                f"{name_of(function)}: a completion function takes one or two parameters: the value typed so "
+                "far, and the other arguments as a mapping."
             )
         first, *rest = (parameter.name for parameter in positional)
         run = as_async(function, self._threads)
@@ -54,7 +64,10 @@ class CompletionRegistry:
         self._functions[owner, argument] = complete
 
     async def suggest(self, call: Call[Complete]) -> Completion:
-        """The values for what has been typed so far; none where nobody suggests any."""
+        """Return the values that complete a partial value; raises `InvalidParams` for an unknown argument.
+
+        Without a completion function, the values come from the parameter's `Literal` or enum type.
+        """
         request = call.request
         name, typed = request.argument.name, request.argument.value
         if isinstance(request.ref, PromptReference):

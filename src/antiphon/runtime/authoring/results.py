@@ -1,4 +1,7 @@
-"""From what a function returned to a `Result`: readable content, and structured data where it has a shape."""
+"""Turns the value that a function returned into a `Result`: content to read, and structured data.
+
+Owns the output schema of a tool and the checks against it. It must not know where artifacts are stored.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +42,18 @@ _dumps = msgspec.json.Encoder().encode
 
 
 class InvalidReturnValue(ValueError):
-    """A function gave something that is not what its tool has declared, which no caller can help."""
+    """A function returned a value that its tool's output schema does not allow. The caller cannot correct this."""
 
 
 class UnserializableReturnValue(InvalidReturnValue):
-    """A function gave something that JSON has no words for."""
+    """A function returned a value that JSON cannot represent."""
 
 
 class ResultBuilder:
-    """How one function's values become results. With `may_be_artifact`, large ones may become artifacts."""
+    """Converts the values of one function to results.
+
+    With `may_be_artifact`, the output schema also allows a reference to an artifact, for large results.
+    """
 
     def __init__(
         self, label: str, returns: Any, *, structured: bool | None = None, may_be_artifact: bool = False
@@ -57,7 +63,7 @@ class ResultBuilder:
         self.schema: dict[str, Any] | None = None
         self.convert: Callable[[Any], Result] = _content_only if structured is False else _unstructured
         self.is_text_only = True
-        """Whether a string is nothing but text to be read."""
+        """Whether a string that the function returns is the whole result, without structured data."""
         if structured is False or (structured is None and _is_untyped(returns)):
             return
         self.is_text_only = False
@@ -66,14 +72,14 @@ class ResultBuilder:
             adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(inner)
             schema = schema_of(adapter, mode="serialization")
         except (pydantic.errors.PydanticUserError, TypeError) as error:
-            if self.returns_artifact:  # bytes in pieces, or something else that is not JSON
+            if self.returns_artifact:  # an iterator of bytes, or another type without a JSON schema
                 self.schema = _reference_schema(None)
                 self.convert = _artifact_converter(lambda value: value)
                 return
             raise DefinitionError(
                 f"{label}: the return annotation {returns!r} has no JSON schema. "
                 f"{first_sentence(error)}. "
-                "Return a type that pydantic knows, or register the tool with structured=False."
+                "Return a type that pydantic supports, or register the tool with structured=False."
             ) from None
         if self.returns_artifact:
             self.schema = _reference_schema(None if inner in (str, bytes, Any) else schema)
@@ -85,7 +91,7 @@ class ResultBuilder:
 
 
 def blocks(value: Any) -> tuple[Block, ...]:
-    """The blocks of a value that has no declared type."""
+    """Return the content blocks of a value that has no declared type."""
     if isinstance(value, str):
         return (Text(value),)
     if value is None:
@@ -99,19 +105,22 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if inspect.iscoroutine(value):
         value.close()
         raise InvalidReturnValue(
-            f"It returned the coroutine {value.__qualname__!r}: an `await` is missing before it."
+            f"The function returned the coroutine {value.__qualname__!r}: an `await` is missing."
         )
     return (Text(_json(value)),)
 
 
 def to_jsonable(value: Any, *, lossy: bool = False) -> Any:
-    """The same in what JSON has; raises `PydanticSerializationError`, unless lossy will do."""
+    """Return a value in types that JSON has.
+
+    Raises `PydanticSerializationError`; with `lossy`, writes the type's name in place of such a value.
+    """
     fallback = (lambda other: f"<{type(other).__name__}>") if lossy else None
     return _any.dump_python(value, mode="json", by_alias=True, fallback=fallback)
 
 
 def generator_return_type(returns: Any) -> Any:
-    """What a generator returns in the end, by its return annotation; what it yields is no part of that."""
+    """Return the type of a generator's return value, from its annotation `Generator[…]`; `None` without one."""
     origin = get_origin(returns)
     if origin is not None and issubclass(origin, Generator):
         arguments = get_args(returns)
@@ -119,11 +128,11 @@ def generator_return_type(returns: Any) -> Any:
     return None
 
 
-# Without a declared type
+# Functions without a declared return type
 
 
 def _unstructured(value: Any) -> Result:
-    """A text is content alone, and so are blocks; what has named fields is data too."""
+    """Convert a value: text and blocks become content; mappings, models and dataclasses become data too."""
     if type(value) is str:
         return Result.of_text(value)
     if type(value) is Result:
@@ -140,14 +149,14 @@ def _unstructured(value: Any) -> Result:
 
 
 def _content_only(value: Any) -> Result:
-    """For tools that want no structured content, but where they say so themselves."""
+    """Convert a value to content only; a `Result` or an `Artifact` may still bring data."""
     if type(value) is Result or isinstance(value, Artifact):
         return _unstructured(value)
     return Result(blocks(value))
 
 
 def _serialized(result: Result) -> Result:
-    """A result of a function that has declared nothing: its data goes out as it is, in JSON."""
+    """Convert the data of a `Result` to JSON without checking it against a schema."""
     try:
         if result.meta:
             result.meta = to_jsonable(result.meta)
@@ -158,11 +167,11 @@ def _serialized(result: Result) -> Result:
             result.data, result.boxed = data, not isinstance(data, dict)
             _add_text(result, result.data)
     except PydanticSerializationError as error:
-        raise UnserializableReturnValue(f"Its result cannot be written as JSON: {error}") from error
+        raise UnserializableReturnValue(f"The result cannot be written as JSON: {error}") from error
     return result
 
 
-# With one
+# Functions with a declared return type
 
 
 def _structured(
@@ -179,7 +188,9 @@ def _structured(
             valid = validate(value)
             data = dump(valid, mode="json", by_alias=True)
         except (pydantic.ValidationError, PydanticSerializationError) as error:
-            raise InvalidReturnValue(f"What it returned does not fit its output schema: {error}") from error
+            raise InvalidReturnValue(
+                f"The returned value does not match the output schema: {error}"
+            ) from error
         return Result((Text(_text_of(valid, data)),), data=data, boxed=boxed)
 
     def completed(result: Result) -> Result:
@@ -187,7 +198,9 @@ def _structured(
             return _serialized(result)
         extras = _extras(result)
         if not result.structured and result.artifact is None:
-            raise InvalidReturnValue("It has an output schema, and returned a result without data.")
+            raise InvalidReturnValue(
+                "The tool has an output schema, and the function returned a result without data."
+            )
         given = result.data if result.structured else {}
         if isinstance(given, Mapping):
             given = {**{key: extras[key] for key in extras if key in declared}, **given}
@@ -205,19 +218,19 @@ def _structured(
 
 
 def _artifact_converter(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:
-    """For a function that says it gives an artifact."""
+    """Return a converter for a function that declares an artifact as its return type."""
 
     def convert(value: Any) -> Result:
         result = Result(artifact=value) if isinstance(value, Artifact) else value
         if not isinstance(result, Result) or (result.artifact is None and not result.is_error):
-            raise InvalidReturnValue("It is to give an artifact, and gave none.")
+            raise InvalidReturnValue("The function declares that it returns an artifact, and returned none.")
         artifact = result.artifact
         if isinstance(artifact, Artifact) and not isinstance(artifact.value, Path | str | bytes):
             try:
                 validate(artifact.value)
             except pydantic.ValidationError as error:
                 raise InvalidReturnValue(
-                    f"The value of its artifact does not fit its output schema: {error}"
+                    f"The value of the artifact does not match the output schema: {error}"
                 ) from error
         return _serialized(result)
 
@@ -225,7 +238,7 @@ def _artifact_converter(validate: Callable[[Any], Any]) -> Callable[[Any], Resul
 
 
 def _extras(result: Result) -> dict[str, Any]:
-    """What stands in the data of a result besides what its author put there."""
+    """Return the fields that are added to the data of a result: the artifact's id, and the next steps."""
     extras: dict[str, Any] = {}
     if result.artifact is not None:
         extras["x-artifact-type"] = result.artifact.type
@@ -243,7 +256,7 @@ _REFERENCE: Mapping[str, Any] = {
 
 
 def _reference_schema(inner: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What stands in the place of an artifact: its id, and its value where that is small."""
+    """Return the schema of a reference to an artifact: its id, and its value if that is small."""
     properties = dict(_REFERENCE)
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if inner is not None:
@@ -255,7 +268,7 @@ def _reference_schema(inner: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
-    """The schema of a value that may be an artifact in its place."""
+    """Return the schema of a value, or of a reference to an artifact in its place."""
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     either: dict[str, Any] = {"anyOf": [inner, _reference_schema(None)]}
     if not boxed:
@@ -263,23 +276,23 @@ def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
     return {**either, "$defs": schema["$defs"]} if "$defs" in schema else either
 
 
-# Words and pictures
+# Text and media
 
 
 def _add_text(result: Result, value: Any) -> None:
-    """Let a result that has nothing to read say what its data is; an artifact speaks for itself."""
+    """Add a text block with the data to a result without text. Results with an artifact get theirs later."""
     if result.artifact is None and not any(isinstance(block, Text) for block in result.content):
         result.content = (*result.content, Text(_text_of(value, result.data)))
 
 
 def _text_of(value: Any, data: Any) -> str:
-    """What a person reads of a value: what its class says it is, or else its JSON."""
+    """Return the text for a value: from the class's own `__str__` if it has one, else the JSON."""
     own = custom_text(value)
     return _dumps(data).decode() if own is None else own
 
 
 def custom_text(value: Any) -> str | None:
-    """What a model or a dataclass says that it is, if its class has an opinion on that."""
+    """Return the string of a model or dataclass whose class defines `__str__`, else `None`."""
     if type(value).__str__ not in _DEFAULT_STR and (
         isinstance(value, pydantic.BaseModel) or dataclasses.is_dataclass(value)
     ):
@@ -288,7 +301,7 @@ def custom_text(value: Any) -> str | None:
 
 
 def is_block(value: Any) -> bool:
-    """Whether a value is a block, a picture or sound that can be one, or a list with one in it."""
+    """Return whether a value is a content block, an image or sound, or a list that contains one."""
     return _is_block(value) or (isinstance(value, list | tuple) and any(map(_is_block, value)))
 
 
@@ -314,7 +327,7 @@ def _json(value: Any) -> str:
 
 
 def _without_outcomes(returns: Any) -> Any:
-    """A return annotation without the ways to end a call that are no values of their own."""
+    """Return an annotation without `Result` and `InputRequired`, which are not values of the tool."""
     if get_origin(returns) is Result:
         return get_args(returns)[0]
     if get_origin(returns) not in (Union, types.UnionType):
@@ -331,7 +344,7 @@ def _without_outcomes(returns: Any) -> Any:
 
 
 def _is_untyped(returns: Any) -> bool:
-    """Whether a return annotation says nothing that a program could rely on beyond its blocks."""
+    """Return whether an annotation gives no structure for an output schema: text, blocks, `None` or `Any`."""
     origin = get_origin(returns)
     if origin is Annotated:
         return _is_untyped(get_args(returns)[0])

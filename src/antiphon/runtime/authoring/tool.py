@@ -1,4 +1,8 @@
-"""A tool: a function, what it takes and gives, and one run of it."""
+"""Tools: functions that callers run by name.
+
+Owns the definition of a tool and the path of one run: bind the arguments, run the function, convert its value.
+It must not know tasks or transports.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _is_logged, _INFO = call_log.isEnabledFor, logging.INFO
 
 
 class Tool:
-    """A function that a caller can run by name."""
+    """A tool with its options."""
 
     __slots__ = (
         "_artifact_over",
@@ -124,7 +128,7 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run it once; raises only `RequestError` and cancellation."""
+        """Run the function and return its outcome; raises only `RequestError`, `StoreError` and cancellation."""
         if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
                 call, self.counters, lambda: self._perform(call, environment)
@@ -139,7 +143,7 @@ class Tool:
                 else:
                     self.counters.add(*classify(call, result), None)
                 return result
-            # What most calls are, without the detours that the others need.
+            # The fast path of a plain call: no context, no artifacts, no telemetry.
             try:
                 arguments = self._bind(call.request.arguments)
             except pydantic.ValidationError as error:
@@ -187,7 +191,7 @@ class Tool:
         return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
 
     async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
-        """The result of a call in which something was raised; raises what is no result."""
+        """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))
         if isinstance(error, RequestError | StoreError):
@@ -197,7 +201,9 @@ class Tool:
                 await call.output.flush()
             raise error
         if isinstance(error, InvalidReturnValue):
-            fault = "gave a result that is not what it has declared, which is a mistake of the server's"
+            fault = (
+                "returned a value that does not match its declared output, which is an error of the server"
+            )
         else:
             fault = "failed with an internal error"
         logger.error("The tool %r %s, in request %r.", self.name, fault, call.id, exc_info=error)
@@ -209,13 +215,13 @@ class Tool:
         return await prepend_emitted(call, Result(message, is_error=True))
 
     async def _store_artifact(self, result: Result, call: Call[CallTool], environment: Environment) -> Result:
-        """The result with what is to be kept of it kept."""
+        """Store the artifact of a result, or a result that is too large, and return the result with its id."""
         if (result.artifact is None and self._artifact_over is None) or environment.artifacts is None:
             return result
         return await environment.artifacts.store_result(result, call, self.name, self._artifact_over)
 
     def _after_segments(self, value: Any) -> Result:
-        """What is returned after segments: data is not written out a second time, as text."""
+        """Convert the value returned after segments: the segments are the text, so data is not repeated as text."""
         if value is None:
             return Result()
         said = value.content if isinstance(value, Result) else ()
@@ -226,7 +232,7 @@ class Tool:
 
 
 async def prepend_emitted(call: Call[CallTool], result: Result) -> Result:
-    """The result, after what was emitted before it."""
+    """Return the result with the emitted segments before its content."""
     if call.output is not None:
         emitted = await call.output.remaining()
         result.content = (*emitted, *result.content)
@@ -235,9 +241,9 @@ async def prepend_emitted(call: Call[CallTool], result: Result) -> Result:
 
 
 def failure_result(failure: Failure) -> Result:
-    """The result of a call that failed in a way its author foresaw, with what there is of it all the same.
+    """Return the result of a call whose function raised `Failure`, with its partial results.
 
-    What of that is to be read comes after the message; the rest is data.
+    Partial results that are text or blocks follow the message as content; others go into the data.
     """
     content = failure.content or (Text(failure.message),)
     data, partial = failure.data, failure.partial

@@ -1,6 +1,6 @@
-"""Lets authors write `typing.TypedDict` on every Python.
+"""Converts `typing.TypedDict` classes, so that authors can use them on every Python version.
 
-Before Python 3.12 pydantic takes only those of `typing_extensions`; here the others are made into these.
+Before Python 3.12, pydantic accepts only the TypedDict of `typing_extensions`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _converted: dict[type, Any] = {}
 
 
 def adapt_typed_dicts(hint: Any) -> Any:
-    """The annotation, with every TypedDict in it as pydantic wants it."""
+    """Return an annotation in which every TypedDict is one that pydantic accepts."""
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint):
@@ -54,7 +54,7 @@ def _typed_dict(kind: Any) -> Any:
 
 
 def _without_requirement(hint: Any) -> Any:
-    """A field's type without the word on whether the field must be there."""
+    """Return a field's type without `Required` or `NotRequired`."""
     required = (
         typing.Required,
         typing.NotRequired,

@@ -27,7 +27,7 @@ _NO_META = RequestMeta()
 
 
 class SessionState:
-    """What a client set for its session or connection: the log level, and subscriptions to resources."""
+    """The settings of a session or connection: the log level, and subscriptions to resources."""
 
     __slots__ = ("log_level", "subscriptions")
 
@@ -38,7 +38,7 @@ class SessionState:
         self.subscriptions: set[str] = set()
 
     def is_subscribed_to(self, change: Change) -> bool:
-        """Return whether to send a change: list changes always, resources if subscribed to."""
+        """Return whether to send a change: list changes always, resource changes to subscribers."""
         return isinstance(change, ListChanged) or change.uri in self.subscriptions
 
 

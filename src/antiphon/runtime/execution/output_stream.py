@@ -1,8 +1,8 @@
-"""What a run emits, on its way to whoever takes it: nobody yet, the caller's stream, or a task's log.
+"""The segments that a run emits, on their way into the result, onto the caller's stream or into a task's log.
 
-Owns the numbers, the batches and the bound on what is emitted but not yet taken. What comes slowly is
-handed on at once; what comes fast is handed on together. A run that is a replay emits again what it
-emitted before, and those segments are not handed on a second time.
+Owns the numbers of segments, the batches and the bound on segments that wait. Segments that come slowly are
+sent at once; segments that come fast are sent in batches. A function that runs again emits the same segments
+again, and those are not sent a second time.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ __all__ = ["LoggedOutput", "OutputStream", "StreamedOutput", "WriteSegments"]
 logger = logging.getLogger("antiphon")
 
 WriteSegments: TypeAlias = Callable[[int, Sequence[Block]], Awaitable[None]]
-"""Takes segments, of which the first has this number."""
+"""Writes segments; the number is the one of the first segment."""
 
 _BATCH_INTERVAL_SECONDS = 0.002
-"""Seconds within which segments count as coming fast."""
+"""How long segments are collected before they are sent together."""
 _MAX_BATCH_SEGMENTS = 256
-"""How many segments are handed on together at the max_bytes."""
+"""The largest number of segments in a batch."""
 _MAX_BATCH_BYTES = 256 * 1024
-"""The same, in bytes."""
+"""The largest size of a batch."""
 
 
 class OutputStream:
-    """The segments of an answer whose caller wants all of it at once."""
+    """Collects the segments of an answer, for a caller that gets them with the result."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._blocks: list[Block] = []
         self._size = 0
         self.sent = 0
-        """How many the caller has."""
+        """How many segments the caller has received."""
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments; raises `Failure` where an answer would become too large."""
+        """Add segments; raises `Failure` if the answer becomes too large."""
         for block in blocks:
             self._blocks.append(block)
             self._size += _size(block)
         if self._size > self._max_bytes:
             raise Failure(
-                f"The answer has more than {self._max_bytes} bytes. Call the tool as a task, or let it say less."
+                f"The answer exceeds the limit of {self._max_bytes} bytes. Call the tool as a task, or ask for less."
             )
 
     @property
     def has_emitted(self) -> bool:
-        """Whether anything was emitted."""
+        """Whether the run has emitted a segment."""
         return bool(self._blocks or self.sent)
 
     async def flush(self) -> None:
-        """Hand on what was emitted."""
+        """Send the segments that wait to be sent."""
 
     async def restart(self) -> None:
-        """The run begins again, and with it the numbers."""
+        """Start numbering again, because the function runs again."""
         await self.flush()
         self._blocks, self._size = [], 0
 
     async def remaining(self) -> list[Block]:
-        """What the result of the run has to have in it: all that is in no log."""
+        """Return the segments that the result has to include: those that are in no log."""
         return self._blocks
 
     def emitted(self) -> list[Block]:
-        """All that was emitted, for a log that begins now."""
+        """Return all segments so far, for a log that starts now."""
         return list(self._blocks)
 
 
 class StreamedOutput(OutputStream):
-    """The segments of an answer that the caller wants as they come. It keeps them for the last word too."""
+    """Sends the segments of an answer to the caller as they come, and keeps them for the final response."""
 
     def __init__(self, max_bytes: int, write: WriteSegments, *, sent: int) -> None:
         super().__init__(max_bytes)
@@ -88,7 +88,7 @@ class StreamedOutput(OutputStream):
         self._closed = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments, and send them: now if the last ones were a while ago, else soon."""
+        """Add segments, and send them: at once if the last batch was some time ago, else soon."""
         await super().emit(blocks)
         now = self._loop.time()
         if now - self._last_sent_at >= _BATCH_INTERVAL_SECONDS:
@@ -98,12 +98,12 @@ class StreamedOutput(OutputStream):
             or self._size - self._sent_bytes >= _MAX_BATCH_BYTES
         ):
             await self.flush()
-            await asyncio.sleep(0)  # a function that never waits must not be the only one that runs
+            await asyncio.sleep(0)  # a function that never awaits must not block the event loop
         elif self._timer is None and len(self._blocks) > self.sent:
             self._timer = self._loop.call_at(self._last_sent_at + _BATCH_INTERVAL_SECONDS, self._on_timer)
 
     async def flush(self) -> None:
-        """Send what was emitted."""
+        """Send the segments that wait to be sent."""
         async with self._lock:
             first, blocks = self.sent + 1, self._blocks[self.sent :]
             self._sent_bytes = self._size
@@ -113,10 +113,10 @@ class StreamedOutput(OutputStream):
                 self._last_sent_at = self._loop.time()
 
     async def remaining(self) -> list[Block]:
-        """All of it: a last word is complete by itself, or begins after what was sent."""
+        """Return all segments. The dialect decides whether the final response repeats those already sent."""
         self._cancel_timer()
         self._closed = True
-        async with self._lock:  # what is being sent counts as sent
+        async with self._lock:  # a batch that is being sent counts as sent
             return self._blocks
 
     def _on_timer(self) -> None:
@@ -125,10 +125,10 @@ class StreamedOutput(OutputStream):
 
     async def _flush_in_background(self) -> None:
         try:
-            if not self._closed:  # the last word, which may be on its way logged, has the rest
+            if not self._closed:  # the final response includes the rest
                 await self.flush()
-        except Exception as error:  # a caller that is gone; whoever serves it notices by itself
-            logger.debug("Segments could not be sent: %s", error)
+        except Exception as error:  # the caller is gone; the transport notices that itself
+            logger.debug("Cannot send segments to the caller: %s", error)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -137,7 +137,7 @@ class StreamedOutput(OutputStream):
 
 
 class LoggedOutput(OutputStream):
-    """The segments of a task: each is in its log before anybody sees it, and nowhere else."""
+    """Writes the segments of a task into its log. Readers get every segment from the log."""
 
     def __init__(self, write: WriteSegments, *, logged: int, emitted: int = 0) -> None:
         super().__init__(0)
@@ -151,15 +151,15 @@ class LoggedOutput(OutputStream):
         self._closing = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments; waits while too many of them are not in the log yet."""
-        self._raise_failure()  # what comes after a gap in the log must not get into it
+        """Add segments; wait while too many of them are not in the log yet."""
+        self._raise_failure()  # after a failed write, further segments would leave a gap in the log
         for block in blocks:
             self._number += 1
             if self._number > self.logged + len(self._blocks):
                 self._blocks.append(block)
                 self._size += _size(block)
         if self._blocks and self._writing is None and self._scheduled is None:
-            # Not at once: a function that goes on without waiting may have more to say, or the last word.
+            # Not at once: a function that does not await may emit more segments, or return, right after this.
             self._scheduled = self._loop.call_soon(self._start_writing)
         while len(self._blocks) >= _MAX_BATCH_SEGMENTS or self._size >= _MAX_BATCH_BYTES:
             await self._wait_for_write()
@@ -167,22 +167,22 @@ class LoggedOutput(OutputStream):
 
     @property
     def has_emitted(self) -> bool:
-        """Whether anything was emitted."""
+        """Whether the run has emitted a segment."""
         return self._number > 0
 
     async def flush(self) -> None:
-        """Wait until everything that was emitted is in the log."""
+        """Wait until every segment is in the log."""
         while self._blocks or self._writing is not None:
             await self._wait_for_write()
         self._raise_failure()
 
     async def restart(self) -> None:
-        """The run begins again; what is in the log stays as it is."""
+        """Start numbering again, because the function runs again; segments in the log are not written again."""
         await self.flush()
         self._number = 0
 
     async def remaining(self) -> list[Block]:
-        """What is not in the log yet, to be written together with the end."""
+        """Return the segments that are not in the log yet, to be written together with the result."""
         if self._scheduled is not None:
             self._scheduled.cancel()
             self._scheduled = None
@@ -194,7 +194,7 @@ class LoggedOutput(OutputStream):
         return rest
 
     def emitted(self) -> list[Block]:
-        """Nothing: there is a log logged."""
+        """Return nothing: the segments are in the log."""
         return []
 
     async def _wait_for_write(self) -> None:
@@ -229,7 +229,7 @@ class LoggedOutput(OutputStream):
 
 
 def _size(block: Any) -> int:
-    """About how many bytes a block has on the wire."""
+    """Return the approximate size of a block on the wire, in bytes."""
     if isinstance(block, Text):
         return len(block.text) + 32
     if isinstance(block, Image | Audio):

@@ -1,10 +1,10 @@
-"""What happened to calls: counted always, timed, logged and traced where somebody listens.
+"""Counts every call; times, logs and traces calls if that is enabled.
 
-Owns the counters of one server. A call that nobody listens to costs one addition. Knows no arguments of
-calls unless it is told to, and no metrics library: whoever serves metrics reads the counters.
+Owns the counters of one server. If neither logging nor tracing is enabled, a call costs one addition. It logs
+arguments only if the author asks for that. It must not know a metrics library: `metrics.py` reads the counters.
 
-The names of spans and attributes are those of OpenTelemetry's conventions for MCP; trace context comes
-in the `_meta` of a request, under the names that W3C gives to its headers.
+The names of spans and attributes follow OpenTelemetry's conventions for MCP. The trace context comes in the
+`_meta` of a request, under the names of the W3C headers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from antiphon.model.task import Promise
 __all__ = ["CallKey", "Response", "Telemetry", "Timing", "ToolCounters", "call_log", "classify"]
 
 call_log = logging.getLogger("antiphon.calls")
-"""One line for each call, at the level `INFO`."""
+"""The logger that gets one line for each call, at the level `INFO`."""
 
 Response: TypeAlias = Literal["answer", "promise", "input_required", "stream"]
 CallOutcome: TypeAlias = Literal["complete", "failed", "error", "cancelled", "open"]
-"""`failed` is a result with `isError`, `error` a JSON-RPC error; `open` is a call that goes on later."""
+"""`failed` is a result with `isError`, `error` a JSON-RPC error, `open` a call that continues later."""
 
 _BUCKET_COUNT = 40
 
 
 class CallKey(NamedTuple):
-    """What calls are counted by."""
+    """The labels by which calls are counted."""
 
     tool: str
     response: Response
@@ -41,7 +41,7 @@ class CallKey(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """How long the calls of a tool took: how many up to each bound in seconds, and the sum of all."""
+    """A histogram of call durations: the number of calls up to each bound in seconds, and their sum."""
 
     buckets: tuple[tuple[float, int], ...]
     calls: int
@@ -49,21 +49,21 @@ class Timing(NamedTuple):
 
 
 class ToolCounters:
-    """What happened to the calls of one tool."""
+    """The counters of one tool."""
 
     __slots__ = ("answers", "counts", "questions", "times", "total")
 
     def __init__(self) -> None:
         self.answers = 0
-        """Those that were answered at once, and completely: most of them."""
+        """Calls that returned a complete result. Most calls do, so they have a counter of their own."""
         self.questions = 0
-        """Those that ended with a question, to be made again with the answer."""
+        """Requests that ended with a question; the caller makes the request again with the answer."""
         self.counts: dict[tuple[Response, CallOutcome], int] = {}
         self.times = [0] * _BUCKET_COUNT
         self.total = 0.0
 
     def add(self, response: Response, outcome: CallOutcome, seconds: float | None) -> None:
-        """Count one details."""
+        """Count a call, with its duration if it was timed."""
         key = (response, outcome)
         self.counts[key] = self.counts.get(key, 0) + 1
         if seconds is not None and outcome != "open":
@@ -72,7 +72,7 @@ class ToolCounters:
 
 
 class Telemetry:
-    """Who listens to the calls of one server, and what there is to say of them."""
+    """Counts, times, logs and traces the calls of one server."""
 
     def __init__(self, *, log_arguments: bool = False) -> None:
         self._tools: dict[str, ToolCounters] = {}
@@ -80,10 +80,10 @@ class Telemetry:
         self._timed = False
         self._tracer: Any = None
         self.observes = False
-        """Whether calls are timed or traced."""
+        """Whether calls are timed or traced, so that they have to go through `observe`."""
 
     def start(self) -> None:
-        """See whether there is somebody to trace for: a program that does so has set it up by now."""
+        """Enable tracing if the program has configured an OpenTelemetry provider by now."""
         trace = sys.modules.get("opentelemetry.trace")
         provider = None if trace is None else trace.get_tracer_provider()
         if trace is not None and type(provider).__name__ not in ("ProxyTracerProvider", "NoOpTracerProvider"):
@@ -91,7 +91,7 @@ class Telemetry:
         self.observes = self._timed or self._tracer is not None
 
     def counters_of(self, tool: str) -> ToolCounters:
-        """The counters of a tool."""
+        """Return the counters of a tool."""
         return self._tools.setdefault(tool, ToolCounters())
 
     @property
@@ -111,14 +111,14 @@ class Telemetry:
 
     @property
     def timings(self) -> Mapping[str, Timing]:
-        """How long calls took, by tool; they are timed from the first look at this on."""
+        """The durations of calls, by tool. Timing starts at the first access."""
         self._timed = self.observes = True
         return {tool: _timing(counters) for tool, counters in self._tools.items() if any(counters.times)}
 
     # Calls
 
     async def observe(self, call: Any, counters: ToolCounters, perform: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a call, and say what became of it."""
+        """Run a call, and record how it ended."""
         if self._tracer is None:
             return await self._timed_call(call, counters, perform, None)
         from opentelemetry import trace
@@ -155,13 +155,13 @@ class Telemetry:
         return outcome
 
     def record_task(self, call: Any, counters: ToolCounters, outcome: Any) -> None:
-        """Say that a call goes on as a task."""
+        """Record that a call continues as a task."""
         response, ended = classify(call, outcome)
         task = outcome.task.id if isinstance(outcome, Promise) else outcome.task_id
         self._record(call, counters, response, ended, None, None, outcome, task)
 
     def record_unknown_tool(self, call: Any) -> None:
-        """Say that a call names no tool; names that callers make up are not counted."""
+        """Log a call of an unknown tool. Such calls are not counted: callers could invent any number of names."""
         if call_log.isEnabledFor(logging.INFO):
             self._log(call, "answer", "error", None, {"error": "NotFound"}, None)
 
@@ -214,7 +214,7 @@ class Telemetry:
 
 
 def classify(call: Any, outcome: Any) -> tuple[Response, CallOutcome]:
-    """The kind of a response, and how the call ended with it."""
+    """Return the kind of response of a call, and its outcome."""
     response: Response = (
         "promise" if call.task_id is not None else "stream" if call.wants_stream else "answer"
     )
@@ -228,7 +228,7 @@ def classify(call: Any, outcome: Any) -> tuple[Response, CallOutcome]:
         return "stream", "open" if not outcome.is_complete else "failed" if outcome.is_error else "complete"
     if isinstance(outcome, RequestError | Exception):
         return response, "error"
-    # Whoever took too long is answered with a failure; everybody else is gone.
+    # A call that missed its deadline is answered with a failure. In the other cases the caller is gone.
     return response, "failed" if call.work.stop_reason == "deadline" else "cancelled"
 
 

@@ -161,7 +161,7 @@ class _LateOutput(LoggedOutput):
         self._created = created
 
     async def remaining(self) -> list[Block]:
-        """Return what is not in the log yet; without a task, everything."""
+        """Return the segments that are not in the log yet; all segments if there is no task."""
         rest = await super().remaining()
         if await asyncio.shield(self._created) is not None:
             return rest
@@ -198,13 +198,13 @@ class _ConvertibleCarrier:
         return self.journal
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
-        """Ask as the carrier of this moment does."""
+        """Ask through the current carrier."""
         return await self._carrier.ask(run, key, question, check)
 
     async def close(
         self, call: Call[Any], journal: Journal, stopped: InputRequired
     ) -> InputRequired | Mapping[str, Any]:
-        """Take the journal as the carrier of this moment does."""
+        """Pass the journal to the current carrier."""
         return await self._carrier.close(call, journal, stopped)
 
 
@@ -216,7 +216,7 @@ class _DetachableCaller(Caller):
         self.takes_streams, self.can_ask = call.caller.takes_streams, call.caller.can_ask
 
     def detach(self, task_id: str) -> None:
-        """Let go of the caller: the call is a task now."""
+        """Disconnect from the caller: the call is a task now."""
         self._call = None
         self.task_id = task_id
         self.takes_streams = self.can_ask = False

@@ -1,4 +1,7 @@
-"""Serves what callers ask about tasks: looking, redeeming, answering, cancelling, listing, listening."""
+"""Handles requests about tasks: get, list, cancel, answer, redeem, stream and listen.
+
+Also decides whether a tool call is answered or becomes a task. It must not know the store: `TaskService` does.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +45,19 @@ __all__ = ["TaskHandlers"]
 
 
 _IMMEDIATE_ANSWER_SECONDS = 0.1
-"""How long, in seconds, a caller that takes an answer at once is let wait for one."""
+"""How long a caller that prefers an immediate answer waits for it, if the tool has no `answer_within`.
 
-_LATER = 1.0
-"""How long, in seconds, a listener waits for a store that does not answer, and a question for a caller
-that has gone: its answer may have come just before."""
+Not a setting: authors set `answer_within` for each tool.
+"""
+
+_STORE_RETRY_SECONDS = 1.0
+"""How long a listener's notifications pause after the store did not respond."""
+_ANSWER_GRACE_SECONDS = 1.0
+"""How long an open question outlives its caller's connection: the answer may have arrived just before."""
 
 
 class TaskHandlers:
-    """Where a server's callers come with their tasks."""
+    """The handlers of one server, by type of request."""
 
     def __init__(self, service: TaskService) -> None:
         self._service = service
@@ -69,10 +76,13 @@ class TaskHandlers:
     def call(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Awaitable[Result | InputRequired | Promise | SegmentPage]:
-        """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
+        """Run a tool that may run as a task; return its answer, or the promise of a task.
+
+        Raises `TaskRequired` if the tool only runs as a task and the caller does not accept tasks.
+        """
         if not call.request_meta.accepts_tasks:
             if tool.task == "required":
-                raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
+                raise TaskRequired(f"The tool {tool.name!r} only runs as a task: call it with a task.")
             return tool.run(call, environment)
         if call.request.task is not None:
             return self._counted_call(
@@ -87,7 +97,7 @@ class TaskHandlers:
     async def _counted_call(
         self, call: Call[CallTool], tool: Tool, environment: Environment, answer: Awaitable[Any]
     ) -> Any:
-        """An answer, counted where that is not done where the tool is run."""
+        """Await an answer, and count it if it is a promise or a stream. `Tool.run` counts the others."""
         outcome = await answer
         if isinstance(outcome, Promise | SegmentPage):
             environment.telemetry.record_task(call, tool.counters, outcome)
@@ -96,7 +106,7 @@ class TaskHandlers:
     async def _run_as_requested(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
-        """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
+        """Run a tool for a caller that requested a task, in the best response mode that the caller offers."""
         if (
             call.carrier.returns_questions
             and call.request_meta.response_modes is None
@@ -120,8 +130,8 @@ class TaskHandlers:
 
     @staticmethod
     def task_forbidden(tool: Tool) -> TaskForbidden:
-        """What a caller gets that wants a promise of a tool that gives none."""
-        return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
+        """Return the error for a caller that requests a task of a tool that does not run as one."""
+        return TaskForbidden(f"The tool {tool.name!r} does not run as a task: call it without a task.")
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
         return TaskView(await self._service.get(call.request.task_id, call.principal))
@@ -170,10 +180,10 @@ class TaskHandlers:
         return TaskResult(result_of(await self._service.with_content(task)), id)
 
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
-        """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
+        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer."""
         questions = load_questions(task.questions).items()
         asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in questions))
-        # It may be cancelled meanwhile, or answered by somebody else.
+        # The task may be cancelled meanwhile, or answered on another connection.
         changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
         either: set[asyncio.Future[Any]] = {asking, changed}
         try:
@@ -186,13 +196,13 @@ class TaskHandlers:
             await asyncio.gather(asking, changed, return_exceptions=True)
 
     async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
-        """Put one question. An answer that has come is kept, even if its caller is gone by then."""
+        """Ask one question. An answer that has arrived is written even if the caller has disconnected since."""
         asking = asyncio.create_task(self._ask_until_valid(call, id, key, ask))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
-            asyncio.get_running_loop().call_later(_LATER, asking.cancel)
+            asyncio.get_running_loop().call_later(_ANSWER_GRACE_SECONDS, asking.cancel)
             raise
 
     async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
@@ -220,7 +230,7 @@ class TaskHandlers:
                 return
 
     async def visible_ids(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
-        """Those of these tasks that are the caller's."""
+        """Return those of the ids whose tasks the caller owns."""
         found = []
         for id in ids:
             try:
@@ -232,7 +242,7 @@ class TaskHandlers:
 
     @asynccontextmanager
     async def notifying(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
-        """Tell a listener how these tasks go, as long as the context lasts."""
+        """Notify a listener of changes of these tasks while the context is open."""
         followers = [asyncio.create_task(self._notify_changes(id, call)) for id in ids]
         try:
             yield
@@ -252,4 +262,4 @@ class TaskHandlers:
             except TaskNotFound:
                 return
             except StoreUnavailable:
-                await asyncio.sleep(_LATER)
+                await asyncio.sleep(_STORE_RETRY_SECONDS)

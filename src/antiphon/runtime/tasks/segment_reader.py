@@ -1,7 +1,7 @@
-"""Reading the segments of a task from its log, from a number on.
+"""Reads the segments of a task from its log, starting after a given number.
 
-Owns one reader's position in one log. A log may be long, so it is read a little at a time, and the position of a
-number is searched for, not walked to.
+Owns one reader's position in one log. A log may be long: it is read page by page, and the position of a segment
+is found with a binary search.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from antiphon.store.contract import Entry, Store
 __all__ = ["SegmentReader"]
 
 _READ_PAGE_ENTRIES = 16
-"""How many entries are read at once; each may hold a whole batch of segments."""
+"""How many entries are read at once. Each may hold a whole batch of segments."""
 _MAX_SCAN_ENTRIES = 64
-"""How many entries are read through without searching."""
+"""How many entries are scanned without a binary search."""
 
 
 class SegmentReader:
-    """A position in the log of one task: after the segment `last`."""
+    """A reader of one task's log, positioned after the segment `last`."""
 
     def __init__(self, store: Store, id: str, after: int) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class SegmentReader:
         self.last = after
 
     async def up_to(self, version: int) -> AsyncIterator[tuple[int, list[Any]]]:
-        """The segments in the entries up to a version, some at a time, each time with their first number."""
+        """Yield the segments in the entries up to a version, in batches, each with the number of its first."""
         if not self._is_positioned:
             self._is_positioned = True
             await self._seek(version)
@@ -53,7 +53,7 @@ class SegmentReader:
         return blocks
 
     async def _seek(self, version: int) -> None:
-        """Go to the entry that holds the next segment, or to some entry not far before it."""
+        """Move to the entry that holds the next segment, or to an entry shortly before it."""
         low, high = 0, version
         while high - low > _MAX_SCAN_ENTRIES:
             middle = (low + high) // 2

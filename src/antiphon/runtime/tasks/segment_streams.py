@@ -1,7 +1,7 @@
-"""Serves those who want the segments of a task: as they come, or those after a number, at once.
+"""Serves the segments of a task: as a stream, or as one page of the segments after a number.
 
-Owns what is said on such a stream and when. The segments come from the log and from nowhere else, so that
-every reader sees the same ones under the same numbers, a slow one later than the others.
+Owns the order of messages on such a stream. All segments come from the task's log, so that every reader sees
+the same segments under the same numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SegmentStreams"]
 
 
 class SegmentStreams:
-    """The streams of a server's tasks. `put` puts a task's questions to a caller, on its connection."""
+    """Streams the segments of a server's tasks. `ask_caller` asks a task's questions on a connection."""
 
     def __init__(
         self, service: TaskService, ask_caller: Callable[[Call[Any], Task], Awaitable[None]]
@@ -32,7 +32,7 @@ class SegmentStreams:
         self._ask_caller = ask_caller
 
     async def follow(self, call: Call[StreamTask]) -> TaskView:
-        """Send segments and changes as they come, and in the end the task as it is then."""
+        """Send segments and changes as they come, and return the task when it has ended."""
         call.work.deadline = float("inf")
         id, shown = call.request.task_id, None
         async for news in self._service.stream(id, call.principal, call.request.after):
@@ -67,7 +67,7 @@ class SegmentStreams:
                 elif news.state == "waiting" and call.carrier.returns_questions:
                     stopped = InputRequired(load_questions(news.questions))
                     return SegmentPage(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
-                elif task is not None:  # nothing yet but what to come back for
+                elif task is not None:  # no segments yet: tell the caller the id of its task
                     await call.caller.notify(Segments(last + 1, (), id, task))
                     task = None
                 if isinstance(news, Task) and news.state == "waiting" and call.caller.can_ask:
@@ -75,12 +75,12 @@ class SegmentStreams:
         except TaskNotFound:
             if last == after and task is None:
                 raise
-            # Its time was over before it had ended.
+            # The task expired before it ended.
             return SegmentPage(last + 1, (), id, is_complete=True, is_error=True)
         return _end(ended, last, task)
 
     async def page(self, call: Call[Any], id: str, after: int) -> SegmentPage:
-        """The segments after a number, as things stand."""
+        """Return the segments after a number that are in the log now."""
         task, blocks = await self._service.segments(id, call.principal, after)
         if not task.has_ended:
             return SegmentPage(after + 1, blocks, id, is_complete=False)
@@ -89,14 +89,14 @@ class SegmentStreams:
 
 
 def _rest(task: Task, after: int) -> Segments:
-    """What a task's result has besides its segments, from a number on."""
+    """Return the content of a task's result that follows its segments, starting after a number."""
     content = () if task.result is None else task.result["content"]
     first = max(task.segments, after) + 1
     return Segments(first, content[first - 1 - task.segments :], task.id)
 
 
 def _end(task: Task, last: int, made: Task | None) -> SegmentPage:
-    """The last portion of a task that has ended, for a caller that has its segments up to `last`."""
+    """Return the last page of a task that has ended, for a caller that has its segments up to `last`."""
     rest = _rest(task, last)
     end: Result | None = None
     if task.result is not None:

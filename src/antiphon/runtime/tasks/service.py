@@ -1,6 +1,6 @@
-"""Promises: tasks that are made, looked at, answered, cancelled and redeemed, by whoever they belong to.
+"""Creates, reads, answers, cancels and follows tasks on behalf of their owners.
 
-Owns the rules of who may see a task and what may be done to it when. Running them is the worker's.
+Owns the rules: who may see a task, and which operations its state allows. The worker runs tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now, task_of
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
@@ -46,13 +46,18 @@ __all__ = ["TaskService", "result_of"]
 
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
+"""How often a write is attempted while other processes write to the same task."""
 _LAST_VERSION = 2**62
+"""A version above that of every log, to read a log to its end."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
-"""How long a stream waits for the first segments before it says that there is nothing yet."""
+"""How long a stream waits for first segments before it reports that the task is running."""
 _STORE_OUTAGE_SECONDS = 15.0
-"""How long somebody who follows a task does so in vain, while the store is away."""
+"""How long a follower of a task waits for a store that does not respond.
+
+Not a setting: callers reconnect by themselves.
+"""
 _POLL_SECONDS = 5.0
-"""How long to trust a watch before looking without having been told."""
+"""How often a followed task is read although the store reported no change."""
 
 
 class TaskService:
@@ -75,16 +80,16 @@ class TaskService:
         run: bool = True,
         emitted: Sequence[Any] = (),
     ) -> ClaimedTask | Task:
-        """Make a task, durable when this returns; raises `Busy` when there are too many.
+        """Create a task in the store; raises `Busy` if too many tasks wait for a worker.
 
-        With room for it this process holds the task from the start, and `run` begins it. `emitted` are
-        segments from before there was a task.
+        If this process has room, it claims the task at once, and with `run` starts it. `emitted` are the
+        segments that the call emitted before it became a task.
         """
         await self._check_queue()
-        at = now()
+        at = now_ms()
         ttl = self._ttl(call.request, tool)
         task = Task(
-            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # those made together lie together in a store
+            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # ids sort by time, so that a store keeps new tasks together
             tool=tool.name,
             created=at,
             updated=at,
@@ -108,7 +113,7 @@ class TaskService:
             created["client"] = msgspec.to_builtins(call.request_meta.client)
         if trace := call.request_meta.trace_context:
             created["trace"] = trace
-        if call.request.input_responses:  # asked before it became a task
+        if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
         if emitted:
@@ -149,44 +154,45 @@ class TaskService:
         return claimed
 
     async def start(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
-        """Promise what a tool gives."""
+        """Create a task for a call, and return its promise."""
         return await self.start_from(call, tool, await call.carrier.open(call))
 
     async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
-        """Promise what a tool gives, from where a journal leaves off."""
+        """Create a task that continues from a journal, and return its promise."""
         made = await self.create(call, tool, {} if journal is None else journal.entries)
         return Promise(made.task if isinstance(made, ClaimedTask) else made)
 
     async def answer_or_promise(
         self, call: Call[CallTool], tool: Tool, environment: Environment, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
-        """Answer, if the tool is quick enough; else promise what it gives.
+        """Return the tool's answer if it is quick enough, else the promise of a task.
 
-        Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
+        With `within`, a call that has no answer after so many seconds becomes a task, and so does a call
+        that asks a question.
         """
         conversion = AnswerOrPromise(self, call, tool, within=within)
         return await conversion.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
-        """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
+        """Return a task; raises `TaskNotFound`, with the same message for every reason."""
         known = await self.worker.find_local(id, principal.id)
         return await self.with_content(task_of(await self._record(id, principal)) if known is None else known)
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
-        """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
+        """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
         try:
             page = await self.store.list(principal.id, cursor=cursor)
         except ValueError:
-            raise InvalidParams("That cursor is not one that this server gave out: start again.") from None
+            raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         return [task_of(record) for record in page.records], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
-        """Stop a task; raises `TaskEnded` for one that has ended already."""
+        """Cancel a task; raises `TaskEnded` if the task has ended."""
         is_running = False
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
             if task.has_ended:
-                raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
+                raise TaskEnded(f"Cannot cancel task {id}: it has ended already.")
             nonlocal is_running
             is_running = task.state == "working"
             return "cancelled", {"message": "The task was cancelled by request."}
@@ -197,9 +203,10 @@ class TaskService:
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
-        """Answer what a task asks. What it does not ask is ignored; what does not fit stays open.
+        """Answer a task's questions, and return the task.
 
-        Raises `InvalidParams` for a response that is none to its question.
+        Responses to questions that are not open are ignored. A question whose response does not match its
+        form stays open. Raises `InvalidParams` for a response of the wrong kind.
         """
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
@@ -209,7 +216,7 @@ class TaskService:
         return await self._write(id, principal, entry)
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
-        """A task as it stands, and then each time it has changed, until it has ended."""
+        """Yield a task now and after every change, until it has ended."""
         async with self.store.watch(id) as watch:
             seen, backoff = -1, Backoff(timeout=0)
             while True:
@@ -228,10 +235,10 @@ class TaskService:
                 await watch.wait(_POLL_SECONDS)
 
     async def stream(self, id: str, principal: Principal, after: int) -> AsyncIterator[Segments | Task]:
-        """The segments of a task after a number, as they come; and the task, each time it has changed.
+        """Yield the segments numbered above `after` as they come, and the task after every change.
 
-        What its result has besides its segments is not among them. Raises `TaskNotFound`, also when the
-        task expires meanwhile.
+        The content of the result that was not emitted as segments is not included. Raises `TaskNotFound`,
+        also if the task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
             reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
@@ -255,7 +262,10 @@ class TaskService:
                         and task.state == "working"
                         and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
                     ):
-                        seen, nothing_sent = -1, False  # there is more to say already than that it is_running
+                        seen, nothing_sent = (
+                            -1,
+                            False,
+                        )  # the log has grown: read it before reporting that the task is running
                         continue
                     nothing_sent = False
                     yield task
@@ -264,13 +274,13 @@ class TaskService:
                 await watch.wait(_POLL_SECONDS)
 
     async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
-        """A task, and its segments after a number, without what its result has besides."""
+        """Return a task and its segments numbered above `after`, without further content of its result."""
         record = await self._record(id, principal)
         reader = SegmentReader(self.store, id, after)
         return task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
 
     async def with_content(self, task: Task) -> Task:
-        """The task with all of its content in its result, where it has one."""
+        """Return the task with its segments in the content of its result, if it has a result."""
         if task.result is None or not task.segments:
             return task
         reader = SegmentReader(self.store, task.id, 0)
@@ -278,7 +288,7 @@ class TaskService:
         content = [*blocks, *task.result["content"]]
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
-    # Inside
+    # Reading and writing records
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
@@ -287,7 +297,7 @@ class TaskService:
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
-        """Append what `entry` makes of the task as it stands, however often it changes meanwhile."""
+        """Append the entry that `entry` returns for the task; try again if the task changes meanwhile."""
         for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
             task = task_of(record)
@@ -295,7 +305,7 @@ class TaskService:
             if made is None:
                 return task
             kind, data = made
-            task = task.after(kind, data, now())
+            task = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
                     id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
@@ -305,16 +315,16 @@ class TaskService:
             except NoTask:
                 raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
             return task
-        raise Busy("The task is being written by others: try again.")
+        raise Busy("Other processes are writing to the task: try again.")
 
     async def _check_queue(self) -> None:
-        """Count what was made here as waiting, and ask the store now and then, and before refusing."""
+        """Raise `Busy` if too many tasks wait. Counts locally, and queries the store at intervals and when full."""
         self._created_count += 1
         if self._created_count % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
             self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:
-            raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
+            raise Busy("Too many tasks wait for a worker: try again later.", retry_after=10)
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:
         longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
@@ -325,7 +335,7 @@ class TaskService:
 
 
 def result_of(task: Task) -> Result:
-    """What a task that has ended gave; raises the error that it ended with."""
+    """Return the result of a task that has ended; raises its error if it has none."""
     if task.result is not None:
         return load_result(task.result)
     if task.fault is not None:
@@ -337,7 +347,7 @@ def result_of(task: Task) -> Result:
 
 
 def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
-    """The responses that answer open questions, and fit them."""
+    """Return the responses that answer an open question and match its form."""
     found = {}
     for key, ask in load_questions(task.questions).items():
         if key not in responses:

@@ -1,7 +1,7 @@
-"""Runs tasks: claims those that are ready, keeps their leases, and writes down how they end.
+"""Runs tasks: claims tasks that are ready, renews their leases, and writes their outcomes.
 
-One worker a process. What it holds is lost to another worker when the process dies; what that one does
-then is a replay of the journal.
+A process has one worker. If the process dies, the leases of its tasks expire, and another worker claims the
+tasks and runs their functions again with the journals.
 """
 
 from __future__ import annotations
@@ -53,15 +53,21 @@ __all__ = ["Worker"]
 logger = logging.getLogger("antiphon")
 
 _EXPIRE_BATCH_TASKS = 1000
-"""Tasks that are forgotten in one go."""
+"""How many expired tasks are deleted in one operation."""
 _READ_PAGE_ENTRIES = 16
-"""How many entries of a log are read at once; each may hold a whole batch of segments."""
+"""How many entries of a log are read at once. Each may hold a whole batch of segments."""
 _STORE_RETRY_SECONDS = 1.0
-"""How long to wait after a store did not answer."""
+"""How long the worker pauses after the store did not respond."""
+_EXPIRE_INTERVAL_SECONDS = 0.5
+"""How often expired tasks are deleted."""
+_CLAIM_INTERVAL_SECONDS = 1.0
+"""How often the worker tries to claim tasks although the store reported none."""
+_CLAIM_BATCH_TASKS = 50
+"""How many tasks are claimed in one operation."""
 
 
 class Worker:
-    """Everything that one process has taken upon itself."""
+    """The worker of one process, with the tasks that it runs."""
 
     def __init__(
         self,
@@ -81,9 +87,9 @@ class Worker:
         self._tools = tools
         self._claims = claims
         self.lost_leases = 0
-        """Tasks that were another's, or gone, before they had ended here."""
+        """How many tasks this worker stopped because another worker claimed them or they were gone."""
         self.finished_runs: Counter[tuple[str, str]] = Counter()
-        """Runs that were written down here, by tool and by the state that the task has since."""
+        """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, tuple[ClaimedTask, asyncio.Task[None]]] = {}
         self._finished = FinishedTasks()
         self._loops: list[asyncio.Task[None]] = []
@@ -91,27 +97,27 @@ class Worker:
 
     @property
     def has_room(self) -> bool:
-        """Whether it can take one more."""
+        """Whether this worker can run one more task."""
         return self._claims and not self._draining and len(self._running) < self._limits.max_running_tasks
 
     @property
     def running(self) -> int:
-        """How many tasks run here."""
+        """How many tasks this worker runs."""
         return len(self._running)
 
     def start(self) -> None:
-        """Begin to claim tasks, if it is to, and to forget those whose time is over.
+        """Start to renew leases, to delete expired tasks and, if configured so, to claim tasks.
 
-        One that claims none still looks after those that calls here have turned into.
+        A worker that claims no tasks still supervises the calls of this process that became tasks.
         """
         self._draining = False
-        work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, 0.5)]
+        work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, _EXPIRE_INTERVAL_SECONDS)]
         if self._claims:
             work.append((self._claim_forever, _STORE_RETRY_SECONDS))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
 
     async def stop(self, *, within: float) -> None:
-        """Claim nothing more, let what runs end, and hand over what does not."""
+        """Stop claiming, wait `within` seconds for running tasks, and release those that did not finish."""
         self._draining = True
         for loop in self._loops:
             loop.cancel()
@@ -126,23 +132,23 @@ class Worker:
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     def run(self, claimed: ClaimedTask) -> None:
-        """Run a task that this worker holds."""
+        """Run a claimed task in the background."""
         self.adopt(claimed, asyncio.create_task(self._run(claimed)))
 
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
-        """Look after a task whose function is already under way."""
+        """Supervise a claimed task whose function is already running."""
         self._running[claimed.task.id] = (claimed, task)
         task.add_done_callback(lambda _: self._running.pop(claimed.task.id, None))
 
     def cancel(self, id: str) -> bool:
-        """Stop a task that runs here, because it was cancelled or has expired; false if it runs elsewhere."""
+        """Stop a task that was cancelled or has expired; return false if it does not run in this process."""
         found = self._running.get(id)
         if found is not None:
             found[1].cancel()
         return found is not None
 
     async def find_local(self, id: str, principal: str) -> Task | None:
-        """A task that ended here lately, or is just about to; `None` if only the store knows."""
+        """Return a task that finished in this process or is about to; `None` if only the store has its state."""
         found = self._running.get(id)
         if found is None:
             return self._finished.find(id, principal)
@@ -155,10 +161,10 @@ class Worker:
             try:
                 await work()
             except StoreError as error:
-                logger.warning("The worker goes on when the store is back: %s", error)
+                logger.warning("The store does not respond; the worker tries again: %s", error)
                 await asyncio.sleep(_STORE_RETRY_SECONDS)
             except Exception:
-                logger.exception("The worker stumbled, and goes on.")
+                logger.exception("Unexpected error in the worker loop; continuing.")
                 await asyncio.sleep(_STORE_RETRY_SECONDS)
             await asyncio.sleep(every)
 
@@ -168,21 +174,28 @@ class Worker:
                 room = self._limits.max_running_tasks - len(self._running)
                 if room > 0:
                     claims = await self._store.claim(
-                        self.name, lease=self._limits.lease_seconds, limit=min(room, 50), tools=self._tools
+                        self.name,
+                        lease=self._limits.lease_seconds,
+                        limit=min(room, _CLAIM_BATCH_TASKS),
+                        tools=self._tools,
                     )
-                    if claims:  # together: their logs are read together
+                    if claims:  # concurrently, so that the store can read their logs in one batch
                         await asyncio.gather(*map(self._try_resume, claims))
                         continue
-                await ready.wait(1.0)
+                await ready.wait(_CLAIM_INTERVAL_SECONDS)
 
     async def _try_resume(self, claim: Claim) -> None:
-        """One task that cannot be taken up is no reason to leave the others that were claimed with it."""
+        """Resume a claimed task; log a failure, so that the other tasks of the batch are resumed."""
         try:
             await self._resume(claim)
         except StoreError as error:
-            logger.warning("The task %s is left to another worker: %s", claim.record.id, error)
+            logger.warning(
+                "Cannot resume task %s: %s Another worker can claim it when its lease ends.",
+                claim.record.id,
+                error,
+            )
         except Exception:
-            logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
+            logger.exception("Cannot resume task %s: this version cannot read its log.", claim.record.id)
 
     async def _resume(self, claim: Claim) -> None:
         history, number, version = TaskHistory(), 0, claim.record.version
@@ -203,7 +216,7 @@ class Worker:
             journal=history.journal,
             responses=history.responses,
         )
-        # Whoever claimed it before has parked it, and been answered; or else was lost.
+        # The last entry of a task whose earlier worker parked it is an answer. Otherwise that worker was lost.
         was_lost = claim.token > 1 and history.last != "answered"
         if history.created.get("resume", True) or not was_lost:
             self.run(claimed)
@@ -238,16 +251,22 @@ class Worker:
             await self.finish(claimed, await self._perform(claimed))
         except (LeaseLost, NoTask) as error:
             self.lost_leases += 1
-            logger.info("A task was let go: %s", error)
+            logger.info("Stopped running task %s: %s", claimed.task.id, error)
         except StoreError as error:
-            logger.warning("A task is left to another worker: %s", error)
+            logger.warning(
+                "Stopped running task %s: %s Another worker can claim it when its lease ends.",
+                claimed.task.id,
+                error,
+            )
         except asyncio.CancelledError:
             if self._draining:
                 raise
-            logger.info("The task %s was stopped.", claimed.task.id)
+            logger.info(
+                "Stopped running task %s: it was cancelled, has expired or lost its lease.", claimed.task.id
+            )
 
     async def finish(self, claimed: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
-        """Write down how a run ended, or what it waits for."""
+        """Write the outcome of a run: the result, the error, or the questions that the task waits for."""
         new = claimed.journal.take_unwritten()
         data: dict[str, Any] = {"journal": new} if new else {}
         if isinstance(outcome, InputRequired):
@@ -267,12 +286,12 @@ class Worker:
             tool = self._find(claimed.task.tool)
             return await self._run_with_timeout(tool, _call_of(claimed))
         except NotFound:
-            return NotFound(f"This server no longer has the tool {claimed.task.tool!r}.")
+            return NotFound(f"Cannot run the task: this server no longer has the tool {claimed.task.tool!r}.")
         except RequestError as error:
             return error
 
     async def _run_with_timeout(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
-        """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
+        """Run a tool with its `timeout`, if it has one. Waiting for an answer does not count."""
         if tool.timeout is None:
             return await tool.run(call, self._environment)
         try:
@@ -284,7 +303,7 @@ class Worker:
 
 
 def _call_of(claimed: ClaimedTask) -> Call[CallTool]:
-    """Return the call that runs a claimed task, from what its log says of the request that made it."""
+    """Return the call that runs a claimed task, from the request that its log recorded."""
     created = claimed.created
     client = created.get("client")
     return Call(
@@ -321,4 +340,4 @@ async def _release(work: Any) -> None:
     try:
         await work
     except AntiphonError as error:
-        logger.info("A task is handed over when its lease ends: %s", error)
+        logger.info("Cannot release a task; another worker can claim it when its lease ends: %s", error)

@@ -268,7 +268,7 @@ async def test_a_version_before_tasks_has_none(port: int) -> None:
 async def test_a_wish_for_a_task_is_refused_where_a_tool_gives_none(core: Speaker) -> None:
     refused = await core.ask("tools/call", {"name": "plain", "task": {}})
     assert (refused.status, refused.error["code"]) == (200, -32601)
-    assert "'plain' gives no promises" in refused.error["message"]
+    assert "'plain' does not run as a task" in refused.error["message"]
 
 
 async def test_a_tool_that_only_gives_promises_is_refused_without_the_wish(core: Speaker) -> None:

@@ -66,7 +66,7 @@ async def test_bytes_that_are_json_are_taken_as_what_they_say(client: InMemory) 
 async def test_bytes_that_are_no_such_json_are_refused(client: InMemory) -> None:
     result = await client.call("total", of=await made(client, "note", text="[1]"))
     assert result["isError"] is True
-    assert "which is not what this takes" in result["content"][0]["text"]
+    assert "does not fit this parameter" in result["content"][0]["text"]
 
 
 async def test_artifacts_come_after_all_pages_of_other_resources() -> None:

@@ -68,7 +68,7 @@ async def test_one_that_is_always_late_gives_up() -> None:
     store = await opened()
     mine = await held(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)
-    with pytest.raises(LeaseLost, match="written by somebody else"):
+    with pytest.raises(LeaseLost, match="other processes keep writing to it"):
         await mine.write("recorded", recorded(1))
     assert await log(store) == []
 

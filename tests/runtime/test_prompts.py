@@ -236,5 +236,5 @@ def sequence() -> Iterator[str]:
 
 @pytest.mark.parametrize("function", [stream, sequence])
 def test_a_prompt_is_no_generator(function: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"{function.__name__}: a generator cannot be called here"):
+    with pytest.raises(DefinitionError, match=f"{function.__name__}: generators are not supported here"):
         Server("tests").prompt(function)

@@ -51,7 +51,7 @@ async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogC
     store.instead("publish", StoreUnavailable("It is away."))
     await mine.publish("topic", 1)
     await mine.close()
-    assert caplog.messages == ["Other processes do not hear of this (topic): It is away."]
+    assert caplog.messages == ["Cannot send a message about 'topic' to other processes: It is away."]
 
 
 async def test_what_is_on_its_way_is_said_before_the_end() -> None:
@@ -124,7 +124,7 @@ async def test_others_are_heard_after_something_that_was_not_understood(
     await until(lambda: heard == [1])
     await mine.close()
     await other.close()
-    assert caplog.messages == ["What another process said on topic could not be understood."]
+    assert caplog.messages == ["Cannot handle a message of another process on 'topic'; continuing."]
 
 
 async def test_a_store_that_is_closed_is_not_heard_again() -> None:

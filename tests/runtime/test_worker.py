@@ -53,7 +53,10 @@ async def test_what_does_not_end_is_handed_over_if_only_when_its_lease_ends(
     store.instead("release", StoreUnavailable("It is away."))
     await mine.stop(within=0)
     assert task.cancelled()
-    assert "A task is handed over when its lease ends: It is away." in caplog.messages
+    assert (
+        "Cannot release a task; another worker can claim it when its lease ends: It is away."
+        in caplog.messages
+    )
 
 
 async def test_a_task_whose_log_is_gone_is_let_be() -> None:
@@ -75,9 +78,13 @@ async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
     store = await opened()
     mine = worker(store)
     store.instead("append", StoreUnavailable("It is away."))
-    mine.run(await held(store))
+    task = await held(store)
+    mine.run(task)
     await until(lambda: not mine.running)
-    assert "A task is left to another worker: It is away." in caplog.messages
+    reason = (
+        f"Stopped running task {task.task.id}: It is away. Another worker can claim it when its lease ends."
+    )
+    assert reason in caplog.messages
     assert (await log(store), mine.finished_runs) == ([], {})
 
 
@@ -92,5 +99,5 @@ async def test_a_worker_that_stumbles_goes_on(
     mine.start()
     await until(lambda: store.calls["append"])
     await mine.stop(within=1)
-    assert "The worker stumbled, and goes on." in caplog.messages
+    assert "Unexpected error in the worker loop; continuing." in caplog.messages
     assert [kind for kind, _ in await log(store)] == ["faulted"]

@@ -134,7 +134,7 @@ class Dispatcher:
         )
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
-        """Return the outcome of a call that took too long; raises `InternalError` if it is not a tool call."""
+        """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
         allowed = call.work.deadline - call.work.started
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")

@@ -45,7 +45,7 @@ class Relay:
         self._sending: set[asyncio.Task[None]] = set()
 
     def subscribe(self, topic: str, callback: Callable[[Any], None]) -> None:
-        """Call `callback` with every message of another process on a topic; use it before the server starts."""
+        """Call `callback` with the messages of other processes on a topic. Use it before `open`."""
         self._callbacks.setdefault(topic, []).append(callback)
 
     @property

@@ -147,7 +147,7 @@ async def _from_file(path: Path) -> AsyncIterator[Piece]:
 
 
 def _kind(value: Any) -> str:
-    """Return the default `type` of an artifact: the name of the value's class in snake case, or a general word."""
+    """Return the default `type` of an artifact: the value's class in snake case, or a general word."""
     if isinstance(value, pydantic.BaseModel | msgspec.Struct) or dataclasses.is_dataclass(value):
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower()
     if isinstance(value, str):

@@ -107,7 +107,7 @@ class ArtifactService:
     # Storing
 
     async def store_result(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
-        """Store the artifact of a result, or a result larger than `over`; return the result with a reference."""
+        """Store the artifact of a result, or a result larger than `over`; return it with a reference."""
         artifact, whole = result.artifact, None
         if artifact is None:
             if over is None or result.is_error or (size := _size(result)) <= over:

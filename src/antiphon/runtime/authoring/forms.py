@@ -69,7 +69,7 @@ class Form:
         }
 
     def key(self, message: str) -> str:
-        """Return the key of a question with this form. The same question has the same key in every process."""
+        """Return the key of a question with this form, which is the same in every process."""
         found = self._keys.get(message)
         if found is None:
             if len(self._keys) >= _MAX_CACHED_KEYS:
@@ -125,7 +125,8 @@ def _form(wanted: Any) -> Form:
         return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
     if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
         raise DefinitionError(
-            f"Cannot make a form of {wanted!r}: it has no fields. Use a model, a string, a number or a choice."
+            f"Cannot make a form of {wanted!r}: it has no fields. "
+            "Use a model, a string, a number or a choice."
         )
     field = _field(wanted, "value", schema, definitions)
     whole = {"type": "object", "properties": {"value": field}, "required": ["value"]}

@@ -43,7 +43,7 @@ class ToolOptions(_Common, total=False):
     structured: bool | None
     """Set it to `False` to return typed values as text only, without structured content."""
     artifact_over: int | None
-    """The size in bytes above which a result is stored as an artifact; the caller gets a preview and the id."""
+    """The size in bytes above which a result is stored as an artifact; callers get a preview and the id."""
     task: TaskPolicy
     """Whether calls may run as tasks: `"forbidden"` (the default), `"optional"` or `"required"`."""
     task_ttl: float | None

@@ -108,7 +108,7 @@ class Resource:
 
 
 def _check_variables(label: str, signature: Signature, template: UriTemplate | None) -> None:
-    """Raise `DefinitionError` unless each variable has a parameter, and each parameter a variable or a default."""
+    """Raise `DefinitionError` unless variables and required parameters have the same names."""
     names = set(template.names) if template else set()
     unknown = names - set(signature.parameters)
     if unknown and not signature.open:

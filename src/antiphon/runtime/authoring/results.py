@@ -42,7 +42,7 @@ _dumps = msgspec.json.Encoder().encode
 
 
 class InvalidReturnValue(ValueError):
-    """A function returned a value that its tool's output schema does not allow. The caller cannot correct this."""
+    """A function returned a value that does not match its tool's output schema."""
 
 
 class UnserializableReturnValue(InvalidReturnValue):
@@ -120,7 +120,7 @@ def to_jsonable(value: Any, *, lossy: bool = False) -> Any:
 
 
 def generator_return_type(returns: Any) -> Any:
-    """Return the type of a generator's return value, from its annotation `Generator[…]`; `None` without one."""
+    """Return the type of a generator's return value, from a `Generator[…]` annotation, or `None`."""
     origin = get_origin(returns)
     if origin is not None and issubclass(origin, Generator):
         arguments = get_args(returns)

@@ -110,7 +110,7 @@ class Signature:
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """Omits the titles that pydantic derives from names: they cost a model tokens without adding information."""
+    """Omits the titles that pydantic derives from names: they cost tokens and add no information."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

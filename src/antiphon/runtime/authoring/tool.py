@@ -1,7 +1,7 @@
 """Tools: functions that callers run by name.
 
-Owns the definition of a tool and the path of one run: bind the arguments, run the function, convert its value.
-It must not know tasks or transports.
+Owns the definition of a tool and the path of one run: bind the arguments, run the function, convert its
+value. It must not know tasks or transports.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run the function and return its outcome; raises only `RequestError`, `StoreError` and cancellation."""
+        """Run the function and return its outcome; raises only `RequestError` and `StoreError`."""
         if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
                 call, self.counters, lambda: self._perform(call, environment)
@@ -215,13 +215,13 @@ class Tool:
         return await prepend_emitted(call, Result(message, is_error=True))
 
     async def _store_artifact(self, result: Result, call: Call[CallTool], environment: Environment) -> Result:
-        """Store the artifact of a result, or a result that is too large, and return the result with its id."""
+        """Store the artifact of a result, or a result that is too large; return a result with its id."""
         if (result.artifact is None and self._artifact_over is None) or environment.artifacts is None:
             return result
         return await environment.artifacts.store_result(result, call, self.name, self._artifact_over)
 
     def _after_segments(self, value: Any) -> Result:
-        """Convert the value returned after segments: the segments are the text, so data is not repeated as text."""
+        """Convert the value returned after segments, without repeating its data as text."""
         if value is None:
             return Result()
         said = value.content if isinstance(value, Result) else ()

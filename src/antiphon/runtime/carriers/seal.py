@@ -31,8 +31,8 @@ class Seal:
         for secret in raw:
             if len(secret) < _MIN_SECRET_BYTES:
                 raise ValueError(
-                    f"A secret needs at least {_MIN_SECRET_BYTES} bytes, and one has {len(secret)}. Secrets come "
-                    "from Server(secrets=…) or ANTIPHON_SECRETS; create one with `openssl rand -hex 32`."
+                    f"A secret needs at least {_MIN_SECRET_BYTES} bytes, and one has {len(secret)}. Secrets "
+                    "come from Server(secrets=…) or ANTIPHON_SECRETS; create one with `openssl rand -hex 32`."
                 )
         self.shared = bool(raw)
         """Whether other processes may have the same keys."""
@@ -49,7 +49,7 @@ class Seal:
         return base64.urlsafe_b64encode(nonce + expiry + sealed).rstrip(b"=").decode()
 
     def open(self, token: str, *, bound_to: bytes) -> bytes:
-        """Return the sealed data; raises `SealError`, whose reason belongs in the log and not in a response."""
+        """Return the sealed data; raises `SealError`, whose reason is for the log only."""
         raw = _decode(token)
         nonce, expiry, sealed = (
             raw[:_NONCE_BYTES],

@@ -74,7 +74,7 @@ class Context:
 
     @property
     def streams(self) -> bool:
-        """Whether the caller receives emitted segments at once. Other callers get all of them with the result."""
+        """Whether the caller receives segments at once. Other callers get all of them with the result."""
         return self._call.request_meta.wants_stream or "streaming" in (
             self._call.request_meta.response_modes or ()
         )
@@ -276,13 +276,14 @@ class Context:
         step = current_step.get()
         if step is None:
             raise RuntimeError(
-                "ctx.idempotency_key exists only inside a step: read it in the function that you pass to ctx.step."
+                "ctx.idempotency_key exists only inside a step: read it in the function "
+                "that you pass to ctx.step."
             )
         return self._run.journal.digest(step).hex()[:32]
 
     @property
     def suspending(self) -> bool:
-        """Whether the function is being stopped to wait for an answer. It runs again when the answer arrives."""
+        """Whether the function is being stopped at a question, to run again when the answer arrives."""
         return self._run.suspending
 
     @property
@@ -294,7 +295,7 @@ class Context:
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
-        """The caller's answers to the questions of the previous `InputRequired`, as the protocol encodes them."""
+        """The caller's answers to the previous `InputRequired`, as the protocol encodes them."""
         return self._run.responses
 
     @property

@@ -47,7 +47,8 @@ class OutputStream:
             self._size += _size(block)
         if self._size > self._max_bytes:
             raise Failure(
-                f"The answer exceeds the limit of {self._max_bytes} bytes. Call the tool as a task, or ask for less."
+                f"The answer exceeds the limit of {self._max_bytes} bytes. "
+                "Call the tool as a task, or ask for less."
             )
 
     @property
@@ -177,7 +178,7 @@ class LoggedOutput(OutputStream):
         self._raise_failure()
 
     async def restart(self) -> None:
-        """Start numbering again, because the function runs again; segments in the log are not written again."""
+        """Start numbering again, because the function runs again; the log keeps its segments."""
         await self.flush()
         self._number = 0
 

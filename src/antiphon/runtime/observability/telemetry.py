@@ -1,7 +1,7 @@
 """Counts every call; times, logs and traces calls if that is enabled.
 
 Owns the counters of one server. If neither logging nor tracing is enabled, a call costs one addition. It logs
-arguments only if the author asks for that. It must not know a metrics library: `metrics.py` reads the counters.
+arguments only if the author asks for that. It must not know a metrics library.
 
 The names of spans and attributes follow OpenTelemetry's conventions for MCP. The trace context comes in the
 `_meta` of a request, under the names of the W3C headers.
@@ -161,7 +161,7 @@ class Telemetry:
         self._record(call, counters, response, ended, None, None, outcome, task)
 
     def record_unknown_tool(self, call: Any) -> None:
-        """Log a call of an unknown tool. Such calls are not counted: callers could invent any number of names."""
+        """Log a call of an unknown tool. It is not counted: callers could invent any number of names."""
         if call_log.isEnabledFor(logging.INFO):
             self._log(call, "answer", "error", None, {"error": "NotFound"}, None)
 

@@ -102,7 +102,7 @@ class ClaimedTask:
         return str(self.created["principal"]["id"])
 
     async def write(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        """Append an entry; raises `LeaseLost` if another worker has claimed the task, or the task has ended."""
+        """Append an entry; raises `LeaseLost` if another worker has the task, or the task has ended."""
         state = self.task.state
         if TRANSITIONS.get((state, kind), state) == state:
             await self._write(kind, data)
@@ -182,7 +182,7 @@ class ClaimedTask:
         return True
 
     async def _is_written(self, kind: EntryKind, data: dict[str, Any]) -> bool:
-        """Return whether the entry is in the log: the store may have written it before the connection failed."""
+        """Return whether the entry is in the log: the store may have written it before it failed."""
         entries = await self._store.read(self.task.id, after=self._version, limit=1)
         written = msgspec.json.decode(msgspec.json.encode(data))
         return any(entry.kind == kind and entry.data == written for entry in entries)

@@ -22,7 +22,7 @@ _decode = msgspec.json.Decoder(Task).decode
 
 
 class FinishedTasks:
-    """A bounded cache of finished tasks, by id. It stores JSON, so that callers cannot change a cached task."""
+    """A bounded cache of finished tasks, by id. It stores JSON, so that nobody can change a cached task."""
 
     __slots__ = ("_bytes", "_tasks")
 

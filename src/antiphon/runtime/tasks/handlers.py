@@ -1,6 +1,6 @@
 """Handles requests about tasks: get, list, cancel, answer, redeem, stream and listen.
 
-Also decides whether a tool call is answered or becomes a task. It must not know the store: `TaskService` does.
+Also decides whether a tool call is answered or becomes a task. `TaskService` knows the store.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class TaskHandlers:
             await asyncio.gather(asking, changed, return_exceptions=True)
 
     async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
-        """Ask one question. An answer that has arrived is written even if the caller has disconnected since."""
+        """Ask one question. An answer that has arrived is written even if the caller has disconnected."""
         asking = asyncio.create_task(self._ask_until_valid(call, id, key, ask))
         try:
             await asyncio.shield(asking)

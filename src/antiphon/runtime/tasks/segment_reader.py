@@ -1,7 +1,7 @@
 """Reads the segments of a task from its log, starting after a given number.
 
-Owns one reader's position in one log. A log may be long: it is read page by page, and the position of a segment
-is found with a binary search.
+Owns one reader's position in one log. A log may be long: it is read page by page, and the position of a
+segment is found with a binary search.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SegmentReader:
         self.last = after
 
     async def up_to(self, version: int) -> AsyncIterator[tuple[int, list[Any]]]:
-        """Yield the segments in the entries up to a version, in batches, each with the number of its first."""
+        """Yield the segments in the entries up to a version, in batches with the number of the first."""
         if not self._is_positioned:
             self._is_positioned = True
             await self._seek(version)

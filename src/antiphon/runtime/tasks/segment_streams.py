@@ -50,10 +50,10 @@ class SegmentStreams:
         return TaskView(await self._service.with_content(task))
 
     async def stream(self, call: Call[Any], id: str, after: int, task: Task | None = None) -> SegmentPage:
-        """Send segments as they come, all but the last ones; those are in what is returned.
+        """Send segments as they come, and return the last page.
 
-        A `task` that was made for this is notified with the first of them. Questions are put to a caller that
-        can answer on the connection; for any other the stream ends with them.
+        `task` is a task that this request created; the first message carries it. A caller that can answer on
+        the connection is asked the task's questions; for any other caller, the stream ends with them.
         """
         call.work.deadline = float("inf")
         last = after

@@ -89,7 +89,8 @@ class TaskService:
         at = now_ms()
         ttl = self._ttl(call.request, tool)
         task = Task(
-            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # ids sort by time, so that a store keeps new tasks together
+            # The time in the id keeps new tasks next to each other in a database's index.
+            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",
             tool=tool.name,
             created=at,
             updated=at,
@@ -318,7 +319,10 @@ class TaskService:
         raise Busy("Other processes are writing to the task: try again.")
 
     async def _check_queue(self) -> None:
-        """Raise `Busy` if too many tasks wait. Counts locally, and queries the store at intervals and when full."""
+        """Raise `Busy` if too many tasks wait for a worker.
+
+        The count is local; the store is asked at every hundredth task, and before a task is refused.
+        """
         self._created_count += 1
         if self._created_count % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
             self._queued = await self.store.count("ready")

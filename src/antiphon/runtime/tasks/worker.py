@@ -148,7 +148,7 @@ class Worker:
         return found is not None
 
     async def find_local(self, id: str, principal: str) -> Task | None:
-        """Return a task that finished in this process or is about to; `None` if only the store has its state."""
+        """Return a task that finished in this process or is about to; `None` for any other task."""
         found = self._running.get(id)
         if found is None:
             return self._finished.find(id, principal)
@@ -216,7 +216,7 @@ class Worker:
             journal=history.journal,
             responses=history.responses,
         )
-        # The last entry of a task whose earlier worker parked it is an answer. Otherwise that worker was lost.
+        # A task that was parked and answered has an answer as its last entry. Otherwise its worker was lost.
         was_lost = claim.token > 1 and history.last != "answered"
         if history.created.get("resume", True) or not was_lost:
             self.run(claimed)

@@ -1,4 +1,4 @@
-"""What processes say to each other, while the store between them comes and goes."""
+"""Messages between processes while the store fails and recovers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from antiphon.errors import StoreUnavailable
-from antiphon.runtime import relay as relaying
+from antiphon.runtime import relay
 from antiphon.runtime.relay import Relay
-from tests.runtime.faulty import opened
+from tests.runtime.faulty_store import open_faulty_store
 from tests.support.polling import until
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(relay, "_RETRY_SECONDS", 0.0)
 
 
 async def hearing(store: Any) -> tuple[Relay, list[Any]]:
@@ -29,7 +29,7 @@ async def hearing(store: Any) -> tuple[Relay, list[Any]]:
 
 
 async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> None:
-    store = await opened()
+    store = await open_faulty_store()
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.publish("topic", 1)
@@ -45,7 +45,7 @@ async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> No
 
 
 async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    store = await opened()
+    store = await open_faulty_store()
     mine = Relay("tests")
     await mine.open(store)
     store.instead("publish", StoreUnavailable("It is away."))
@@ -55,7 +55,7 @@ async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogC
 
 
 async def test_what_is_on_its_way_is_said_before_the_end() -> None:
-    store = await opened()
+    store = await open_faulty_store()
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
@@ -69,8 +69,8 @@ async def test_what_is_on_its_way_is_said_before_the_end() -> None:
 
 
 async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_MAX_PENDING_MESSAGES", 2)
-    store = await opened()
+    monkeypatch.setattr(relay, "_MAX_PENDING_MESSAGES", 2)
+    store = await open_faulty_store()
     other, heard = await hearing(store)
     mine = Relay("tests")
     await mine.open(store)
@@ -87,7 +87,7 @@ def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
     mine = Relay("tests")
 
     async def open() -> Any:
-        store = await opened()
+        store = await open_faulty_store()
         await mine.open(store)
         return store
 
@@ -97,7 +97,7 @@ def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
 
 
 async def test_others_are_heard_once_the_store_is_there() -> None:
-    store = await opened()
+    store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))
     other, heard = await hearing(store)
     mine = Relay("tests")
@@ -112,7 +112,7 @@ async def test_others_are_heard_once_the_store_is_there() -> None:
 async def test_others_are_heard_after_something_that_was_not_understood(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = await opened()
+    store = await open_faulty_store()
     heard: list[int] = []
     other, mine = Relay("tests"), Relay("tests")
     other.subscribe("topic", lambda data: heard.append(data["number"]))
@@ -128,9 +128,9 @@ async def test_others_are_heard_after_something_that_was_not_understood(
 
 
 async def test_a_store_that_is_closed_is_not_heard_again() -> None:
-    store = await opened()
+    store = await open_faulty_store()
     other, heard = await hearing(store)
     await store.close()
-    await asyncio.wait(other._hearing, timeout=10)
+    await asyncio.wait(other._receivers, timeout=10)
     await other.close()
     assert (heard, store.calls["subscribe"]) == ([], 1)

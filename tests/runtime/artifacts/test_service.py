@@ -1,4 +1,4 @@
-"""Artifacts as arguments of every shape, between other resources, and where they are kept if nobody says."""
+"""Artifacts as arguments, among other resources, and their default location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from antiphon import Artifact, Server
 from antiphon.store.artifacts import open_artifacts
-from tests.runtime.faulty import opened
+from tests.runtime.faulty_store import open_faulty_store
 from tests.support.memory import InMemory, in_memory
 
 
@@ -111,9 +111,9 @@ async def test_calls_that_come_together_open_the_store_once() -> None:
 async def test_whoever_keeps_tasks_in_a_store_of_their_own_is_told_where_artifacts_go(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with in_memory(make(store=await opened())) as client:
+    async with in_memory(make(store=await open_faulty_store())) as client:
         await made(client, "note", text="a")
         await made(client, "note", text="b")
-    told = [message for message in caplog.messages if "memory of this process" in message]
+    told = [message for message in caplog.messages if "kept in memory" in message]
     assert len(told) == 1
     assert "ANTIPHON_ARTIFACTS" in told[0]

@@ -1,4 +1,4 @@
-"""Docstrings in the three styles that people write."""
+"""Docstrings in the Google, Sphinx and NumPy styles."""
 
 from __future__ import annotations
 

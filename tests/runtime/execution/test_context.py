@@ -1,4 +1,4 @@
-"""What a function may know of its call, and say during it."""
+"""The facts, messages and capabilities that a `Context` gives to a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From signatures to schemas and back to arguments."""
+"""Signatures to schemas, and arguments to keyword arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From return values to results."""
+"""Conversion of return values to results."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
 
 @pytest.mark.parametrize("value", [{"x": 1}, Result("said")])
 def test_a_tool_that_is_to_give_an_artifact_gives_one(value: Any) -> None:
-    with pytest.raises(InvalidReturnValue, match="gave none"):
+    with pytest.raises(InvalidReturnValue, match="and returned none"):
         ResultBuilder("t", Artifact[Point]).convert(value)
     failed = Result("It cannot be done.", is_error=True)
     assert ResultBuilder("t", Artifact[Point]).convert(failed) is failed

@@ -1,4 +1,4 @@
-"""Writing the log of a task that is held here, while its store fails or somebody else writes too."""
+"""Writes to a claimed task while the store fails or another process writes too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
 from antiphon.runtime.tasks.claimed_task import head_of
-from tests.runtime.faulty import held, log, opened
+from tests.runtime.faulty_store import claimed_task, log_entries, open_faulty_store
 
 ENDED = {"result": {"content": [], "is_error": False}}
 
@@ -18,74 +18,74 @@ def recorded(value: int) -> dict[str, Any]:
 
 
 async def test_an_entry_that_was_taken_by_a_store_that_then_went_away_is_written_once() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     store.afterwards("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
     await mine.write("recorded", recorded(2))
-    assert await log(store) == [("recorded", recorded(1)), ("recorded", recorded(2))]
+    assert await log_entries(store) == [("recorded", recorded(1)), ("recorded", recorded(2))]
 
 
 async def test_an_end_that_was_taken_by_a_store_that_then_went_away_is_an_end() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     store.afterwards("append", StoreUnavailable("It is away."))
     await mine.write("ended", ENDED)
     assert mine.task.state == "done"
-    assert await log(store) == [("ended", ENDED)]
+    assert await log_entries(store) == [("ended", ENDED)]
 
 
 async def test_an_entry_that_was_not_taken_is_written_when_the_store_is_back() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     store.instead("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
-    assert await log(store) == [("recorded", recorded(1))]
+    assert await log_entries(store) == [("recorded", recorded(1))]
 
 
 async def test_another_entry_than_ours_is_not_taken_for_it() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     await store.append(
         mine.task.id, [("recorded", recorded(9))], expect=1, phase="ready", head=head_of(mine.task)
     )
     store.instead("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
-    assert await log(store) == [("recorded", recorded(9)), ("recorded", recorded(1))]
+    assert await log_entries(store) == [("recorded", recorded(9)), ("recorded", recorded(1))]
 
 
 async def test_a_lease_that_was_lost_while_the_store_was_away_is_lost() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     await store.release(mine.task.id, mine.token)
     store.instead("append", StoreUnavailable("It is away."))
     with pytest.raises(LeaseLost, match="no longer held"):
         await mine.write("recorded", recorded(1))
-    assert await log(store) == []
+    assert await log_entries(store) == []
 
 
 async def test_one_that_is_always_late_gives_up() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)
     with pytest.raises(LeaseLost, match="other processes keep writing to it"):
         await mine.write("recorded", recorded(1))
-    assert await log(store) == []
+    assert await log_entries(store) == []
 
 
 async def test_a_task_that_is_gone_is_not_written() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     store.instead("append", Stale("Somebody was quicker."))
     store.instead("get", None)
-    with pytest.raises(LeaseLost, match="no longer there"):
+    with pytest.raises(LeaseLost, match="no longer has it"):
         await mine.write("recorded", recorded(1))
 
 
 async def test_nothing_is_written_after_the_end() -> None:
-    store = await opened()
-    mine = await held(store)
+    store = await open_faulty_store()
+    mine = await claimed_task(store)
     await mine.write("ended", ENDED)
     with pytest.raises(LeaseLost, match="has ended"):
         await mine.write("recorded", recorded(1))
-    assert await log(store) == [("ended", ENDED)]
+    assert await log_entries(store) == [("ended", ENDED)]

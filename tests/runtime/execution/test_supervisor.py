@@ -1,4 +1,4 @@
-"""Deadlines, ticks and the end of everything that is under way."""
+"""Deadlines, ticks and shutdown of supervised calls."""
 
 from __future__ import annotations
 

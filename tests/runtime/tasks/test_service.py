@@ -1,4 +1,4 @@
-"""Following, answering and cancelling tasks, while their store fails or others write them too."""
+"""Following, answering and cancelling tasks while the store fails or other processes write too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
-from antiphon.runtime.tasks import handlers as desk
+from antiphon.runtime.tasks import handlers
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
-from tests.runtime.faulty import kept, opened, waiting
+from tests.runtime.faulty_store import created_task, open_faulty_store, waiting_task
 from tests.support.memory import in_memory
 from tests.support.polling import until
 
@@ -49,24 +49,24 @@ def call_of(caller: Caller, request: Any = None) -> Call[Any]:
 
 
 async def test_a_task_that_others_write_all_the_time_is_busy() -> None:
-    store = await opened()
-    task, _, _ = await kept(store)
+    store = await open_faulty_store()
+    task, _, _ = await created_task(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)
     with pytest.raises(Busy, match="try again"):
         await promises(store).cancel(task.id, ANONYMOUS)
 
 
 async def test_a_task_that_expires_before_it_is_cancelled_is_not_found() -> None:
-    store = await opened()
-    task, _, _ = await kept(store)
+    store = await open_faulty_store()
+    task, _, _ = await created_task(store)
     store.instead("append", NoTask("It is gone."))
     with pytest.raises(TaskNotFound):
         await promises(store).cancel(task.id, ANONYMOUS)
 
 
 async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
-    store = await opened()
-    task = await waiting(store)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     tasks = promises(store)
     news = tasks.stream(task.id, ANONYMOUS, 0)
     first = await anext(news)
@@ -78,16 +78,16 @@ async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
 
 
 async def test_a_stream_does_not_begin_while_the_store_is_away() -> None:
-    store = await opened()
-    task = await waiting(store)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     store.instead("get", StoreUnavailable("It is away."))
     with pytest.raises(StoreUnavailable, match="It is away"):
         await anext(promises(store).stream(task.id, ANONYMOUS, 0))
 
 
 async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -> None:
-    store = await opened()
-    task = await waiting(store)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     tasks = promises(store)
     redeeming = asyncio.create_task(
         TaskHandlers(tasks).handlers[RedeemTask](call_of(Listening(), RedeemTask(task.id)))  # type: ignore[arg-type]
@@ -100,9 +100,9 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
 
 
 async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_STORE_RETRY_SECONDS", 0.0)
-    store = await opened()
-    task = await waiting(store)
+    monkeypatch.setattr(handlers, "_STORE_RETRY_SECONDS", 0.0)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     store.instead("get", StoreUnavailable("It is away."))
     caller = Listening()
     async with TaskHandlers(promises(store)).notifying((task.id,), call_of(caller)):

@@ -1,4 +1,4 @@
-"""Functions that do not stop where they are to stop, and those that stop with nothing to ask."""
+"""Functions that swallow the cancellation at a question, and runs that stop without a question."""
 
 from __future__ import annotations
 

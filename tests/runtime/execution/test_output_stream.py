@@ -1,4 +1,4 @@
-"""Segments on their way into the log of a task."""
+"""Segments on their way into a task's log or onto a stream."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken() -> Non
     log = Log()
     output = StreamedOutput(10_000, log.take, sent=0)
     await output.emit(texts("one"))
-    output._kept.extend(texts("two"))  # emitted within the pace, so that a timer is to send it
-    output._due()  # the timer fires: the flush is scheduled, and has not begun
+    output._blocks.extend(texts("two"))  # emitted soon after, so that a timer sends it
+    output._on_timer()  # the timer fires: the flush is scheduled, and has not begun
     assert [block.text for block in await output.remaining() if isinstance(block, Text)] == ["one", "two"]
     assert output.sent == 1
     assert output._sending is not None

@@ -1,4 +1,4 @@
-"""Who hears of which changes."""
+"""Delivery of changes to listeners."""
 
 from __future__ import annotations
 

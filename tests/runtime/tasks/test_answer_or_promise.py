@@ -1,4 +1,4 @@
-"""A call that cannot become a promise after all, and what its function did meanwhile."""
+"""A call whose conversion to a task fails, while its function goes on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from antiphon import Context, Server
 from antiphon.errors import StoreUnavailable
 from tests.promises.speaking import TASKS
-from tests.runtime.faulty import Faulty
+from tests.runtime.faulty_store import FaultyStore
 from tests.support.memory import in_memory
 from tests.support.speakers import KEY
 
 TAKES_PROMISES = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
 
 
-class Gated(Faulty):
+class Gated(FaultyStore):
     """A store that takes its time, and then takes no tasks."""
 
     def __init__(self) -> None:

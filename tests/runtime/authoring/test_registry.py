@@ -1,4 +1,4 @@
-"""What a server offers, page by page, and what happens when that changes."""
+"""The lists of a server: their pages, and the notifications when they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which functions can be steps, and what is read back of their results."""
+"""Which functions can be steps, and how their results are read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools, from the arguments of a call to its result."""
+"""Tools: from the arguments of a call to its result."""
 
 from __future__ import annotations
 

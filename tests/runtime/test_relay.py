@@ -28,7 +28,7 @@ async def hearing(store: Any) -> tuple[Relay, list[Any]]:
     return other, heard
 
 
-async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> None:
+async def test_nothing_is_published_without_a_store() -> None:
     store = await open_faulty_store()
     other, heard = await hearing(store)
     mine = Relay("tests")
@@ -44,7 +44,7 @@ async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> No
     assert not mine.is_open
 
 
-async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_publish_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     store = await open_faulty_store()
     mine = Relay("tests")
     await mine.open(store)
@@ -54,7 +54,7 @@ async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogC
     assert caplog.messages == ["Cannot send a message about 'topic' to other processes: It is away."]
 
 
-async def test_what_is_on_its_way_is_said_before_the_end() -> None:
+async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
     store = await open_faulty_store()
     other, heard = await hearing(store)
     mine = Relay("tests")
@@ -83,7 +83,7 @@ async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch
     assert heard == [1, 2]
 
 
-def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
+def test_nothing_is_published_on_a_closed_event_loop() -> None:
     mine = Relay("tests")
 
     async def open() -> Any:
@@ -96,7 +96,7 @@ def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
     assert store.calls["publish"] == 0
 
 
-async def test_others_are_heard_once_the_store_is_there() -> None:
+async def test_messages_are_received_when_the_store_recovers() -> None:
     store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))
     other, heard = await hearing(store)
@@ -109,7 +109,7 @@ async def test_others_are_heard_once_the_store_is_there() -> None:
     assert store.calls["subscribe"] == 2
 
 
-async def test_others_are_heard_after_something_that_was_not_understood(
+async def test_messages_are_received_after_one_that_cannot_be_handled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_faulty_store()
@@ -127,7 +127,7 @@ async def test_others_are_heard_after_something_that_was_not_understood(
     assert caplog.messages == ["Cannot handle a message of another process on 'topic'; continuing."]
 
 
-async def test_a_store_that_is_closed_is_not_heard_again() -> None:
+async def test_a_closed_store_is_not_subscribed_to_again() -> None:
     store = await open_faulty_store()
     other, heard = await hearing(store)
     await store.close()

@@ -50,16 +50,16 @@ async def made(client: InMemory, tool: str, **arguments: Any) -> str:
     return str((await client.call(tool, **arguments))["structuredContent"]["artifact_id"])
 
 
-async def test_artifacts_are_taken_in_a_mapping(client: InMemory) -> None:
+async def test_artifacts_in_a_mapping_are_loaded(client: InMemory) -> None:
     one, two = [await made(client, "note", text=text) for text in ("a", "b")]
     assert await client.text("joined", of={"x": one, "y": two}) == "x=a y=b"
 
 
-async def test_a_text_is_taken_as_bytes(client: InMemory) -> None:
+async def test_a_text_artifact_can_be_read_as_bytes(client: InMemory) -> None:
     assert await client.text("length", of=await made(client, "note", text="æøå")) == "6"
 
 
-async def test_bytes_that_are_json_are_taken_as_what_they_say(client: InMemory) -> None:
+async def test_bytes_with_a_json_media_type_are_parsed(client: InMemory) -> None:
     assert await client.text("total", of=await made(client, "numbers")) == "6"
 
 
@@ -108,7 +108,7 @@ async def test_calls_that_come_together_open_the_store_once() -> None:
     assert opening == 1
 
 
-async def test_whoever_keeps_tasks_in_a_store_of_their_own_is_told_where_artifacts_go(
+async def test_a_custom_task_store_without_an_artifact_store_logs_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with in_memory(make(store=await open_faulty_store())) as client:

@@ -34,7 +34,7 @@ def texts(*words: str) -> list[Block]:
     return [Text(word) for word in words]
 
 
-async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_leaves_no_gap() -> None:
+async def test_a_failed_write_raises_at_the_next_emit_and_leaves_no_gap() -> None:
     log = Log()
     log.failures.append(StoreUnavailable("It is away."))
     emissions = LoggedOutput(log.take, logged=0)
@@ -48,7 +48,7 @@ async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_lea
     assert log.taken == []
 
 
-async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> None:
+async def test_segments_emitted_during_a_failed_write_are_not_written() -> None:
     log = Log()
     log.gate.clear()
     log.failures.append(StoreUnavailable("It is away."))
@@ -65,7 +65,7 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
     assert log.taken == []
 
 
-async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log() -> None:
+async def test_a_run_that_restarts_does_not_write_logged_segments_again() -> None:
     log = Log()
     emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a", "b"))

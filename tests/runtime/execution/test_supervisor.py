@@ -81,7 +81,7 @@ async def test_draining_waits_for_the_last_one() -> None:
     await task
 
 
-async def test_who_takes_long_is_ticked() -> None:
+async def test_a_long_call_gets_ticks() -> None:
     warden = Supervisor()
     ticks: list[float] = []
     box: list[Supervised] = []
@@ -94,7 +94,7 @@ async def test_who_takes_long_is_ticked() -> None:
     await task
 
 
-async def test_no_timer_runs_while_nothing_is_under_way() -> None:
+async def test_no_timer_runs_without_calls() -> None:
     warden = Supervisor()
     for _ in range(3):
         watched = Supervised()

@@ -36,7 +36,7 @@ async def test_the_tasks_in_a_store_are_counted_by_phase() -> None:
     assert {"antiphon_store_up 1", 'antiphon_tasks{phase="ready"} 1'} <= set(lines)
 
 
-async def test_a_store_that_is_away_is_said_to_be() -> None:
+async def test_a_store_that_does_not_respond_is_reported() -> None:
     store = await open_faulty_store()
     store.instead("count", StoreUnavailable("It is away."))
     page = await render(Telemetry(), store, None)

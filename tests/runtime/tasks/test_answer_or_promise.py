@@ -31,7 +31,7 @@ class Gated(FaultyStore):
         raise StoreUnavailable("It is full.")
 
 
-async def test_a_step_that_was_done_while_a_promise_came_to_nothing_is_done_once(
+async def test_a_step_that_ran_during_a_failed_conversion_runs_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "antiphon")

@@ -17,7 +17,7 @@ def recorded(value: int) -> dict[str, Any]:
     return {"journal": {"step:a": value}}
 
 
-async def test_an_entry_that_was_taken_by_a_store_that_then_went_away_is_written_once() -> None:
+async def test_an_entry_whose_write_succeeded_before_the_store_failed_is_written_once() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     store.afterwards("append", StoreUnavailable("It is away."))
@@ -26,7 +26,7 @@ async def test_an_entry_that_was_taken_by_a_store_that_then_went_away_is_written
     assert await log_entries(store) == [("recorded", recorded(1)), ("recorded", recorded(2))]
 
 
-async def test_an_end_that_was_taken_by_a_store_that_then_went_away_is_an_end() -> None:
+async def test_an_end_whose_write_succeeded_before_the_store_failed_ends_the_task() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     store.afterwards("append", StoreUnavailable("It is away."))
@@ -35,7 +35,7 @@ async def test_an_end_that_was_taken_by_a_store_that_then_went_away_is_an_end() 
     assert await log_entries(store) == [("ended", ENDED)]
 
 
-async def test_an_entry_that_was_not_taken_is_written_when_the_store_is_back() -> None:
+async def test_an_entry_that_was_not_written_is_written_when_the_store_recovers() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     store.instead("append", StoreUnavailable("It is away."))
@@ -43,7 +43,7 @@ async def test_an_entry_that_was_not_taken_is_written_when_the_store_is_back() -
     assert await log_entries(store) == [("recorded", recorded(1))]
 
 
-async def test_another_entry_than_ours_is_not_taken_for_it() -> None:
+async def test_an_entry_of_another_process_is_not_mistaken_for_ours() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     await store.append(
@@ -54,7 +54,7 @@ async def test_another_entry_than_ours_is_not_taken_for_it() -> None:
     assert await log_entries(store) == [("recorded", recorded(9)), ("recorded", recorded(1))]
 
 
-async def test_a_lease_that_was_lost_while_the_store_was_away_is_lost() -> None:
+async def test_a_lease_lost_during_an_outage_raises_lease_lost() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     await store.release(mine.task.id, mine.token)
@@ -64,7 +64,7 @@ async def test_a_lease_that_was_lost_while_the_store_was_away_is_lost() -> None:
     assert await log_entries(store) == []
 
 
-async def test_one_that_is_always_late_gives_up() -> None:
+async def test_a_write_that_always_conflicts_gives_up() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)

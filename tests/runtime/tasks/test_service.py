@@ -48,7 +48,7 @@ def call_of(caller: Caller, request: Any = None) -> Call[Any]:
     return Call(request, carrier=ConnectionCarrier(), caller=caller, work=Supervised.here())
 
 
-async def test_a_task_that_others_write_all_the_time_is_busy() -> None:
+async def test_a_task_that_other_processes_keep_writing_is_busy() -> None:
     store = await open_faulty_store()
     task, _, _ = await created_task(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)
@@ -64,7 +64,7 @@ async def test_a_task_that_expires_before_it_is_cancelled_is_not_found() -> None
         await promises(store).cancel(task.id, ANONYMOUS)
 
 
-async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
+async def test_a_stream_survives_a_short_outage_of_the_store() -> None:
     store = await open_faulty_store()
     task = await waiting_task(store)
     tasks = promises(store)
@@ -85,7 +85,7 @@ async def test_a_stream_does_not_begin_while_the_store_is_away() -> None:
         await anext(promises(store).stream(task.id, ANONYMOUS, 0))
 
 
-async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -> None:
+async def test_a_caller_that_cannot_be_asked_waits_for_the_end_of_the_task() -> None:
     store = await open_faulty_store()
     task = await waiting_task(store)
     tasks = promises(store)
@@ -99,7 +99,7 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
         await redeeming
 
 
-async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_is_notified_when_the_store_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_STORE_RETRY_SECONDS", 0.0)
     store = await open_faulty_store()
     task = await waiting_task(store)
@@ -110,7 +110,7 @@ async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.Mon
     assert caller.received == [TaskChanged(task)]
 
 
-async def test_a_server_whose_tools_give_no_promises_has_no_tasks() -> None:
+async def test_a_server_without_task_tools_has_no_tasks() -> None:
     server = Server("tests", store="memory:")
 
     @server.tool

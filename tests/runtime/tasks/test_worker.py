@@ -25,7 +25,7 @@ def worker(store: Any) -> Worker:
     return Worker(store, Limits(), none, none)  # type: ignore[arg-type]
 
 
-async def test_what_ends_while_a_worker_stops_is_not_handed_over() -> None:
+async def test_a_task_that_finishes_while_the_worker_stops_is_not_released() -> None:
     store, gate = await open_faulty_store(), asyncio.Event()
     mine, stopped = worker(store), []
 
@@ -43,7 +43,7 @@ async def test_what_ends_while_a_worker_stops_is_not_handed_over() -> None:
     assert (mine.running, store.calls["release"]) == (0, 0)
 
 
-async def test_what_does_not_end_is_handed_over_if_only_when_its_lease_ends(
+async def test_a_task_that_cannot_be_released_is_left_until_its_lease_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "antiphon")
@@ -54,12 +54,12 @@ async def test_what_does_not_end_is_handed_over_if_only_when_its_lease_ends(
     await mine.stop(within=0)
     assert task.cancelled()
     assert (
-        "Cannot release a task; another worker can claim it when its lease ends: It is away."
+        "Cannot release task count_1: It is away. Another worker can claim it when its lease ends."
         in caplog.messages
     )
 
 
-async def test_a_task_whose_log_is_gone_is_let_be() -> None:
+async def test_a_claimed_task_without_a_log_is_ignored() -> None:
     store = await open_faulty_store()
     await created_task(store)
     store.instead("read", [])
@@ -71,7 +71,7 @@ async def test_a_task_whose_log_is_gone_is_let_be() -> None:
     assert await log_entries(store) == []
 
 
-async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
+async def test_a_task_whose_outcome_cannot_be_written_is_left_to_another_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(claimed_task_module, "_STORE_OUTAGE_SECONDS", -1.0)
@@ -88,7 +88,7 @@ async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
     assert (await log_entries(store), mine.finished_runs) == ([], {})
 
 
-async def test_a_worker_that_stumbles_goes_on(
+async def test_a_worker_continues_after_an_unexpected_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_module, "_STORE_RETRY_SECONDS", 0.0)

@@ -145,9 +145,8 @@ class ArtifactService:
     async def _store_artifact(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
         """Store an artifact; return its record and the text that it starts with."""
         store = await self._open_store()
-        self._last_created = now = max(
-            _now(), self._last_created + 1
-        )  # distinct times give artifacts a stable order
+        # Distinct times give artifacts a stable order.
+        self._last_created = now = max(_now(), self._last_created + 1)
         encoding, mime, pieces = encode(artifact)
         source = _Source(pieces)
         first = await source.first()

@@ -224,10 +224,10 @@ class Tool:
         """Convert the value returned after segments, without repeating its data as text."""
         if value is None:
             return Result()
-        said = value.content if isinstance(value, Result) else ()
+        content = value.content if isinstance(value, Result) else ()
         result = self._convert(value)
         if result.structured:
-            result.content = said
+            result.content = content
         return result
 
 

@@ -43,7 +43,7 @@ class SessionState:
 
 
 class Caller:
-    """The way back to a caller while its call is under way. This base class reaches nobody."""
+    """The way back to a caller while its call is running. This base class drops all messages."""
 
     takes_streams: bool = True
     """Whether several messages can be sent in answer to the request."""
@@ -139,5 +139,5 @@ class Call(Generic[R]):
         return self.output
 
     def redirect_output(self, output: OutputStream) -> None:
-        """Send further segments elsewhere."""
+        """Send further segments to another output."""
         self.output = output

@@ -33,7 +33,7 @@ __all__ = ["AuthorFunction", "Environment"]
 
 @dataclass(slots=True)
 class Environment:
-    """What all runs of one server share. The engine owns it."""
+    """The objects that all runs of one server share. The engine owns it."""
 
     threads: ThreadExecutor
     limits: Limits = Limits()  # noqa: RUF009 - it is frozen
@@ -138,7 +138,8 @@ class AuthorFunction:
 def _check(run: Run, stopped: InputRequired) -> None:
     """Check an `InputRequired` that the function returned itself, and record its state.
 
-    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it says nothing.
+    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it has neither
+    questions nor state.
     """
     for question in stopped.questions.values():
         require(question, run.call.request_meta.capabilities)

@@ -27,7 +27,7 @@ class Supervised:
 
     @classmethod
     def here(cls) -> Supervised:
-        """Return the current asyncio task, supervised by nobody: it has no deadline."""
+        """Wrap the current asyncio task, without a supervisor and without a deadline."""
         work = cls()
         work.task = current_task()
         work.started = asyncio.get_running_loop().time()

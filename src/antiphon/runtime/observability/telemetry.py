@@ -77,7 +77,7 @@ class Telemetry:
     def __init__(self, *, log_arguments: bool = False) -> None:
         self._tools: dict[str, ToolCounters] = {}
         self._log_arguments = log_arguments
-        self._timed = False
+        self._is_timed = False
         self._tracer: Any = None
         self.observes = False
         """Whether calls are timed or traced, so that they have to go through `observe`."""
@@ -88,7 +88,7 @@ class Telemetry:
         provider = None if trace is None else trace.get_tracer_provider()
         if trace is not None and type(provider).__name__ not in ("ProxyTracerProvider", "NoOpTracerProvider"):
             self._tracer = trace.get_tracer("antiphon")
-        self.observes = self._timed or self._tracer is not None
+        self.observes = self._is_timed or self._tracer is not None
 
     def counters_of(self, tool: str) -> ToolCounters:
         """Return the counters of a tool."""
@@ -112,7 +112,7 @@ class Telemetry:
     @property
     def timings(self) -> Mapping[str, Timing]:
         """The durations of calls, by tool. Timing starts at the first access."""
-        self._timed = self.observes = True
+        self._is_timed = self.observes = True
         return {tool: _timing(counters) for tool, counters in self._tools.items() if any(counters.times)}
 
     # Calls
@@ -176,7 +176,7 @@ class Telemetry:
         outcome: Any,
         task: str | None = None,
     ) -> None:
-        counters.add(response, ended, seconds if self._timed else None)
+        counters.add(response, ended, seconds if self._is_timed else None)
         details: dict[str, Any] = {}
         if ended == "error":
             details["error"] = type(outcome).__name__

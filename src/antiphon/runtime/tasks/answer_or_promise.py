@@ -209,7 +209,7 @@ class _ConvertibleCarrier:
 
 
 class _DetachableCaller(Caller):
-    """Reaches the caller of a call until the caller has the promise of a task, and nobody after that."""
+    """Reaches the caller until the caller has the promise of a task. After that, messages are dropped."""
 
     def __init__(self, call: Call[CallTool]) -> None:
         self._call: Call[CallTool] | None = call

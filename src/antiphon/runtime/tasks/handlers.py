@@ -89,7 +89,7 @@ class TaskHandlers:
                 call, tool, environment, self._run_as_requested(call, tool, environment)
             )
         if tool.answer_within is None:
-            return self._counted_call(call, tool, environment, self._service.start(call, tool, environment))
+            return self._counted_call(call, tool, environment, self._service.start(call, tool))
         return self._counted_call(
             call, tool, environment, self._service.answer_or_promise(call, tool, environment)
         )
@@ -123,7 +123,7 @@ class TaskHandlers:
             if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
                 return outcome
         else:
-            outcome = await self._service.start(call, tool, environment)
+            outcome = await self._service.start(call, tool)
             if modes[:1] != ["streaming"]:
                 return Promise(outcome.task, fell_back=bool(offered) and not modes)
         return await self._segments.stream(call, outcome.task.id, 0, outcome.task)
@@ -182,12 +182,12 @@ class TaskHandlers:
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
         """Ask a task's questions on the caller's connection, until the task no longer waits for an answer."""
         questions = load_questions(task.questions).items()
-        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in questions))
+        asking = asyncio.gather(*(self._ask(call, task.id, key, question) for key, question in questions))
         # The task may be cancelled meanwhile, or answered on another connection.
-        changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
-        either: set[asyncio.Future[Any]] = {asking, changed}
+        changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
+        waiting_for: set[asyncio.Future[Any]] = {asking, changed}
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting_for, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 asking.result()
         finally:
@@ -195,9 +195,9 @@ class TaskHandlers:
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
+    async def _ask(self, call: Call[Any], id: str, key: str, question: Question) -> None:
         """Ask one question. An answer that has arrived is written even if the caller has disconnected."""
-        asking = asyncio.create_task(self._ask_until_valid(call, id, key, ask))
+        asking = asyncio.create_task(self._ask_until_valid(call, id, key, question))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -206,7 +206,7 @@ class TaskHandlers:
             raise
 
     async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
-        async def keep(response: Any) -> str | None:
+        async def write_answer(response: Any) -> str | None:
             write = asyncio.create_task(self._service.answer(id, call.principal, {key: response}))
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
@@ -220,11 +220,11 @@ class TaskHandlers:
                 raise InternalError(failure.message) from None
 
         try:
-            await ask_until_valid(key, ask, keep)
+            await ask_until_valid(key, ask, write_answer)
         except Failure as failure:
             raise InvalidParams(failure.message) from None
 
-    async def _no_longer_waits(self, id: str, principal: Principal) -> None:
+    async def _wait_until_answered(self, id: str, principal: Principal) -> None:
         async for task in self._service.follow(id, principal):
             if task.state != "waiting":
                 return

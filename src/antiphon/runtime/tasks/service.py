@@ -47,6 +47,8 @@ __all__ = ["TaskService", "result_of"]
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
+_QUEUE_COUNT_INTERVAL_TASKS = 100
+"""How many tasks a process creates before it asks the store again how many wait."""
 _LAST_VERSION = 2**62
 """A version above that of every log, to read a log to its end."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
@@ -154,14 +156,14 @@ class TaskService:
             self.worker.run(claimed)
         return claimed
 
-    async def start(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
+    async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
         """Create a task for a call, and return its promise."""
         return await self.start_from(call, tool, await call.carrier.open(call))
 
     async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Create a task that continues from a journal, and return its promise."""
-        made = await self.create(call, tool, {} if journal is None else journal.entries)
-        return Promise(made.task if isinstance(made, ClaimedTask) else made)
+        created = await self.create(call, tool, {} if journal is None else journal.entries)
+        return Promise(created.task if isinstance(created, ClaimedTask) else created)
 
     async def answer_or_promise(
         self, call: Call[CallTool], tool: Tool, environment: Environment, *, within: float | None = None
@@ -176,8 +178,8 @@ class TaskService:
 
     async def get(self, id: str, principal: Principal) -> Task:
         """Return a task; raises `TaskNotFound`, with the same message for every reason."""
-        known = await self.worker.find_local(id, principal.id)
-        return await self.with_content(task_of(await self._record(id, principal)) if known is None else known)
+        local = await self.worker.find_local(id, principal.id)
+        return await self.with_content(task_of(await self._record(id, principal)) if local is None else local)
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -263,10 +265,8 @@ class TaskService:
                         and task.state == "working"
                         and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
                     ):
-                        seen, nothing_sent = (
-                            -1,
-                            False,
-                        )  # the log has grown: read it before reporting that the task is running
+                        # The log has grown: read it before reporting that the task is running.
+                        seen, nothing_sent = -1, False
                         continue
                     nothing_sent = False
                     yield task
@@ -302,10 +302,10 @@ class TaskService:
         for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
             task = task_of(record)
-            made = entry(task)
-            if made is None:
+            new_entry = entry(task)
+            if new_entry is None:
                 return task
-            kind, data = made
+            kind, data = new_entry
             task = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
@@ -321,10 +321,13 @@ class TaskService:
     async def _check_queue(self) -> None:
         """Raise `Busy` if too many tasks wait for a worker.
 
-        The count is local; the store is asked at every hundredth task, and before a task is refused.
+        Counts locally, and asks the store at intervals and before it refuses a task.
         """
         self._created_count += 1
-        if self._created_count % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
+        if (
+            self._created_count % _QUEUE_COUNT_INTERVAL_TASKS == 1
+            or self._queued >= self._limits.max_queued_tasks
+        ):
             self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:

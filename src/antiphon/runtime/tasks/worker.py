@@ -73,7 +73,7 @@ class Worker:
         self,
         store: Store,
         limits: Limits,
-        find: Callable[[str], Tool],
+        find_tool: Callable[[str], Tool],
         environment: Environment,
         *,
         tools: Collection[str] | None = None,
@@ -82,7 +82,7 @@ class Worker:
         self.name = f"worker-{secrets.token_hex(6)}"
         self._store = store
         self._limits = limits
-        self._find = find
+        self._find_tool = find_tool
         self._environment = environment
         self._tools = tools
         self._claims = claims
@@ -126,7 +126,7 @@ class Worker:
             _, unfinished = await asyncio.wait(running, timeout=within)
             for task in unfinished:
                 task.cancel()
-                await _release(running[task].release())
+                await _release(running[task])
             if unfinished:
                 await asyncio.wait(unfinished)
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -157,6 +157,7 @@ class Worker:
     # Claiming
 
     async def _loop(self, work: Callable[[], Any], every: float) -> None:
+        """Run `work` every so many seconds, and continue after errors."""
         while True:
             try:
                 await work()
@@ -198,6 +199,7 @@ class Worker:
             logger.exception("Cannot resume task %s: this version cannot read its log.", claim.record.id)
 
     async def _resume(self, claim: Claim) -> None:
+        """Read the log of a claimed task and run the task, or fail it if its tool does not resume."""
         history, number, version = TaskHistory(), 0, claim.record.version
         while number < version:
             entries = await self._store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
@@ -224,25 +226,23 @@ class Worker:
             await claimed.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
 
     async def _renew(self) -> None:
+        """Renew the leases of all running tasks, and stop tasks whose leases were lost."""
         claims = [(id, claimed.token) for id, (claimed, _) in self._running.items()]
         if not claims:
             return
-        kept = await self._store.renew(claims, lease=self._limits.lease_seconds)
+        renewed = await self._store.renew(claims, lease=self._limits.lease_seconds)
         for id, _ in claims:
-            if id not in kept and self.cancel(id):
+            if id not in renewed and self.cancel(id):
                 self.lost_leases += 1
 
     async def _expire(self) -> None:
-        gone = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-        while gone:
-            for record in gone:
+        while True:
+            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
+            for record in expired:
                 self.cancel(record.id)
                 self._finished.evict(record.id)
-            gone = (
-                await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-                if len(gone) == _EXPIRE_BATCH_TASKS
-                else ()
-            )
+            if len(expired) < _EXPIRE_BATCH_TASKS:
+                return
 
     # Running
 
@@ -283,7 +283,7 @@ class Worker:
 
     async def _perform(self, claimed: ClaimedTask) -> Result | InputRequired | RequestError:
         try:
-            tool = self._find(claimed.task.tool)
+            tool = self._find_tool(claimed.task.tool)
             return await self._run_with_timeout(tool, _call_of(claimed))
         except NotFound:
             return NotFound(f"Cannot run the task: this server no longer has the tool {claimed.task.tool!r}.")
@@ -336,8 +336,13 @@ class _TaskCaller(Caller):
         return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)
 
 
-async def _release(work: Any) -> None:
+async def _release(claimed: ClaimedTask) -> None:
+    """Release a claim; log a failure, because the claim ends with its lease anyway."""
     try:
-        await work
+        await claimed.release()
     except AntiphonError as error:
-        logger.info("Cannot release a task; another worker can claim it when its lease ends: %s", error)
+        logger.info(
+            "Cannot release task %s: %s Another worker can claim it when its lease ends.",
+            claimed.task.id,
+            error,
+        )

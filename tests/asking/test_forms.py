@@ -1,4 +1,4 @@
-"""Which types can be asked for, and how a form is read."""
+"""Which types make a form, and how the user's input is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts: kept for their caller, listed and read as resources, and taken by the next tool."""
+"""Artifacts: stored for their caller, listed and read as resources, and passed to other tools."""
 
 from __future__ import annotations
 

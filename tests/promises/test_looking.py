@@ -1,4 +1,4 @@
-"""Looking at a task: what a look tells of one that is about to end, and of one that ended here lately."""
+"""Getting a task that is about to end, and one that finished in this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.serving import serving
 
 
 class Slow(MemoryStore):
-    """A store whose ends wait at a gate, and that counts the looks it gets."""
+    """A store that delays the end of a task until a gate opens, and counts reads."""
 
     server: Server
 
@@ -44,14 +44,14 @@ class Slow(MemoryStore):
         return await super().get(id)
 
     def lookers(self, id: str) -> int:
-        """How many wait for the end of a task to be written."""
+        """Return how many requests wait for the end of a task to be written."""
         found, _ = self.server.engine.tasks._worker._running[id]  # type: ignore[union-attr]
         return len(found._waiting or ())
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks waits long for an end, so that a busy machine makes no difference."""
+    """Let a request wait long for a pending write, so that a busy machine makes no difference."""
     monkeypatch.setattr(held, "_PENDING_WRITE_WAIT_SECONDS", 10.0)
 
 

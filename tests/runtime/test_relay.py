@@ -19,28 +19,28 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_RETRY_SECONDS", 0.0)
 
 
-async def hearing(store: Any) -> tuple[Relay, list[Any]]:
-    """One who hears what others say, and that."""
-    heard: list[Any] = []
+async def open_receiver(store: Any) -> tuple[Relay, list[Any]]:
+    """Return an open relay, and a list of the messages that it receives."""
+    received: list[Any] = []
     other = Relay("tests")
-    other.subscribe("topic", heard.append)
+    other.subscribe("topic", received.append)
     await other.open(store)
-    return other, heard
+    return other, received
 
 
 async def test_nothing_is_published_without_a_store() -> None:
     store = await open_faulty_store()
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.publish("topic", 1)
     mine.publish_soon("topic", 2)
     await mine.open(store)
     await mine.publish("topic", 3)
-    await until(lambda: heard)
+    await until(lambda: received)
     await mine.close()
     await mine.publish("topic", 4)
     await other.close()
-    assert heard == [3]
+    assert received == [3]
     assert not mine.is_open
 
 
@@ -56,7 +56,7 @@ async def test_a_failed_publish_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
     store = await open_faulty_store()
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
     mine.publish_soon("topic", 1)
@@ -64,23 +64,23 @@ async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
     assert store.calls["publish"] == 0
     await mine.close()
     assert store.calls["publish"] == 1
-    await until(lambda: heard == [1])
+    await until(lambda: received == [1])
     await other.close()
 
 
 async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_MAX_PENDING_MESSAGES", 2)
     store = await open_faulty_store()
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
     for number in (1, 2, 3):
         mine.publish_soon("topic", number)
     await asyncio.sleep(0)
     await mine.close()
-    await until(lambda: len(heard) == 2)
+    await until(lambda: len(received) == 2)
     await other.close()
-    assert heard == [1, 2]
+    assert received == [1, 2]
 
 
 def test_nothing_is_published_on_a_closed_event_loop() -> None:
@@ -99,11 +99,11 @@ def test_nothing_is_published_on_a_closed_event_loop() -> None:
 async def test_messages_are_received_when_the_store_recovers() -> None:
     store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
     await mine.publish("topic", 1)
-    await until(lambda: heard == [1])
+    await until(lambda: received == [1])
     await mine.close()
     await other.close()
     assert store.calls["subscribe"] == 2
@@ -113,15 +113,15 @@ async def test_messages_are_received_after_one_that_cannot_be_handled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_faulty_store()
-    heard: list[int] = []
+    received: list[int] = []
     other, mine = Relay("tests"), Relay("tests")
-    other.subscribe("topic", lambda data: heard.append(data["number"]))
+    other.subscribe("topic", lambda data: received.append(data["number"]))
     await other.open(store)
     await mine.open(store)
     await mine.publish("topic", "not like that")
     await until(lambda: store.calls["subscribe"] == 2)
     await mine.publish("topic", {"number": 1})
-    await until(lambda: heard == [1])
+    await until(lambda: received == [1])
     await mine.close()
     await other.close()
     assert caplog.messages == ["Cannot handle a message of another process on 'topic'; continuing."]
@@ -129,8 +129,8 @@ async def test_messages_are_received_after_one_that_cannot_be_handled(
 
 async def test_a_closed_store_is_not_subscribed_to_again() -> None:
     store = await open_faulty_store()
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     await store.close()
     await asyncio.wait(other._receivers, timeout=10)
     await other.close()
-    assert (heard, store.calls["subscribe"]) == ([], 1)
+    assert (received, store.calls["subscribe"]) == ([], 1)

@@ -1,4 +1,4 @@
-"""A server of tools that emit, for tests that watch what they do."""
+"""A server with tools that emit, and a record of their side effects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Name(BaseModel):
 
 
 def authenticate(headers: Mapping[str, str]) -> Principal:
-    """Everybody is who they say they are."""
+    """Trust the name in the header."""
     return Principal(headers.get("x-who", ""))
 
 
 class Studio:
-    """A server, its store, and how far its tools may go."""
+    """A server, its store, and a limit on how far its tools may go."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self.store = store
@@ -41,7 +41,7 @@ class Studio:
         self._register_askers(self.server)
 
     def forget(self) -> None:
-        """Nothing has happened yet, and nothing may; what still waits is let go."""
+        """Reset all records and limits, and release tools that wait."""
         if hasattr(self, "gate"):
             self.allow(1000)
         self.ran: Counter[str] = Counter()
@@ -52,13 +52,13 @@ class Studio:
         """The same for tools that are not `async`."""
 
     def allow(self, segments: int) -> None:
-        """Let gated tools emit so many more."""
+        """Allow gated tools to emit this many more segments."""
         for _ in range(segments):
             self.gate.release()
             self.thread_gate.release()
 
     def did(self, what: str) -> str:
-        """A side effect."""
+        """Record a side effect."""
         self.ran[what] += 1
         return what
 
@@ -180,7 +180,7 @@ class Studio:
 
 @asynccontextmanager
 async def at_work(kind: str, folder: Path, **options: Any) -> AsyncIterator[tuple[Studio, Address]]:
-    """A studio that is served."""
+    """Serve a `Studio`."""
     studio = Studio(store_of(kind, folder), **options)
     async with serving(studio.server) as address:
         try:

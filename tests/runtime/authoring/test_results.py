@@ -45,7 +45,7 @@ class Line(BaseModel):
 
 
 class Names(RootModel[list[str]]):
-    """A model that is no object."""
+    """A model whose JSON is not an object."""
 
 
 IMAGE = Image("YQ==", "image/png")

@@ -14,7 +14,7 @@ from antiphon.runtime.execution.output_stream import LoggedOutput, StreamedOutpu
 
 
 class Log:
-    """Takes segments, unless it fails, as soon as its gate is open."""
+    """Records segments when its gate is open, or fails."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[int, list[str]]] = []

@@ -11,7 +11,7 @@ from tests.support.polling import until
 
 
 async def sleeping(warden: Supervisor, box: list[Supervised], deadline: float | None = None) -> str:
-    """Sleep under the warden's eyes; how it was stopped."""
+    """Sleep in a supervised task; return why it was stopped."""
     watched = Supervised()
     warden.enter(watched, asyncio.get_running_loop())
     if deadline is not None:

@@ -19,7 +19,7 @@ TAKES_PROMISES = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
 
 
 class Gated(FaultyStore):
-    """A store that takes its time, and then takes no tasks."""
+    """A store that refuses to create tasks after a delay."""
 
     def __init__(self) -> None:
         super().__init__()

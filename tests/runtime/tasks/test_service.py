@@ -35,7 +35,7 @@ def promises(store: Any) -> TaskService:
 
 
 class Listening(Caller):
-    """A caller that can be sent messages, and cannot be asked."""
+    """A caller that receives messages and cannot be asked."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []

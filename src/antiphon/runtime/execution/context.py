@@ -222,8 +222,9 @@ class Context:
 
         Code inside a step runs once. Code outside may run again. The result is stored as JSON, and read
         back as the type that the function's return annotation names. A step is identified by the function's
-        name and by how many steps of that name came before. Raises `DefinitionError` for a result that JSON
-        cannot represent.
+        name and by how many steps of that name came before. If the process dies before the result is
+        recorded, the step runs again: pass `idempotency_key` to external services. Raises `DefinitionError`
+        for a result that JSON cannot represent.
         """
         step = steps.of(function)
         key = self._run.journal.key("step", step.name)

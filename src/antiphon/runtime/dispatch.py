@@ -65,6 +65,9 @@ __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("antiphon")
 
+_STORE_RETRY_AFTER_SECONDS = 2
+"""When a caller should try again after the store did not respond."""
+
 
 class Dispatcher:
     """Serves requests from the registry of one server."""
@@ -127,7 +130,9 @@ class Dispatcher:
             return raised
         if isinstance(raised, StoreUnavailable):
             logger.warning("Request %r needs the store, and the store is unavailable: %s", request_id, raised)
-            return Busy("The store of this server is unavailable: try again.", retry_after=2)
+            return Busy(
+                "The store of this server is unavailable: try again.", retry_after=_STORE_RETRY_AFTER_SECONDS
+            )
         logger.error("Request %r failed.", request_id, exc_info=raised)
         return InternalError(
             f"The server failed to serve this request. Its log has the details, under request {request_id!r}."

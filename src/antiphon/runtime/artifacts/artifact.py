@@ -25,6 +25,9 @@ __all__ = ["ANYTHING", "Artifact", "Piece", "encode", "is_artifact", "takes_arti
 T = TypeVar("T", default=Any)
 
 _CHUNK_BYTES = 64 * 1024
+"""The size of the chunks in which a value is stored."""
+_MAX_ID_LENGTH = 200
+"""The length of the longest id that a caller may pass."""
 _MISSING: Any = object()
 ANYTHING: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 """Writes any value as JSON."""
@@ -84,7 +87,7 @@ class Artifact(Generic[T]):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         hint = (get_args(source) or (Any,))[0]
-        text = core_schema.str_schema(min_length=1, max_length=200, strict=True)
+        text = core_schema.str_schema(min_length=1, max_length=_MAX_ID_LENGTH, strict=True)
         read = core_schema.no_info_after_validator_function(lambda id: cls._reference(id, hint), text)
         return core_schema.union_schema([core_schema.is_instance_schema(cls), read], mode="left_to_right")
 

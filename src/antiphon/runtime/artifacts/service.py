@@ -46,6 +46,8 @@ _PREVIEW_CHARACTERS = 1000
 """How many characters of a long result the content shows."""
 _SWEEP_INTERVAL_SECONDS = 5.0
 """How often artifacts that have expired or exceed the limits are deleted."""
+_SWEEP_FRACTION = 16
+"""A sweep is also due when the artifacts since the last one take this part of the total limit."""
 _CURSOR_PREFIX = "artifacts:"
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
@@ -177,17 +179,18 @@ class ArtifactService:
         if not self.enabled:
             self.enabled = True
             self.on_enabled()
-        return record, _readable(
-            first
-        ) if encoding != "blob" else f"{record.size} bytes of {record.mime_type}."
+        if encoding == "blob":
+            return record, f"{record.size} bytes of {record.mime_type}."
+        return record, _readable(first)
 
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
         """Delete artifacts beyond the limits, if the last sweep was some time or many bytes ago."""
         self._bytes_since_sweep += size
-        at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
-        if at - self._swept_at > _SWEEP_INTERVAL_SECONDS or self._bytes_since_sweep > most // 16:
+        at, max_total = time.monotonic(), self._limits.max_stored_artifact_bytes
+        is_overdue = at - self._swept_at > _SWEEP_INTERVAL_SECONDS
+        if is_overdue or self._bytes_since_sweep > max_total // _SWEEP_FRACTION:
             self._swept_at, self._bytes_since_sweep = at, 0
-            await store.sweep(now=_now(), max_total_bytes=most)
+            await store.sweep(now=_now(), max_total_bytes=max_total)
 
     def _link(self, record: ArtifactRecord) -> ResourceLink:
         return ResourceLink(

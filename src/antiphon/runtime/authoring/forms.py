@@ -46,6 +46,8 @@ _KINDS: Mapping[str, type[Any]] = {
     "boolean": bool,
     "array": list,
 }
+_MAX_CACHED_FORMS = 1024
+"""How many types have their forms cached."""
 _MAX_CACHED_KEYS = 256
 """How many question keys a form caches."""
 _PRIMITIVES = {"string", "number", "integer", "boolean"}
@@ -113,7 +115,7 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(schema)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=_MAX_CACHED_FORMS)
 def _form(wanted: Any) -> Form:
     try:
         adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapt_typed_dicts(wanted))

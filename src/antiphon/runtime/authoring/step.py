@@ -20,6 +20,9 @@ from antiphon.runtime.execution.executor import ThreadExecutor
 
 __all__ = ["Step", "of"]
 
+_MAX_CACHED_STEPS = 4096
+"""How many functions have their steps cached."""
+
 
 class Step:
     """A function, with a converter between its results and JSON."""
@@ -61,7 +64,7 @@ class Step:
         return self._adapter.validate_python(data)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=_MAX_CACHED_STEPS)
 def _cached(function: Callable[..., Any]) -> Step:
     return Step(function)
 

@@ -15,7 +15,9 @@ __all__ = ["FinishedTasks"]
 _MAX_TASKS = 1000
 """How many tasks the cache holds."""
 _MAX_BYTES = 4 * 1024 * 1024
-"""How many bytes the cache holds. A task that needs more than a sixteenth of it is not cached."""
+"""How many bytes the cache holds."""
+_MAX_TASK_BYTES = _MAX_BYTES // 16
+"""The size of the largest task that is cached."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
@@ -33,7 +35,7 @@ class FinishedTasks:
     def add(self, task: Task, principal: str) -> None:
         """Add a task whose end is in the store."""
         text = _encode(task)
-        if len(text) > _MAX_BYTES // 16 or task.id in self._tasks:
+        if len(text) > _MAX_TASK_BYTES or task.id in self._tasks:
             return
         self._tasks[task.id] = (principal, None if task.ttl is None else task.created + task.ttl, text)
         self._bytes += len(text)

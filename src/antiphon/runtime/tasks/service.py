@@ -47,6 +47,8 @@ __all__ = ["TaskService", "result_of"]
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
+_QUEUE_RETRY_AFTER_SECONDS = 10
+"""When a caller should try again after its task was refused because too many tasks wait."""
 _QUEUE_COUNT_INTERVAL_TASKS = 100
 """How many tasks a process creates before it asks the store again how many wait."""
 _LAST_VERSION = 2**62
@@ -331,7 +333,9 @@ class TaskService:
             self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:
-            raise Busy("Too many tasks wait for a worker: try again later.", retry_after=10)
+            raise Busy(
+                "Too many tasks wait for a worker: try again later.", retry_after=_QUEUE_RETRY_AFTER_SECONDS
+            )
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:
         longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)

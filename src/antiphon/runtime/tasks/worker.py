@@ -111,7 +111,11 @@ class Worker:
         A worker that claims no tasks still supervises the calls of this process that became tasks.
         """
         self._draining = False
-        work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, _EXPIRE_INTERVAL_SECONDS)]
+        work = [
+            # Two renewals may fail before a lease ends.
+            (self._renew, self._limits.lease_seconds / 3),
+            (self._expire, _EXPIRE_INTERVAL_SECONDS),
+        ]
         if self._claims:
             work.append((self._claim_forever, _STORE_RETRY_SECONDS))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]

@@ -26,7 +26,7 @@ from antiphon.runtime.engine import Engine, Settings
 from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Middleware
-from antiphon.runtime.observability.telemetry import Counted, Timing
+from antiphon.runtime.observability.telemetry import CallKey, Timing
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
 from antiphon.transport.server.http.router import Routes
@@ -347,7 +347,7 @@ class Server:
         return self._engine.running()
 
     @property
-    def counters(self) -> Mapping[Counted, int]:
+    def counters(self) -> Mapping[CallKey, int]:
         """The number of calls so far, by tool, kind of response and outcome."""
         return self._engine.telemetry.counters
 

@@ -1,4 +1,4 @@
-"""Drives a call through its rounds by hand, as a client would."""
+"""Makes the requests of a call with questions one by one, as a client would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampli
 
 
 def accept(**content: Any) -> dict[str, Any]:
-    """A form, filled in."""
+    """Return a response that accepts a form with these values."""
     return {"action": "accept", "content": content}
 
 
@@ -24,7 +24,7 @@ async def once(
     state: str | None = None,
     id: Any = 1,
 ) -> dict[str, Any]:
-    """One round: the frame that answers it."""
+    """Make one request of a call, and return the response."""
     params: dict[str, Any] = {"name": tool, "arguments": dict(arguments or {})}
     if answers is not None:
         params["inputResponses"] = dict(answers)
@@ -40,7 +40,7 @@ async def drive(
     answers: Mapping[str, Any],
     most: int = 50,
 ) -> tuple[dict[str, Any], list[list[str]]]:
-    """All rounds: the last result, and the keys of the questions of each round before it."""
+    """Make all requests of a call; return the last result, and the keys of the questions before it."""
     asked: list[list[str]] = []
     frame = await once(speaker, tool, arguments)
     for number in range(2, most):

@@ -1,4 +1,4 @@
-"""Our own client drives calls through their rounds, on every version and transport."""
+"""Our client answers questions and repeats the request, on every version and transport."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERSIONS = ("2026-07-28", "2025-11-25")
 
 
 class Person:
-    """Answers by message, and remembers what was asked."""
+    """Answers questions by their message, and records them."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {"Name?": {"name": "Ada"}, "x?": {"x": "y"}, "Log in": {}, **answers}

@@ -1,4 +1,4 @@
-"""Asking on the connection: the same functions, for clients of versions with requests of the server's."""
+"""Questions on the connection, for protocol versions in which a server sends requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWERS: Mapping[str, Any] = {
 
 
 async def held(session: Session, tool: str, answers: Mapping[str, Any] = ANSWERS) -> tuple[Any, list[Any]]:
-    """Call a tool and answer what it asks on its stream: its response, and the questions."""
+    """Call a tool and answer its questions on its stream; return the response and the questions."""
     asked: list[Any] = []
     async with session.asking("tools/call", {"name": tool, "arguments": {}}) as connection:
         await connection.receive_head()

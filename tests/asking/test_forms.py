@@ -1,4 +1,4 @@
-"""Which types can be asked for, and how a form is read."""
+"""Which types make a form, and how the user's input is read."""
 
 from __future__ import annotations
 
@@ -127,15 +127,15 @@ def test_the_type_has_the_last_word() -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Nested, "cannot stand in a form"),
-        (Words, "cannot stand in a form"),
+        (Nested, "a form cannot have the field"),
+        (Words, "a form cannot have the field"),
         (Bounded, "use ge and le"),
-        (dict, "ask for a model"),
-        (Form, "no type to ask for"),
-        ({"type": "string"}, "of type object, with properties"),
-        ({"type": "object", "properties": {"a": {"type": "object"}}}, "'a' cannot stand in a form"),
-        ({"type": "object", "properties": {"a": True}}, "'a' cannot stand in a form"),
-        ({"type": "object", "properties": {"a": {"type": "array"}}}, "'a' cannot stand in a form"),
+        (dict, "has no fields. Use a model"),
+        (Form, "Cannot make a form of"),
+        ({"type": "string"}, "needs the type object, and properties"),
+        ({"type": "object", "properties": {"a": {"type": "object"}}}, "a form cannot have the field 'a'"),
+        ({"type": "object", "properties": {"a": True}}, "a form cannot have the field 'a'"),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, "a form cannot have the field 'a'"),
     ],
 )
 def test_a_type_that_fits_no_form_is_refused_with_the_way_out(wanted: Any, message: str) -> None:

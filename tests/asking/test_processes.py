@@ -1,4 +1,4 @@
-"""Several processes, one secret, no store: any of them carries a call on."""
+"""Several processes with one secret and no store: any of them continues a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `antiphon.testing` offers to people who test their own tools."""
+"""`antiphon.testing`: helpers for authors who test their own tools."""
 
 from __future__ import annotations
 

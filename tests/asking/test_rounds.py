@@ -1,4 +1,4 @@
-"""Asking through the client: the same function, on both versions that have rounds."""
+"""Questions through the client carrier, on both versions with multi round-trip requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state that a client carries: it opens for the call it belongs to, and for nothing else."""
+"""The sealed `requestState`: it opens only for the call that it belongs to."""
 
 from __future__ import annotations
 

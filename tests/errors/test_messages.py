@@ -43,13 +43,16 @@ def tool(signature: str, options: str = "") -> str:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (tool("(a: int, /)"), "'a' cannot be given by name. Arguments of a call have names: remove the '/'"),
+        (
+            tool("(a: int, /)"),
+            "'a' cannot be given by name. Callers pass all arguments by name: remove the '/'",
+        ),
         (tool("(*a: int)"), "'a' cannot be given by name."),
-        (tool("(a: 'Nope')"), "the annotation 'Nope' cannot be found. Define it at the top of the module"),
-        (tool("(a: 'in t')"), "an annotation is no type"),
+        (tool("(a: 'Nope')"), "the annotation 'Nope' cannot be found. Define or import it at the top"),
+        (tool("(a: 'in t')"), "an annotation is not a type"),
         (
             tool("(b: int, a: asyncio.Lock)"),
-            "the type of the parameter 'a' is none that can be read from JSON",
+            "the type of the parameter 'a' cannot be read from JSON",
         ),
         (
             tool("() -> asyncio.Lock"),
@@ -58,20 +61,20 @@ def tool(signature: str, options: str = "") -> str:
         (tool("(a: Context, b: Context)"), "'a' and 'b' are both a Context."),
         (
             tool("()", "(task='sometimes')"),
-            "task='sometimes' is none of 'forbidden', 'optional', 'required'.",
+            "task='sometimes' is invalid. Use one of 'forbidden', 'optional', 'required'.",
         ),
-        (tool("()", "(nmae='x')"), "there is no option 'nmae'. Did you mean 'name'?"),
-        (tool("()", "(zzz=1)"), "there is no option 'zzz'. There are: annotations, answer_within"),
-        (tool("()") + "\n" + tool("()"), "There is already a tool 'work': give this one another name"),
+        (tool("()", "(nmae='x')"), "unknown option 'nmae'. Did you mean 'name'?"),
+        (tool("()", "(zzz=1)"), "unknown option 'zzz'. The options are: annotations, answer_within"),
+        (tool("()") + "\n" + tool("()"), "There is already a tool 'work': use another name"),
         ("server.tool('f')", "'f' is not a function. Pass options by name: name='f'."),
         ("@server.resource\ndef notes(): ...", 'needs an address: write @server.resource("data://notes").'),
         (
             "@server.resource('x://{a}')\ndef f(b: str): ...",
-            "the address has {a}, and the function no parameter",
+            "the URI template has the variable {a}, and the function has no parameter",
         ),
-        ("@server.resource('x://a')\ndef f(b: str): ...", "the address has no variable {b}"),
-        ("@server.resource('x://{a')\ndef f(a: str): ...", "has a brace that is not closed: write {name}."),
-        ("Limits(max_body_bytes=-1)", "Limits(max_body_bytes=-1): a limit is a number from 0 up."),
+        ("@server.resource('x://a')\ndef f(b: str): ...", "the URI has no required variable {b}"),
+        ("@server.resource('x://{a')\ndef f(a: str): ...", "has an unclosed brace: write {name}."),
+        ("Limits(max_body_bytes=-1)", "Limits(max_body_bytes=-1): a limit is a number of at least 0."),
         (
             "async def life(server):\n    yield\nServer('x', lifespan=life)",
             "The lifespan 'life' is a generator. Put @contextlib.asynccontextmanager above it.",
@@ -97,7 +100,7 @@ def test_the_line_is_that_of_the_definition(loaded: Any) -> None:
     [
         ("import nosuchthing", "No module named 'nosuchthing'", "line 4"),
         ("def f(:", "SyntaxError: invalid syntax", "line 4"),
-        ("Server('x', secrets=['short'])", "at least 16 bytes, and one of these has 5.", "line 4"),
+        ("Server('x', secrets=['short'])", "at least 16 bytes, and one has 5.", "line 4"),
         ("Limits(nope=1)", "unexpected keyword argument 'nope'", "line 4"),
         ("def f():\n    return 1 / 0\nf()", "ZeroDivisionError", "line 5"),
     ],
@@ -241,17 +244,20 @@ def test_unknown_arguments_are_reported() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("return ctx.elicit('x', str)", "It returned the coroutine 'Context.elicit': an `await` is missing"),
+        (
+            "return ctx.elicit('x', str)",
+            "The function returned the coroutine 'Context.elicit': an `await` is missing",
+        ),
         (
             "await ctx.step(asyncio.sleep(0))",
-            "write await ctx.step(work, 1), and not await ctx.step(work(1))",
+            "write await ctx.step(work, 1) in place of await ctx.step(work(1))",
         ),
         ("await ctx.step(asyncio.Lock)", "The step 'Lock' returned Lock, which cannot be written as JSON"),
-        ("await ctx.elicit('x', asyncio.Lock)", "is no type to ask for"),
-        ("await ctx.elicit('x', {'type': 'string'})", "A form is a JSON schema of type object"),
+        ("await ctx.elicit('x', asyncio.Lock)", "Cannot make a form of"),
+        ("await ctx.elicit('x', {'type': 'string'})", "The schema of a form needs the type object"),
         ("await ctx.step(ctx.elicit, 'x', str)", "A step cannot ask: ask first"),
-        ("ctx.wait(ctx.progress(1))", "ctx.wait is for functions that are not async: here, use await."),
-        ("ctx.idempotency_key", "ctx.idempotency_key is there inside a step"),
+        ("ctx.wait(ctx.progress(1))", "ctx.wait is for functions that are not async: use await here."),
+        ("ctx.idempotency_key", "ctx.idempotency_key exists only inside a step"),
     ],
 )
 async def test_an_error_in_a_tool_is_explained_in_the_log(

@@ -1,4 +1,4 @@
-"""The server of the patterns behind a real socket, and a speaker of each dialect."""
+"""The server of the patterns on a real socket, and a client for each dialect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 @contextmanager
 def in_a_thread(server: Server) -> Iterator[Address]:
-    """Serve a server in a thread with an event loop of its own, for as many tests as like."""
+    """Serve a server in a thread with its own event loop, shared by all tests of a module."""
     found: list[Address] = []
     ready, over = threading.Event(), threading.Event()
 
@@ -46,18 +46,18 @@ def in_a_thread(server: Server) -> Iterator[Address]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[Address]:
-    """Where the server is."""
+    """The address of the server."""
     with in_a_thread(make(store="memory:")) as where:
         yield where
 
 
 @pytest.fixture(params=DIALECTS)
 async def client(request: pytest.FixtureRequest, address: Address) -> Speaker:
-    """A speaker of each dialect, who gets answers."""
+    """A client of each dialect that does not accept tasks."""
     return await plainly(request.param, address.port)
 
 
 @pytest.fixture(params=DIALECTS)
 async def patient(request: pytest.FixtureRequest, address: Address) -> Speaker:
-    """A speaker of each dialect, who takes promises."""
+    """A client of each dialect that accepts tasks."""
     return await speaker(request.param, address.port)

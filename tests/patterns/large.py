@@ -1,4 +1,4 @@
-"""Makes a large artifact and reads it back, in a process whose memory is watched; prints how much it grew."""
+"""Creates a large artifact and reads it back; prints how much the memory of the process grew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 50 * 1024 * 1024
 
 
 def make(url: str) -> Server:
-    """A server with a tool that says very much."""
+    """Return a server with a tool that returns a large text."""
     server = Server("large", artifacts=url)
 
     @server.tool
@@ -31,7 +31,7 @@ def make(url: str) -> Server:
 
 
 async def lines(size: int) -> AsyncIterator[str]:
-    """So many bytes, line by line."""
+    """Yield lines with this many bytes in total."""
     block = LINE * 64
     for _ in range(0, size, len(block)):
         yield block[: min(size, len(block))]
@@ -40,13 +40,13 @@ async def lines(size: int) -> AsyncIterator[str]:
 
 
 def resident() -> int:
-    """The bytes that this process has in memory."""
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Peak:
-    """Looks, again and again, at how much memory there is."""
+    """Samples the memory of the process and keeps the peak."""
 
     def __init__(self) -> None:
         self.most = resident()
@@ -90,7 +90,7 @@ async def main(url: str) -> None:
 
 
 async def _whole(client: Client, result: Any) -> tuple[int, str, int]:
-    """Read all of an artifact, page by page."""
+    """Read a whole artifact, page by page."""
     uri, size, pages, digest = result.content[-1].uri, 0, 0, hashlib.sha256()
     while uri is not None:
         (contents,) = (await client.read(uri)).contents

@@ -1,4 +1,4 @@
-"""The contract of every store of artifacts."""
+"""The contract of artifact stores."""
 
 from __future__ import annotations
 

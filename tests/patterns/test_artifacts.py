@@ -1,4 +1,4 @@
-"""Artifacts: kept for their caller, listed and read as resources, and taken by the next tool."""
+"""Artifacts: stored for their caller, listed and read as resources, and passed to other tools."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_no_artifact_another_s_and_an_expired_one_look_the_same(dialect: s
 async def test_an_artifact_of_another_kind_is_explained(client: Speaker) -> None:
     response = await client.call("use", artifact_id=await made(client, "blog"))
     assert response.result["isError"] is True
-    assert "is a blog_artifact, which is not what this takes" in response.text
+    assert "of type 'blog_artifact' does not fit this parameter" in response.text
     assert "topic" in response.text
     response = await client.call("use", artifact_id=7)
     assert "Invalid arguments" in response.text

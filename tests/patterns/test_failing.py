@@ -1,4 +1,4 @@
-"""What an author raises, and what goes out on every dialect: the error patterns of seed 003."""
+"""The errors that a tool raises, and the response in every dialect: the error patterns of seed 003."""
 
 from __future__ import annotations
 

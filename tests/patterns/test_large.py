@@ -1,4 +1,4 @@
-"""A result of 50 MB goes out as an artifact and is read back, and the process stays small."""
+"""A result of 50 MB becomes an artifact and is read back without a large increase of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an author returns, and what goes out on every dialect: the success patterns of seed 003."""
+"""The values that a tool returns, and the response in every dialect: the success patterns of seed 003."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def texts(result: dict[str, Any]) -> list[str]:
 
 
 def data(client: Speaker, value: Any) -> Any:
-    """A value that is no object, as the dialect has it."""
+    """Return a value that is not an object in the form of the dialect."""
     return value if isinstance(client, Modern) else {"result": value}
 
 

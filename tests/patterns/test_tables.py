@@ -86,7 +86,7 @@ def seeds() -> Iterator[Address]:
 
 @pytest.fixture(params=DIALECTS)
 async def author(request: pytest.FixtureRequest, seeds: Address) -> Speaker:
-    """Somebody who writes posts, in each dialect."""
+    """A client of the example in each dialect."""
     return await plainly(request.param, seeds.port)
 
 

@@ -1,4 +1,4 @@
-"""What can be known of calls afterwards: log lines, counters, times and traces."""
+"""Telemetry of calls: log lines, counters, durations and traces."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_calls_are_timed_once_somebody_wants_to_know() -> None:
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """Where spans go. A process can be given a provider only once, unless one knows where it is kept."""
+    """Collect spans. OpenTelemetry accepts one provider per process, so this sets its private variable."""
     found = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(found))
@@ -199,7 +199,7 @@ def exporter() -> Iterator[InMemorySpanExporter]:
 
 @pytest.fixture
 def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
-    """The same, empty."""
+    """The exporter, without spans."""
     exporter.clear()
     return exporter
 

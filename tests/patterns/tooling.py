@@ -1,4 +1,4 @@
-"""A server whose tools give every pattern of seed 003, and callers of it in every dialect."""
+"""A server with a tool for every pattern of seed 003, and clients in every dialect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRET = "the password is s3cret"
 
 
 def png() -> bytes:
-    """A picture of one black pixel."""
+    """Return an image of one black pixel."""
 
     def part(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -62,7 +62,7 @@ class Report(BaseModel):
 
 
 class Spoken(BaseModel):
-    """A model that knows how it reads."""
+    """A model with its own `__str__`."""
 
     title: str
     words: int
@@ -72,7 +72,7 @@ class Spoken(BaseModel):
 
 
 class Created(BaseModel):
-    """What seed 003 declares: "Match Schema to Output"."""
+    """The model of seed 003, "Match Schema to Output"."""
 
     artifact_id: str
     status: Literal["completed", "error"]
@@ -84,14 +84,14 @@ class Size:
 
 
 async def plainly(dialect: str, port: int, **options: Any) -> Speaker:
-    """A speaker of a dialect who gets answers and no promises."""
+    """Return a client of a dialect that does not accept tasks."""
     if dialect == "2026-07-28":
         return Modern(port, **options)
     return await speaker(dialect, port, **options)
 
 
 async def redeemed(speaker: Speaker, tool: str, **arguments: Any) -> dict[str, Any]:
-    """How a tool ends as a task: a result, or an error under that name."""
+    """Run a tool as a task; return its result, or its error under the key `error`."""
     id = (await begin(speaker, tool, **arguments))["taskId"]
     task = await reach(speaker, id, "completed", "failed")
     if isinstance(speaker, Modern):
@@ -101,12 +101,12 @@ async def redeemed(speaker: Speaker, tool: str, **arguments: Any) -> dict[str, A
 
 
 def authenticate(headers: Mapping[str, str]) -> Principal:
-    """Everybody is who they say they are."""
+    """Trust the name in the header."""
     return Principal(headers.get("x-who", ""))
 
 
 def make(**options: Any) -> Server:
-    """A server with one tool for each pattern."""
+    """Return a server with one tool for each pattern."""
     options.setdefault("limits", Limits(drain_timeout=0.2, lease_seconds=2.0))
     server = Server("patterns", authenticate=authenticate, secrets=["a secret of the patterns"], **options)
     _succeeding(server)

@@ -1,4 +1,4 @@
-"""A workshop behind a real socket, on each store."""
+"""A `Workshop` on a real socket, with each kind of store."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def served(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, Address]]:
-    """A workshop, and where it is."""
+    """A `Workshop` and its address."""
     async with at_work(kind, tmp_path) as found:
         yield found
 
 
 @pytest.fixture
 def workshop(served: tuple[Workshop, Address]) -> Workshop:
-    """What is served."""
+    """The `Workshop` that is served."""
     return served[0]
 
 
 @pytest.fixture
 def port(served: tuple[Workshop, Address]) -> int:
-    """Where it is served."""
+    """The port of the server."""
     return served[1].port

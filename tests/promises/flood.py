@@ -1,4 +1,4 @@
-"""Makes many tasks on one connection, one after the other."""
+"""Creates many tasks on one connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import http
 
 
 async def flood(port: int, count: int) -> list[str]:
-    """The ids of so many new tasks."""
+    """Create tasks, and return their ids."""
     speaker = Patient(port)
     ids = []
     async with http.connect(port) as connection:

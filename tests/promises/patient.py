@@ -1,4 +1,4 @@
-"""The server of the tests of the client's side: tools that give promises, in memory or in a store."""
+"""A server whose tools run as tasks, for the tests of the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Name(BaseModel):
 
 
 def make(store: str | None = None) -> Server:
-    """A server whose tools give promises."""
+    """Return a server whose tools run as tasks."""
     server = Server("patient", store=store, limits=Limits(drain_timeout=0.2, lease_seconds=2.0))
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Tasks as callers of each dialect see them, by hand."""
+"""Requests about tasks in each dialect, without our client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RELATED = "io.modelcontextprotocol/related-task"
 
 
 class Patient(Modern):
-    """A client of 2026-07-28 that takes promises, and can answer everything."""
+    """A client of 2026-07-28 that accepts tasks and can answer every kind of question."""
 
     capabilities = {**EVERYTHING, "extensions": {TASKS: {}}}
 
@@ -30,7 +30,7 @@ class Patient(Modern):
 
 
 async def begin(speaker: Speaker, tool: str, ttl: int | None = None, /, **arguments: Any) -> dict[str, Any]:
-    """Ask for a promise: the task, in whichever shape."""
+    """Call a tool as a task, and return the task."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
     if not isinstance(speaker, Modern):
         params["task"] = {} if ttl is None else {"ttl": ttl}
@@ -39,12 +39,12 @@ async def begin(speaker: Speaker, tool: str, ttl: int | None = None, /, **argume
 
 
 async def look(speaker: Speaker, id: str) -> dict[str, Any]:
-    """How a task stands."""
+    """Return a task."""
     return (await speaker.ask("tasks/get", {"taskId": id})).result
 
 
 async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 60.0) -> dict[str, Any]:
-    """The task, once it has one of these statuses."""
+    """Wait until a task has one of these statuses, and return it."""
     deadline = time.monotonic() + within
     while (task := await look(speaker, id))["status"] not in statuses:
         assert time.monotonic() < deadline, f"still {task}"
@@ -53,7 +53,7 @@ async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 60.0)
 
 
 async def answer(speaker: Speaker, id: str, **names: str) -> Response:
-    """Answer questions that want a name."""
+    """Answer questions that ask for a name."""
     responses = {key: accept(name=name) for key, name in names.items()}
     method = "tasks/update" if isinstance(speaker, Modern) else "tasks/input_response"
     return await speaker.ask(method, {"taskId": id, "inputResponses": responses})

@@ -1,4 +1,4 @@
-"""How much a server takes upon itself, and what it does when that is too much, or its store is gone."""
+"""The limits of tasks, and failures of the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.speakers import Bare, Modern, Session, Speaker
 
 @pytest.fixture
 async def narrow(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, int]]:
-    """A workshop with room for two tasks at once, and for three that are not done."""
+    """A `Workshop` that runs two tasks at once and queues three."""
     limits = Limits(max_running_tasks=2, max_queued_tasks=3, lease_seconds=2.0, drain_timeout=0.2)
     async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
         yield workshop, address.port
@@ -55,7 +55,7 @@ async def test_one_too_many_is_refused_and_told_when_to_come_back(
         refused = await client.ask("tools/call", {"name": "long", **wish})
         assert refused.status == 503
         assert int(refused.headers["retry-after"]) > 0
-        assert "too many tasks" in refused.error["message"]
+        assert "Too many tasks" in refused.error["message"]
     assert (await client.call("plain")).text == "plain"
     workshop.gate.set()
     for id in ids:
@@ -100,7 +100,7 @@ async def test_a_task_that_makes_no_sense_does_not_hold_up_the_others(
         await store.close()
     async with serving(Workshop(store).server) as address:
         assert (await Bare(address.port).ask("tasks/result", {"taskId": "add_later"})).text == "3"
-    assert "makes no sense here" in caplog.text
+    assert "this version cannot read its log" in caplog.text
 
 
 async def test_a_task_whose_tool_is_gone_says_so(served: tuple[Workshop, Address]) -> None:
@@ -196,7 +196,7 @@ async def test_a_state_is_used_once_on_all_processes_together(tmp_path: Path) ->
 
 
 class ReadOnly:
-    """Makes the file of a store read-only. Root writes whatever the mode of a file is, SQLite does not."""
+    """Makes a SQLite store read-only with `query_only`: root can write a file of any mode."""
 
     def __init__(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self._store = store
@@ -204,7 +204,7 @@ class ReadOnly:
         self._connect = Database.connect
 
     def begin(self) -> None:
-        """From now on, nobody writes."""
+        """Make the store read-only."""
 
         def connect(database: Database, role: Any) -> sqlite3.Connection:
             connection = self._connect(database, role)
@@ -215,7 +215,7 @@ class ReadOnly:
         self._store._threads.writer._connection.execute("PRAGMA query_only = ON")
 
     def end(self) -> None:
-        """From now on, somebody may."""
+        """Make the store writable again."""
         self._patch.setattr(Database, "connect", self._connect)
         self._store._threads.writer.close()
 
@@ -268,7 +268,7 @@ async def test_a_listener_waits_for_a_store_that_does_not_answer(
 
 
 def _failing(patch: pytest.MonkeyPatch, workshop: Workshop) -> list[str]:
-    """Let the store know nothing for a while; who asked meanwhile."""
+    """Make the store fail while the patch lasts; return the ids that are asked for."""
     asked: list[str] = []
 
     async def get(id: str) -> Record | None:

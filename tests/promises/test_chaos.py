@@ -1,4 +1,4 @@
-"""Processes that are really killed: what was acknowledged is there, and what was done is not done again."""
+"""Killed processes: acknowledged tasks survive, and completed steps do not run again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESULT = "ONE / TWO A / THREE B C"
 
 @pytest.fixture(autouse=True, params=["sqlite", "postgres"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A kind of store, which all processes of a test share."""
+    """The kind of store that all processes of a test share."""
     url = f"sqlite:///{tmp_path}/tasks.db"
     if request.param == "postgres":
         url = request.getfixturevalue("database").url()
@@ -38,7 +38,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def place(tmp_path: Path) -> str:
-    """Where the store of a test is."""
+    """The URL of the store."""
     return (tmp_path / "place").read_text()
 
 
@@ -50,7 +50,7 @@ def serving(tmp_path: Path, **environment: str) -> Iterator[ServerProcess]:
 
 
 async def patiently(work: object, within: float = 30.0) -> object:
-    """Try again while the process that was asked is being killed."""
+    """Retry a request while its process is being killed."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -61,7 +61,7 @@ async def patiently(work: object, within: float = 30.0) -> object:
 
 
 async def travel(ports: list[int], id: str) -> list[str]:
-    """Take a journey to its end, asking whichever process is alive; all that it told, and its result."""
+    """Follow a task to its end through any live process; return its segments and its result."""
     speakers = [Patient(port) for port in ports]
 
     async def one_round() -> list[str] | None:
@@ -85,12 +85,12 @@ async def travel(ports: list[int], id: str) -> list[str]:
 
 
 def check(told: list[str]) -> None:
-    """Everything is told once and in order, whoever told it."""
+    """Check that every segment arrived once and in order."""
     assert [words.partition(" @")[0] for words in told] == [*TOLD, RESULT]
 
 
 class Witness:
-    """Reads a journey as it goes, from the beginning each time that a process dies, and compares."""
+    """Reads the segments of a task, again from the start after each kill, and compares."""
 
     def __init__(self, ports: list[int], id: str) -> None:
         self._clients = [Follower(port) for port in ports]
@@ -99,7 +99,7 @@ class Witness:
         self.looked = 0
 
     async def watch(self) -> None:
-        """Look on until the journey has ended."""
+        """Read until the task has ended."""
         while True:
             for client in self._clients:
                 try:
@@ -214,7 +214,7 @@ async def test_a_worker_that_stalls_loses_its_task_and_its_late_writes_are_refus
 
 
 def _stop_between_writes(process: subprocess.Popen[Any], folder: Path) -> None:
-    """Stop a process, though not while it holds the lock of a SQLite file, which nobody could then write."""
+    """Stop a process at a moment when it does not hold the lock of the SQLite file."""
     for _ in range(100):
         process.send_signal(signal.SIGSTOP)
         try:
@@ -293,7 +293,7 @@ async def test_many_processes_share_one_store_and_every_task_ends_once(tmp_path:
 
 
 async def _create(servers: list[ServerProcess], tasks: int) -> list[str]:
-    """Create tasks through all of them at once, on connections that stay open."""
+    """Create tasks through all processes at once, on open connections."""
     share = tasks // (len(servers) * 2)
     made = await asyncio.gather(*(flood(server.port, share) for server in servers for _ in range(2)))
     return [id for ids in made for id in ids]

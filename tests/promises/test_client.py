@@ -1,4 +1,4 @@
-"""Our client and tasks: it drives them to their end without its caller noticing, or hands out a handle."""
+"""Our client and tasks: `call` waits for the result, or returns a handle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERYWHERE = [
 
 
 class Person:
-    """Answers, and remembers what was asked."""
+    """Answers questions, and records them."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {"First name?": [{"name": "Ada"}], "Last name?": [{"name": "Byron"}], **answers}

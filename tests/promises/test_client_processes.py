@@ -1,4 +1,4 @@
-"""A promise outlives its connection, its process and its server: real processes, sockets and files."""
+"""Tasks survive connections, clients and servers: with real processes, sockets and files."""
 
 from __future__ import annotations
 

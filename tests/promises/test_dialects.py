@@ -1,4 +1,4 @@
-"""Tasks as each dialect has them: made, looked at, redeemed, cancelled; and every error on the way."""
+"""Tasks in each dialect: create, get, redeem, cancel, and every error."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ UNKNOWN = "Failed to retrieve task: Task not found"
 
 @pytest.fixture(params=DIALECTS)
 async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect."""
+    """A client of each dialect."""
     return await speaker(request.param, port)
 
 
 @pytest.fixture(params=CORE)
 async def core(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect that has tasks in the core."""
+    """A client of each dialect that has tasks in the core protocol."""
     return await speaker(request.param, port)
 
 
 @pytest.fixture
 async def modern(port: int) -> Patient:
-    """A speaker of the extension."""
+    """A client of the tasks extension."""
     return Patient(port)
 
 
@@ -268,13 +268,13 @@ async def test_a_version_before_tasks_has_none(port: int) -> None:
 async def test_a_wish_for_a_task_is_refused_where_a_tool_gives_none(core: Speaker) -> None:
     refused = await core.ask("tools/call", {"name": "plain", "task": {}})
     assert (refused.status, refused.error["code"]) == (200, -32601)
-    assert "'plain' gives no promises" in refused.error["message"]
+    assert "'plain' does not run as a task" in refused.error["message"]
 
 
 async def test_a_tool_that_only_gives_promises_is_refused_without_the_wish(core: Speaker) -> None:
     refused = await core.call("long")
     assert (refused.status, refused.error["code"]) == (200, -32601)
-    assert "ask for a task" in refused.error["message"]
+    assert "call it with a task" in refused.error["message"]
 
 
 async def test_the_extension_must_be_declared_before_anything_is_looked_up(port: int) -> None:

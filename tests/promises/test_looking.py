@@ -1,4 +1,4 @@
-"""Looking at a task: what a look tells of one that is about to end, and of one that ended here lately."""
+"""Getting a task that is about to end, and one that finished in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon import Server
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import claimed_task as held
 from antiphon.runtime.tasks import finished_tasks as recent
-from antiphon.runtime.tasks.claimed_task import now
+from antiphon.runtime.tasks.claimed_task import now_ms
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.memory import MemoryStore
 from tests.promises.speaking import Patient, begin, reach
@@ -23,7 +23,7 @@ from tests.support.serving import serving
 
 
 class Slow(MemoryStore):
-    """A store whose ends wait at a gate, and that counts the looks it gets."""
+    """A store that delays the end of a task until a gate opens, and counts reads."""
 
     server: Server
 
@@ -44,15 +44,15 @@ class Slow(MemoryStore):
         return await super().get(id)
 
     def lookers(self, id: str) -> int:
-        """How many wait for the end of a task to be written."""
+        """Return how many requests wait for the end of a task to be written."""
         found, _ = self.server.engine.tasks._worker._running[id]  # type: ignore[union-attr]
         return len(found._waiting or ())
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks waits long for an end, so that a busy machine makes no difference."""
-    monkeypatch.setattr(held, "_LANDING", 10.0)
+    """Let a request wait long for a pending write, so that a busy machine makes no difference."""
+    monkeypatch.setattr(held, "_PENDING_WRITE_WAIT_SECONDS", 10.0)
 
 
 @asynccontextmanager
@@ -110,20 +110,20 @@ async def test_a_task_that_ended_here_is_another_callers_neither_before_nor_afte
 
 def ended(id: str, *, ttl: int | None = None, text: str = "") -> Task:
     result = {"content": [{"type": "text", "text": text}], "is_error": False}
-    return Task(id=id, tool="add", created=now(), updated=now(), state="done", ttl=ttl, result=result)
+    return Task(id=id, tool="add", created=now_ms(), updated=now_ms(), state="done", ttl=ttl, result=result)
 
 
 def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None:
     kept = FinishedTasks()
-    for number in range(recent._MOST + 10):
+    for number in range(recent._MAX_TASKS + 10):
         kept.add(ended(f"t{number}"), "ada")
     assert [kept.find(f"t{number}", "ada") is None for number in (0, 9, 10)] == [True, True, False]
     for number in range(40):
-        kept.add(ended(f"large{number}", text="x" * (recent._BYTES // 17)), "ada")
-    assert kept._bytes <= recent._BYTES
+        kept.add(ended(f"large{number}", text="x" * (recent._MAX_BYTES // 17)), "ada")
+    assert kept._bytes <= recent._MAX_BYTES
     assert kept.find("t1009", "ada") is None
     assert kept.find("large39", "ada") is not None
-    kept.add(ended("huge", text="x" * recent._BYTES), "ada")
+    kept.add(ended("huge", text="x" * recent._MAX_BYTES), "ada")
     assert kept.find("huge", "ada") is None
 
 

@@ -1,4 +1,4 @@
-"""When a call becomes a promise: at once, after a while, in mid-run, or never; and what moves with it."""
+"""When a call becomes a task: at once, after `answer_within`, by `ctx.promise()`, or never."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "require
 
 
 class Watched:
-    """A store that knows what was asked of it, and can be made to fail."""
+    """A store that records its calls and can be made to fail."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Watched:
 
 
 class Turning:
-    """A server whose tools turn into promises, and what they have done."""
+    """A server whose calls become tasks, with a record of side effects."""
 
     def __init__(self, store: Store, room: int = 100) -> None:
         self.store = Watched(store)
@@ -105,7 +105,7 @@ class Turning:
 
 @pytest.fixture
 def turning(kind: str, tmp_path: Path) -> Turning:
-    """The server, not yet served."""
+    """The server, before it is started."""
     return Turning(store_of(kind, tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""What a task asks: at once in the draft, on the stream in 2025-11-25, in the task itself in 2026-07-28."""
+"""Questions of tasks in the draft, in 2025-11-25 (on the stream) and in 2026-07-28 (in the task)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ ROUNDS = ("draft", "2026-07-28")
 
 @pytest.fixture(params=ROUNDS)
 async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect in which answers are requests of their own."""
+    """A client of each dialect in which an answer is a request."""
     return await speaker(request.param, port)
 
 
 @pytest.fixture
 async def session(port: int) -> Session:
-    """A speaker of 2025-11-25."""
+    """A client of 2025-11-25."""
     found = await speaker("2025-11-25", port)
     assert isinstance(found, Session)
     return found
 
 
 async def asked(client: Speaker, id: str) -> dict[str, Any]:
-    """What a task asks, once it does."""
+    """Wait until a task asks, and return its questions."""
     task = await reach(client, id, "input_required")
     if isinstance(client, Patient):
         return dict(task["inputRequests"])
@@ -47,7 +47,7 @@ async def asked(client: Speaker, id: str) -> dict[str, Any]:
 
 
 async def ended(client: Speaker, id: str) -> str:
-    """The text that a task ended with."""
+    """Wait for the end of a task, and return its text."""
     task = await reach(client, id, "completed")
     if isinstance(client, Patient):
         return str(task["result"]["content"][0]["text"])
@@ -171,7 +171,7 @@ def _of_the_tool() -> list[asyncio.Task[Any]]:
 async def redeeming(
     session: Session, id: str
 ) -> AsyncIterator[tuple[Connection, AsyncIterator[dict[str, Any]]]]:
-    """The messages on the stream of a `tasks/result`."""
+    """Yield the messages on the stream of a `tasks/result`."""
 
     async def frames(connection: Connection) -> AsyncIterator[dict[str, Any]]:
         async for event in connection.events():
@@ -192,7 +192,7 @@ async def say(session: Session, id: Any, result: Any = None, error: Any = None) 
 
 
 async def until_asked(frames: AsyncIterator[dict[str, Any]], *messages: str) -> dict[str, Any]:
-    """The ids of the requests with these messages; status notifications may come in between."""
+    """Read until these questions have arrived, and return the ids of their requests."""
     found: dict[str, Any] = {}
     async for frame in frames:
         if frame.get("method") == "elicitation/create":

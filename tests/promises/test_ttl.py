@@ -1,4 +1,4 @@
-"""How long a task is kept: to the second, on a running server and after a restart, whatever it is doing."""
+"""The lifetime of tasks: on a running server and after a restart, in every state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = {"code": -32602, "message": "Failed to retrieve task: Task not found"}
 
 
 async def gone_after(client: Bare, id: str) -> float:
-    """When a task was not there any more."""
+    """Return the time at which a task was gone."""
     async with asyncio.timeout(20):
         while True:
             frame = (await client.ask("tasks/get", {"taskId": id})).frame
@@ -82,9 +82,10 @@ async def test_the_time_goes_on_while_no_server_runs(tmp_path: Path) -> None:
     async with at_work("sqlite", tmp_path) as (_, address):
         client = Bare(address.port)
         short = (await begin(client, "add", 1000, a=1, b=2))["taskId"]
+        expires = time.time() + 1.0
         longer = (await begin(client, "ask", 3000))["taskId"]
         await reach(client, longer, "input_required")
-    await asyncio.sleep(max(0.0, began + 1.1 - time.time()))
+    await asyncio.sleep(max(0.0, expires + 0.1 - time.time()))
     async with at_work("sqlite", tmp_path) as (_, address):
         client = Bare(address.port)
         assert (await client.ask("tasks/get", {"taskId": short})).error == GONE

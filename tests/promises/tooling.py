@@ -1,4 +1,4 @@
-"""A server of tools that give promises, for tests that watch what they do."""
+"""A server with tools that run as tasks, and a record of their side effects."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Name(BaseModel):
 
 
 def authenticate(headers: Mapping[str, str]) -> Principal:
-    """Everybody is who they say they are."""
+    """Trust the name in the header."""
     return Principal(headers.get("x-who", ""))
 
 
 class Workshop:
-    """A server, its store, and what its tools have done so far."""
+    """A server, its store, and the side effects of its tools."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self.store = store
@@ -51,12 +51,12 @@ class Workshop:
         self._register(self.server)
 
     def did(self, what: str) -> str:
-        """A side effect."""
+        """Record a side effect."""
         self.ran[what] += 1
         return what.upper()
 
     async def until_open(self, tool: str) -> None:
-        """Wait at the gate, and note who was sent away from it."""
+        """Wait until the gate opens, and record cancellations."""
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -111,12 +111,12 @@ class Workshop:
 
 
 def store_of(kind: str, folder: Path) -> Store:
-    """A new store of a kind."""
+    """Return a new store of a kind."""
     return open_store("memory:" if kind == "memory" else f"sqlite:///{folder}/tasks.db")
 
 
 async def speaker(dialect: str, port: int, **options: Any) -> Speaker:
-    """A speaker of a dialect who takes promises and can answer everything."""
+    """Return a client of a dialect that accepts tasks and can answer every kind of question."""
     if dialect == "draft":
         return Bare(port, **options)
     if dialect == "2026-07-28":
@@ -128,7 +128,7 @@ async def speaker(dialect: str, port: int, **options: Any) -> Speaker:
 
 @asynccontextmanager
 async def at_work(kind: str, folder: Path, **options: Any) -> AsyncIterator[tuple[Workshop, Address]]:
-    """A workshop that is served."""
+    """Serve a `Workshop`."""
     workshop = Workshop(store_of(kind, folder), **options)
     async with serving(workshop.server) as address:
         try:

@@ -1,4 +1,4 @@
-"""What processes say to each other, while the store between them comes and goes."""
+"""Messages between processes while the store fails and recovers."""
 
 from __future__ import annotations
 
@@ -8,129 +8,129 @@ from typing import Any
 import pytest
 
 from antiphon.errors import StoreUnavailable
-from antiphon.runtime import relay as relaying
+from antiphon.runtime import relay
 from antiphon.runtime.relay import Relay
-from tests.runtime.faulty import opened
+from tests.runtime.faulty_store import open_faulty_store
 from tests.support.polling import until
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_AGAIN", 0.0)
+    monkeypatch.setattr(relay, "_RETRY_SECONDS", 0.0)
 
 
-async def hearing(store: Any) -> tuple[Relay, list[Any]]:
-    """One who hears what others say, and that."""
-    heard: list[Any] = []
+async def open_receiver(store: Any) -> tuple[Relay, list[Any]]:
+    """Return an open relay, and a list of the messages that it receives."""
+    received: list[Any] = []
     other = Relay("tests")
-    other.on("topic", heard.append)
+    other.subscribe("topic", received.append)
     await other.open(store)
-    return other, heard
+    return other, received
 
 
-async def test_nothing_is_said_while_there_is_no_store_to_say_it_through() -> None:
-    store = await opened()
-    other, heard = await hearing(store)
+async def test_nothing_is_published_without_a_store() -> None:
+    store = await open_faulty_store()
+    other, received = await open_receiver(store)
     mine = Relay("tests")
-    await mine.say("topic", 1)
-    mine.say_soon("topic", 2)
+    await mine.publish("topic", 1)
+    mine.publish_soon("topic", 2)
     await mine.open(store)
-    await mine.say("topic", 3)
-    await until(lambda: heard)
+    await mine.publish("topic", 3)
+    await until(lambda: received)
     await mine.close()
-    await mine.say("topic", 4)
+    await mine.publish("topic", 4)
     await other.close()
-    assert heard == [3]
+    assert received == [3]
     assert not mine.is_open
 
 
-async def test_what_the_store_does_not_pass_on_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    store = await opened()
+async def test_a_failed_publish_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    store = await open_faulty_store()
     mine = Relay("tests")
     await mine.open(store)
     store.instead("publish", StoreUnavailable("It is away."))
-    await mine.say("topic", 1)
+    await mine.publish("topic", 1)
     await mine.close()
-    assert caplog.messages == ["Other processes do not hear of this (topic): It is away."]
+    assert caplog.messages == ["Cannot send a message about 'topic' to other processes: It is away."]
 
 
-async def test_what_is_on_its_way_is_said_before_the_end() -> None:
-    store = await opened()
-    other, heard = await hearing(store)
+async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
+    store = await open_faulty_store()
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
-    mine.say_soon("topic", 1)
+    mine.publish_soon("topic", 1)
     await asyncio.sleep(0)
     assert store.calls["publish"] == 0
     await mine.close()
     assert store.calls["publish"] == 1
-    await until(lambda: heard == [1])
+    await until(lambda: received == [1])
     await other.close()
 
 
 async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "_MOST", 2)
-    store = await opened()
-    other, heard = await hearing(store)
+    monkeypatch.setattr(relay, "_MAX_PENDING_MESSAGES", 2)
+    store = await open_faulty_store()
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
     for number in (1, 2, 3):
-        mine.say_soon("topic", number)
+        mine.publish_soon("topic", number)
     await asyncio.sleep(0)
     await mine.close()
-    await until(lambda: len(heard) == 2)
+    await until(lambda: len(received) == 2)
     await other.close()
-    assert heard == [1, 2]
+    assert received == [1, 2]
 
 
-def test_nothing_is_said_in_a_loop_that_is_closed() -> None:
+def test_nothing_is_published_on_a_closed_event_loop() -> None:
     mine = Relay("tests")
 
     async def open() -> Any:
-        store = await opened()
+        store = await open_faulty_store()
         await mine.open(store)
         return store
 
     store = asyncio.run(open())
-    mine.say_soon("topic", 1)
+    mine.publish_soon("topic", 1)
     assert store.calls["publish"] == 0
 
 
-async def test_others_are_heard_once_the_store_is_there() -> None:
-    store = await opened()
+async def test_messages_are_received_when_the_store_recovers() -> None:
+    store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))
-    other, heard = await hearing(store)
+    other, received = await open_receiver(store)
     mine = Relay("tests")
     await mine.open(store)
-    await mine.say("topic", 1)
-    await until(lambda: heard == [1])
+    await mine.publish("topic", 1)
+    await until(lambda: received == [1])
     await mine.close()
     await other.close()
     assert store.calls["subscribe"] == 2
 
 
-async def test_others_are_heard_after_something_that_was_not_understood(
+async def test_messages_are_received_after_one_that_cannot_be_handled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = await opened()
-    heard: list[int] = []
+    store = await open_faulty_store()
+    received: list[int] = []
     other, mine = Relay("tests"), Relay("tests")
-    other.on("topic", lambda data: heard.append(data["number"]))
+    other.subscribe("topic", lambda data: received.append(data["number"]))
     await other.open(store)
     await mine.open(store)
-    await mine.say("topic", "not like that")
+    await mine.publish("topic", "not like that")
     await until(lambda: store.calls["subscribe"] == 2)
-    await mine.say("topic", {"number": 1})
-    await until(lambda: heard == [1])
+    await mine.publish("topic", {"number": 1})
+    await until(lambda: received == [1])
     await mine.close()
     await other.close()
-    assert caplog.messages == ["What another process said on topic could not be understood."]
+    assert caplog.messages == ["Cannot handle a message of another process on 'topic'; continuing."]
 
 
-async def test_a_store_that_is_closed_is_not_heard_again() -> None:
-    store = await opened()
-    other, heard = await hearing(store)
+async def test_a_closed_store_is_not_subscribed_to_again() -> None:
+    store = await open_faulty_store()
+    other, received = await open_receiver(store)
     await store.close()
-    await asyncio.wait(other._hearing, timeout=10)
+    await asyncio.wait(other._receivers, timeout=10)
     await other.close()
-    assert (heard, store.calls["subscribe"]) == ([], 1)
+    assert (received, store.calls["subscribe"]) == ([], 1)

@@ -1,4 +1,4 @@
-"""A studio behind a real socket, on each store; one for all tests of a module, made new for each of them."""
+"""A `Studio` on a real socket, with each kind of store; shared by a module and reset for each test."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 async def served(
     kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Studio, Address]]:
-    """A studio, and where it is."""
+    """A `Studio` and its address."""
     async with at_work(kind, tmp_path_factory.mktemp("studio")) as found:
         yield found
 
 
 @pytest.fixture
 def studio(served: tuple[Studio, Address]) -> Studio:
-    """What is served, and has done nothing yet."""
+    """The `Studio` that is served, after a reset."""
     served[0].forget()
     return served[0]
 
 
 @pytest.fixture
 def port(served: tuple[Studio, Address]) -> int:
-    """Where it is served."""
+    """The port of the server."""
     return served[1].port

@@ -1,4 +1,4 @@
-"""Logs that no tool has written: as long, and in such pieces, as a test likes."""
+"""Writes task logs of any length and batch size, without running a tool."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ async def planted(
 
 
 def emitted(first: int, size: int, width: int = 0) -> dict[str, Any]:
-    """The entry of so many segments."""
+    """Return an entry with this many segments."""
     blocks = [{"type": "text", "text": str(number).ljust(width)} for number in range(first, first + size)]
     return {"first": first, "blocks": blocks}

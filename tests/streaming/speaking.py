@@ -1,4 +1,4 @@
-"""Segments as callers of each dialect see them, by hand."""
+"""Streaming requests in each dialect, without our client."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ DIALECTS = ("draft", "2025-11-25", "2026-07-28")
 
 
 class Listener(Modern):
-    """A client of 2026-07-28 that takes segments, and no promises."""
+    """A client of 2026-07-28 that accepts segments and does not accept tasks."""
 
     capabilities = {**EVERYTHING, "extensions": {STREAMING: {}}}
 
 
 class Follower(Patient):
-    """One that takes segments and promises."""
+    """A client of 2026-07-28 that accepts segments and tasks."""
 
     capabilities = {**EVERYTHING, "extensions": {TASKS: {}, STREAMING: {}}}
 
 
 def declaring(*modes: str) -> dict[str, Any]:
-    """The capabilities of a client that takes answers in these ways."""
+    """Return the capabilities of a client that accepts these response modes."""
     return {**EVERYTHING, "tasks": {"responses": {"modes": list(modes)}}}
 
 
 async def speaker(dialect: str, port: int, *, promises: bool = False, **options: Any) -> Speaker:
-    """A speaker of a dialect who takes segments, and can answer everything."""
+    """Return a client of a dialect that accepts segments and can answer every kind of question."""
     if dialect == "draft":
         return Bare(port, **options)
     if dialect == "2026-07-28":
@@ -53,7 +53,7 @@ async def speaker(dialect: str, port: int, *, promises: bool = False, **options:
 
 
 def wish(tool: str, *modes: str, ttl: int | None = None, **arguments: Any) -> dict[str, Any]:
-    """The parameters of a call that wants a task, in one of these ways."""
+    """Return the parameters of a call that requests a task in one of these modes."""
     task: dict[str, Any] = {} if ttl is None else {"ttl": ttl}
     if modes:
         task["responseModes"] = list(modes)
@@ -61,13 +61,13 @@ def wish(tool: str, *modes: str, ttl: int | None = None, **arguments: Any) -> di
 
 
 def streamed(client: Speaker, tool: str, /, **arguments: Any) -> dict[str, Any]:
-    """The parameters of a call whose segments are wanted as they come, without a task."""
+    """Return the parameters of a call that requests a stream without a task."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
     return params if isinstance(client, Modern) else {**params, "stream": {}}
 
 
 def numbered(frames: Sequence[Mapping[str, Any]]) -> list[tuple[int, Any]]:
-    """The segments in some messages, in the order in which they came: each number, and its text or block."""
+    """Return the segments in messages in the order of arrival: each number, and its text or block."""
     found: list[tuple[int, Any]] = []
     for frame in frames:
         if frame.get("method") == PARTIAL_RESULT:
@@ -83,19 +83,19 @@ def numbered(frames: Sequence[Mapping[str, Any]]) -> list[tuple[int, Any]]:
 
 
 def texts(frames: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """The segments in some messages, which are all there, in order, and each once."""
+    """Check that messages have every segment once and in order; return the texts."""
     found = numbered(frames)
     assert [number for number, _ in found] == list(range(1, len(found) + 1)), found
     return [text for _, text in found]
 
 
 def task_id(result: Mapping[str, Any]) -> str:
-    """The task that a result belongs to."""
+    """Return the id of the task that a result belongs to."""
     return str(result["_meta"][RELATED]["taskId"])
 
 
 class Reading:
-    """What comes on a stream, as it comes."""
+    """Reads the messages of a stream."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -103,7 +103,7 @@ class Reading:
         self._events: AsyncIterator[Event] | None = None
 
     async def next(self) -> dict[str, Any] | None:
-        """The next message, `None` at the end."""
+        """Return the next message, `None` at the end."""
         if self._events is None:
             head = await self.connection.receive_head()
             self._events = self.connection.events() if head.is_stream else self._alone()
@@ -114,11 +114,11 @@ class Reading:
         return None
 
     async def _alone(self) -> AsyncIterator[Event]:
-        """What was answered without a stream, because it was all there."""
+        """Return a response that came without a stream, because it was complete."""
         yield Event(data=b"".join([piece async for piece in self.connection.chunks()]).decode())
 
     async def up_to(self, number: int) -> dict[str, Any]:
-        """Read until the segment with this number is there; the message that brought it."""
+        """Read up to the segment with this number; return its message."""
         for frame in self.frames:
             if any(found >= number for found, _ in numbered([frame])):
                 return frame
@@ -126,14 +126,14 @@ class Reading:
         return await self.up_to(number)
 
     async def until(self, method: str) -> dict[str, Any]:
-        """Read until a message with this method; that message."""
+        """Read up to a message with this method, and return it."""
         while (frame := await self.next()) is not None:
             if frame.get("method") == method:
                 return frame
         raise AssertionError(f"no {method} in {self.frames}")
 
     async def rest(self) -> dict[str, Any]:
-        """Read to the end; the last message."""
+        """Read to the end, and return the last message."""
         while await self.next() is not None:
             pass
         return self.frames[-1]
@@ -143,20 +143,20 @@ class Reading:
 async def reading(
     client: Speaker, method: str, params: Mapping[str, Any], *, id: Any = 1
 ) -> AsyncIterator[Reading]:
-    """A request, and what comes on its stream."""
+    """Make a request, and return a reader of its stream."""
     async with client.asking(method, params, id=id) as connection:
         yield Reading(connection)
 
 
 async def respond(session: Speaker, id: Any, result: Mapping[str, Any]) -> None:
-    """Post the response to a question of the server's."""
+    """Post the response to a question of the server."""
     frame = {"jsonrpc": "2.0", "id": id, "result": dict(result)}
     taken = await http.request(session.port, "POST", session.headers, json.dumps(frame).encode())
     assert taken.status == 202
 
 
 async def merged(client: Speaker, id: str) -> dict[str, Any]:
-    """The whole result of a task, once it has ended."""
+    """Wait for the end of a task, and return its whole result."""
     if isinstance(client, Modern):
         async with reading(client, "tasks/stream", {"taskId": id}) as stream:
             return dict((await stream.rest())["result"]["result"])

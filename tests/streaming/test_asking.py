@@ -1,4 +1,4 @@
-"""Questions in mid-stream: numbers go on after the answer, and nothing is sent twice."""
+"""Questions during a stream: numbers continue after the answer, and no segment is sent twice."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def _answer_in_place(client: Speaker, stream: Reading) -> None:
 
 
 async def _no_longer(client: Speaker, id: str, key: str) -> None:
-    """Wait until something is no longer asked."""
+    """Wait until a question is no longer open."""
     for _ in range(500):
         task = await reach(client, id, "input_required", "completed")
         if task["status"] == "completed":

@@ -1,4 +1,4 @@
-"""What a tool can emit and how it can end: the same whichever way its caller takes it."""
+"""Emitted values and endings of tools: the same result in every response mode."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def make(kind: str, folder: Any) -> Server:
 
     @tool
     def sync_generator() -> Generator[str, None, str]:
-        """A generator in a thread, which returns something."""
+        """A generator in a thread that returns a value."""
         yield "a"
         yield "b"
         return "c"
@@ -70,7 +70,7 @@ def make(kind: str, folder: Any) -> Server:
 
     @tool
     async def emitter(ctx: Context) -> str:
-        """Emits by its context."""
+        """Emits with `ctx.emit`."""
         await ctx.emit("a")
         await ctx.emit("b")
         return "c"
@@ -89,7 +89,7 @@ def make(kind: str, folder: Any) -> Server:
 
     @tool
     async def blocks() -> AsyncIterator[Any]:
-        """One of everything."""
+        """Emits every kind of block."""
         yield "text"
         yield Text("block", meta={"k": 1})
         yield Image.of(b"png", "image/png")
@@ -155,7 +155,7 @@ def make(kind: str, folder: Any) -> Server:
 
     @tool
     async def much(size: int, n: int) -> AsyncIterator[str]:
-        """Says a lot."""
+        """Emits more than an answer may have."""
         for _ in range(n):
             yield "x" * size
 
@@ -171,14 +171,14 @@ def make(kind: str, folder: Any) -> Server:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def port(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
-    """Where the tools are."""
+    """The port of the server."""
     async with serving(make("sqlite", tmp_path_factory.mktemp("emitting"))) as address:
         yield address.port
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    """A way to take what is emitted."""
+    """A response mode."""
     return str(request.param)
 
 

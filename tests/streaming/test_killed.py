@@ -1,4 +1,4 @@
-"""A server that is killed in mid-stream and started again: a reader who goes on by number has the whole."""
+"""A server that is killed during a stream and restarted: a reader that resumes by number gets everything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ N = 40
 
 
 class Place:
-    """Where a server is started again and again: one port, one store, and how far its tool may go."""
+    """Restarts a server on one port and one store, and limits how far its tool may go."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,12 +41,12 @@ class Place:
         self.allow(0)
 
     def allow(self, segments: int) -> None:
-        """Let the tool emit up to this number."""
+        """Allow the tool to emit up to this number."""
         self._pace.write_text(str(segments))
 
     @contextmanager
     def serving(self) -> Iterator[ServerProcess]:
-        """The server, until the block ends."""
+        """Run the server while the context is open."""
         store = f"sqlite:///{self.folder}/tasks.db"
         env = {"ANTIPHON_STORE": store, "PACE": str(self._pace), "LEASE": "0.3"}
         with started("emitting.py", self.folder, env=env, port=self.port) as server:
@@ -54,7 +54,7 @@ class Place:
 
 
 async def read_until_killed(stream: Reading, server: ServerProcess, up_to: int) -> list[tuple[int, Any]]:
-    """What a reader has seen when its server died: all up to a number at least."""
+    """Read until the server is killed; return the segments, at least up to a number."""
     await stream.up_to(up_to)
     server.process.send_signal(signal.SIGKILL)
     server.process.wait()

@@ -1,4 +1,4 @@
-"""How a wish for a task is granted: which response modes are declared, offered, chosen, fallen back from."""
+"""Response modes: which are declared, offered and chosen, and the fallback."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(scope="module")
 def kind() -> str:
-    """Which mode is chosen is no matter of the store."""
+    """One kind of store is enough: the choice of a mode does not depend on it."""
     return "memory"
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=CORE)
 async def core(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect that has the modes."""
+    """A client of each dialect with response modes."""
     return await speaker(request.param, port)
 
 
@@ -52,7 +52,7 @@ async def opened(port: int, *modes: str, version: str = "2025-11-25") -> Session
 
 
 def mode_of(response: Response) -> str:
-    """In which way a call was answered."""
+    """Return the response mode of a response."""
     result = response.frames[0]["result"]
     if "partial-content" in result:
         return "streaming"

@@ -1,4 +1,4 @@
-"""Readers that go away, cancel, come too late, or read slowly: who of them holds a tool up, and who not."""
+"""Readers that disconnect, cancel, come late or read slowly, and which of them slow a tool down."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_a_slow_reader_of_an_answer_slows_the_tool(port: int, studio: Stud
 
 
 async def _stagnated(client: Speaker, studio: Studio) -> int:
-    """How many it has emitted when it emits no more, though others are served."""
+    """Return how many segments a blocked tool has emitted, while other requests are served."""
     while True:
         before = studio.ran["bulk"]
         for _ in range(50):

@@ -1,4 +1,4 @@
-"""Finding one's place in a log, however it was cut into entries, without walking there."""
+"""Finding a segment in a log with a binary search, for every division into entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.streaming.planting import planted
 
 
 class _Counting:
-    """A store that counts what is read."""
+    """A store that counts reads."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class _Counting:
 
 
 async def read(batches: list[int], after: int, versions: list[int]) -> tuple[list[tuple[int, str]], int]:
-    """The segments after a number, up to one version after the other; and how often the store was asked."""
+    """Read the segments after a number up to each version; return them and the number of reads."""
     store = open_store("memory:")
     await store.open()
     try:

@@ -1,4 +1,4 @@
-"""Reading a task's segments again, from any number on: at once, or as a stream; and every error."""
+"""Reading a task's segments again after any number, as a page or as a stream, and every error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", params=CORE)
 async def core(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect that reads with `lastSeqNr`."""
+    """A client of each dialect that reads with `lastSeqNr`."""
     return await speaker(request.param, port)
 
 
@@ -48,7 +48,7 @@ async def begun(client: Speaker, tool: str, **arguments: Any) -> str:
 
 
 async def reaching(client: Speaker, id: str, number: int) -> None:
-    """Wait until a task has so many segments."""
+    """Wait until a task has this many segments."""
     async with asyncio.timeout(10):
         while not numbered((await after(client, id, number - 1 or 1)).frames):
             if number == 1 and (await after(client, id, 1)).result["isComplete"]:

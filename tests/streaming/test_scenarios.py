@@ -55,7 +55,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture(loop_scope="module", params=CORE)
 async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
-    """A speaker of each dialect that SEP-1905 extends."""
+    """A client of each dialect that SEP-1905 extends."""
     return await speaker(request.param, port)
 
 

@@ -1,4 +1,4 @@
-"""On the standard streams of a real process: the same responses and notifications, as lines."""
+"""Streaming over the standard streams of a real process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stdio import StdioServer, stdio_server
 
 @pytest.fixture
 async def server() -> AsyncIterator[StdioServer]:
-    """A server of tools that emit, in a process of its own."""
+    """A server with tools that emit, in its own process."""
     async with stdio_server("emitting.py") as found:
         yield found
 
@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[StdioServer]:
 async def lines(
     server: StdioServer, method: str, params: dict[str, Any], id: Any, *, until: str = "isComplete"
 ) -> list[dict[str, Any]]:
-    """What a request is answered with, up to the response that is the last."""
+    """Return the messages for a request, up to its response."""
     await server.send({"id": id, "method": method, "params": params})
     found = []
     while (frame := await server.read()) is not None:

@@ -1,4 +1,4 @@
-"""An answer in segments that becomes a task in mid-stream: what was sent is in the log, and numbers go on."""
+"""A streamed answer that becomes a task: the log has the segments sent before, and numbers continue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MODERN_AND_DRAFT = ("draft", "2026-07-28")
 
 
 def turning(client: Speaker, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A call that wants its segments as they come, and takes a promise."""
+    """Return the parameters of a call that streams and accepts tasks."""
     return streamed(client, tool, **arguments) | ({} if isinstance(client, Follower) else {"task": {}})
 
 
@@ -47,7 +47,7 @@ def made(result: dict[str, Any]) -> str:
 
 
 async def rest(client: Speaker, id: str, after: int) -> list[tuple[int, Any]]:
-    """What a task emits after a number, to its end."""
+    """Return the segments of a task after a number, to its end."""
     if isinstance(client, Follower):
         return numbered((await client.ask("tasks/stream", {"taskId": id, "after": after})).frames)
     more = {"lastSeqNr": after} if after else {}
@@ -153,7 +153,7 @@ async def test_nor_does_one_whose_tool_ends_while_it_fails(dialect: str) -> None
 
 
 class _Failing:
-    """A store that makes no tasks; `slowly`, it takes its time to say so."""
+    """A store that refuses to create tasks; with `slowly`, after a delay."""
 
     def __init__(self, store: Any, slowly: bool) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""A server of tools that emit, for tests that watch what they do."""
+"""A server with tools that emit, and a record of their side effects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Name(BaseModel):
 
 
 def authenticate(headers: Mapping[str, str]) -> Principal:
-    """Everybody is who they say they are."""
+    """Trust the name in the header."""
     return Principal(headers.get("x-who", ""))
 
 
 class Studio:
-    """A server, its store, and how far its tools may go."""
+    """A server, its store, and a limit on how far its tools may go."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self.store = store
@@ -41,24 +41,24 @@ class Studio:
         self._register_askers(self.server)
 
     def forget(self) -> None:
-        """Nothing has happened yet, and nothing may; what still waits is let go."""
+        """Reset all records and limits, and release tools that wait."""
         if hasattr(self, "gate"):
             self.allow(1000)
         self.ran: Counter[str] = Counter()
-        self.ended: Counter[str] = Counter()
+        self.finished_runs: Counter[str] = Counter()
         self.gate = asyncio.Semaphore(0)
         """Released once for each segment that a gated tool may emit."""
         self.thread_gate = threading.Semaphore(0)
         """The same for tools that are not `async`."""
 
     def allow(self, segments: int) -> None:
-        """Let gated tools emit so many more."""
+        """Allow gated tools to emit this many more segments."""
         for _ in range(segments):
             self.gate.release()
             self.thread_gate.release()
 
     def did(self, what: str) -> str:
-        """A side effect."""
+        """Record a side effect."""
         self.ran[what] += 1
         return what
 
@@ -94,7 +94,7 @@ class Studio:
                 if fail:
                     raise ZeroDivisionError("a secret of the implementation")
             finally:
-                self.ended["gated"] += 1
+                self.finished_runs["gated"] += 1
 
         tool()(gated)
         tool(name="gated_or_late", answer_within=0.2)(gated)
@@ -112,7 +112,7 @@ class Studio:
                     yield str(number)
                 return n
             finally:
-                self.ended["threaded"] += 1
+                self.finished_runs["threaded"] += 1
 
         @tool(answer_within=30.0)
         async def quick(word: str = "quick") -> str:
@@ -180,7 +180,7 @@ class Studio:
 
 @asynccontextmanager
 async def at_work(kind: str, folder: Path, **options: Any) -> AsyncIterator[tuple[Studio, Address]]:
-    """A studio that is served."""
+    """Serve a `Studio`."""
     studio = Studio(store_of(kind, folder), **options)
     async with serving(studio.server) as address:
         try:

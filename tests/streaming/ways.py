@@ -1,4 +1,4 @@
-"""The ways to have what a tool emits: at the end or as it comes, as an answer or as a task."""
+"""The response modes of a tool that emits: with the result or streamed, as an answer or as a task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS = ("answer", "stream", "task", "task stream")
 
 
 class Ending(NamedTuple):
-    """How a call ended, whichever way it went."""
+    """The outcome of a call in any response mode."""
 
     content: list[Any]
     """Its blocks; texts as what they say."""
@@ -36,18 +36,18 @@ class Ending(NamedTuple):
 
     @property
     def structured(self) -> Any:
-        """The structured content, `None` if there is none."""
+        """Return the structured content, or `None`."""
         return self.last.get("structuredContent")
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The metadata, but for what the protocol has put there."""
+        """Return the metadata without the keys of the protocol."""
         meta = self.last.get("_meta", {})
         return {key: value for key, value in meta.items() if not key.startswith("io.model")}
 
 
 async def go(way: str, dialect: str, port: int, tool: str, /, **arguments: Any) -> Ending:
-    """Call a tool in one of the ways."""
+    """Call a tool in one of the response modes."""
     promises = way.startswith("task")
     client = await speaker(dialect, port, promises=promises)
     if way == "answer":

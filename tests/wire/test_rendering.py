@@ -56,7 +56,7 @@ from antiphon.model.outcome import (
     Result,
 )
 from antiphon.model.request import Ping, SubscriptionFilter
-from antiphon.runtime.authoring.tool import failed
+from antiphon.runtime.authoring.tool import failure_result
 from antiphon.wire.versions import VERSIONS, Dialects
 
 SERVER = Implementation("tests", "1", title="Tests")
@@ -118,13 +118,13 @@ OUTCOMES: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "a failure with data",
-        failed(Failure("no", data={"why": 1})),
+        failure_result(Failure("no", data={"why": 1})),
         {"content": [{"type": "text", "text": "no"}], "structuredContent": {"why": 1}, "isError": True},
         {},
     ),
     (
         "a failure with content",
-        failed(Failure("no", content=(Text("a"), Text("b")))),
+        failure_result(Failure("no", content=(Text("a"), Text("b")))),
         {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "isError": True},
         {},
     ),

@@ -27,7 +27,7 @@ from antiphon.model.notification import (
 )
 from antiphon.model.request import RequestId, SetLogLevel, SubscriptionFilter
 from antiphon.model.task_status import TaskStatus
-from antiphon.runtime.change_feed import ChangeFeed, Listener, wants
+from antiphon.runtime.change_feed import ChangeFeed, Listener, change_filter
 
 __all__ = ["Notifications"]
 
@@ -96,7 +96,7 @@ class Notifications:
     @asynccontextmanager
     async def listen(self, *uris: str, lists: bool) -> AsyncIterator[Listener]:
         """Yield a listener for changes, which is subscribed while the context lasts."""
-        with self._changes.listen(wants(SubscriptionFilter(lists, lists, lists, uris))) as listener:
+        with self._changes.listen(change_filter(SubscriptionFilter(lists, lists, lists, uris))) as listener:
             await self.subscriptions.add(*uris, lists=lists)
             try:
                 yield listener

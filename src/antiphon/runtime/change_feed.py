@@ -1,4 +1,8 @@
-"""Who wants to hear of which changes. A listener keeps each change once, so its memory is bounded."""
+"""Delivers changes of lists and resources to listeners.
+
+Owns the listeners of this process. A listener holds each pending change once, which bounds its memory. It
+must not know how a change reaches a client, or other processes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from types import TracebackType
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.request import SubscriptionFilter
 
-__all__ = ["ChangeFeed", "Listener", "wants"]
+__all__ = ["ChangeFeed", "Listener", "change_filter"]
 
 
-def wants(interests: SubscriptionFilter) -> Callable[[Change], bool]:
-    """Whether a change is of interest."""
+def change_filter(interests: SubscriptionFilter) -> Callable[[Change], bool]:
+    """Return a predicate that tells whether a subscription covers a change."""
     lists = {
         "tools": interests.tools_list_changed,
         "prompts": interests.prompts_list_changed,
@@ -24,47 +28,47 @@ def wants(interests: SubscriptionFilter) -> Callable[[Change], bool]:
 
 
 class ChangeFeed:
-    """The changes of one server, and everyone who listens."""
+    """The listeners of one server."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
         self._closed = False
         self.forward: Callable[[Change], None] = lambda change: None
-        """Tells those who listen at other processes."""
+        """Passes a change on to other processes."""
 
     def publish(self, change: Change) -> None:
-        """Tell everyone who is interested, wherever they listen. Safe from any thread."""
-        self.announce(change)
+        """Deliver a change to the listeners of all processes. Safe to call from any thread."""
+        self.publish_locally(change)
         self.forward(change)
 
-    def announce(self, change: Change) -> None:
-        """Tell everyone who listens here. Safe from any thread."""
+    def publish_locally(self, change: Change) -> None:
+        """Deliver a change to the listeners of this process. Safe to call from any thread."""
         for listener in tuple(self._listeners):
-            listener.offer(change)
+            listener.deliver(change)
 
-    def listen(self, interested: Callable[[Change], bool]) -> Listener:
-        """Listen from now on; enter the listener, and iterate over it."""
-        return Listener(self._listeners, interested, closed=self._closed)
+    def listen(self, is_relevant: Callable[[Change], bool]) -> Listener:
+        """Return a listener for relevant changes: enter its context, and iterate over it."""
+        return Listener(self._listeners, is_relevant, closed=self._closed)
 
     def close(self) -> None:
-        """End all listening, after what has already happened was told."""
+        """End all listeners, after they have received the pending changes."""
         self._closed = True
         for listener in tuple(self._listeners):
             listener.close()
 
     def reopen(self) -> None:
-        """Let people listen again, on a server that is started again."""
+        """Accept listeners again, when the server starts again."""
         self._closed = False
 
 
 class Listener:
-    """One listener's changes, each once, in order."""
+    """The pending changes of one listener, each once, in order."""
 
     def __init__(
-        self, listeners: set[Listener], interested: Callable[[Change], bool], *, closed: bool
+        self, listeners: set[Listener], is_relevant: Callable[[Change], bool], *, closed: bool
     ) -> None:
         self._listeners = listeners
-        self._interested = interested
+        self._is_relevant = is_relevant
         self._pending: dict[Change, None] = {}
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -72,17 +76,17 @@ class Listener:
         if closed:
             self._ready.set()
 
-    def offer(self, change: Change) -> None:
-        """Note a change, if it is of interest."""
-        if self._interested(change):
-            self._loop.call_soon_threadsafe(self._note, change)
+    def deliver(self, change: Change) -> None:
+        """Add a change, if it is relevant to this listener."""
+        if self._is_relevant(change):
+            self._loop.call_soon_threadsafe(self._enqueue, change)
 
     def close(self) -> None:
-        """Stop once what is pending was taken."""
+        """End the iteration after the pending changes."""
         self._closed = True
         self._loop.call_soon_threadsafe(self._ready.set)
 
-    def _note(self, change: Change) -> None:
+    def _enqueue(self, change: Change) -> None:
         self._pending[change] = None
         self._ready.set()
 

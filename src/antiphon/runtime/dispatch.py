@@ -1,4 +1,4 @@
-"""Finds the handler of a request, and runs it. Knows no protocol version, no bytes and no connection."""
+"""Finds the handler of a request, and runs it. Must not know protocol versions, bytes or connections."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
-from antiphon.runtime.authoring.tool import merged
-from antiphon.runtime.change_feed import ChangeFeed, wants
+from antiphon.runtime.authoring.tool import prepend_emitted
+from antiphon.runtime.change_feed import ChangeFeed, change_filter
 from antiphon.runtime.execution.call import Call, SessionState
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
@@ -64,6 +64,9 @@ from antiphon.runtime.tasks.handlers import TaskHandlers
 __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("antiphon")
+
+_STORE_RETRY_AFTER_SECONDS = 2
+"""When a caller should try again after the store did not respond."""
 
 
 class Dispatcher:
@@ -112,7 +115,7 @@ class Dispatcher:
         }
 
     def handle(self, call: Call[Any]) -> Awaitable[Any]:
-        """Serve a call: what to await for its outcome; both may raise, see `error_of`."""
+        """Serve a call: return an awaitable for its outcome. Both may raise, see `error_of`."""
         work = call.work
         work.deadline = work.started + self._limits.call_timeout
         if type(call.request) is CallTool:
@@ -122,29 +125,30 @@ class Dispatcher:
         return outcome
 
     def error_of(self, request_id: Any, raised: Exception) -> RequestError:
-        """Return the error to answer with for an exception; the details of an unexpected one go to the
-        log."""
+        """Return the error response for an exception; details of an unexpected exception go to the log."""
         if isinstance(raised, RequestError):
             return raised
         if isinstance(raised, StoreUnavailable):
             logger.warning("Request %r needs the store, and the store is unavailable: %s", request_id, raised)
-            return Busy("The store of this server is unavailable: try again.", retry_after=2)
+            return Busy(
+                "The store of this server is unavailable: try again.", retry_after=_STORE_RETRY_AFTER_SECONDS
+            )
         logger.error("Request %r failed.", request_id, exc_info=raised)
         return InternalError(
             f"The server failed to serve this request. Its log has the details, under request {request_id!r}."
         )
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
-        """How a call ends that took too long; raises `InternalError` where that is an error."""
+        """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
         allowed = call.work.deadline - call.work.started
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
         message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."
-        return _last_word(call, await merged(call, Result(message, is_error=True)))
+        return _final_response(call, await prepend_emitted(call, Result(message, is_error=True)))
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server offers its callers."""
+        """The capabilities that the server declares."""
         registry = self._registry
         lists = {
             "tools": bool(registry.tools),
@@ -164,17 +168,17 @@ class Dispatcher:
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._registry.tools.get(call.request.name)
         if tool is None:
-            self.environment.telemetry.unknown(call)
+            self.environment.telemetry.record_unknown_tool(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout
         if tool.task == "forbidden" and call.request.task is not None and self._registry.task_tools:
-            raise TaskHandlers.forbid(tool)
+            raise TaskHandlers.task_forbidden(tool)
         if tool.task == "forbidden" or self.task_handlers is None:
             answer: Awaitable[Any] = tool.run(call, self.environment)
         else:
             answer = self.task_handlers.call(call, tool, self.environment)
-        return _streaming(call, answer) if call.wants_stream else answer
+        return _stream_response(call, answer) if call.wants_stream else answer
 
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
         if self.task_handlers is None or not self._registry.task_tools:
@@ -182,11 +186,11 @@ class Dispatcher:
         return self.task_handlers.handlers[type(call.request)]
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
-        _offered("tools", self._registry.tools)
+        _require_any("tools", self._registry.tools)
         return self._registry.page("tools", call.request.cursor, self._ttl_ms)
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
-        _offered("resources", self._registry.resources or self._registry.templates)
+        _require_any("resources", self._registry.resources or self._registry.templates)
         registry = self._registry
         if not self._artifacts.enabled:
             return registry.page("resources", call.request.cursor, self._ttl_ms)
@@ -195,11 +199,11 @@ class Dispatcher:
         )
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
-        _offered("resources", self._registry.resources or self._registry.templates)
+        _require_any("resources", self._registry.resources or self._registry.templates)
         return self._registry.page("templates", call.request.cursor, self._ttl_ms)
 
     async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
-        _offered("prompts", self._registry.prompts)
+        _require_any("prompts", self._registry.prompts)
         return self._registry.page("prompts", call.request.cursor, self._ttl_ms)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
@@ -243,43 +247,45 @@ class Dispatcher:
             > SessionState.MAX_SUBSCRIPTIONS
         ):
             raise InvalidParams(
-                f"A listener can name {SessionState.MAX_SUBSCRIPTIONS} resources, and as many tasks."
+                f"A listener can name at most {SessionState.MAX_SUBSCRIPTIONS} resources and as many tasks."
             )
         async with AsyncExitStack() as stack:
             if interests.task_ids:
                 ids = (
                     ()
                     if self.task_handlers is None
-                    else await self.task_handlers.known(interests.task_ids, call)
+                    else await self.task_handlers.visible_ids(interests.task_ids, call)
                 )
                 interests = msgspec.structs.replace(interests, task_ids=ids)
-            listener = stack.enter_context(self._changes.listen(wants(interests)))
+            listener = stack.enter_context(self._changes.listen(change_filter(interests)))
             await call.caller.notify(Acknowledged(interests))
             if interests.task_ids and self.task_handlers is not None:
-                await stack.enter_async_context(self.task_handlers.telling(interests.task_ids, call))
+                await stack.enter_async_context(self.task_handlers.notifying(interests.task_ids, call))
             async for change in listener:
                 await call.caller.notify(change)
         return Listened(call.id)
 
 
-async def _streaming(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
-    """What a tool gave a caller that wanted to have it as it came."""
+async def _stream_response(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
+    """Return the final response of a tool call whose segments were streamed."""
     outcome = await answer
-    return _last_word(call, outcome) if type(outcome) is Result else outcome
+    return _final_response(call, outcome) if type(outcome) is Result else outcome
 
 
-def _last_word(call: Call[CallTool], result: Result) -> Result | StreamEnd:
+def _final_response(call: Call[CallTool], result: Result) -> Result | StreamEnd:
     if not call.wants_stream:
         return result
     return StreamEnd(result, 0 if call.output is None else call.output.sent)
 
 
-def _offered(kind: str, shelf: Mapping[str, Any]) -> None:
-    if not shelf:
+def _require_any(kind: str, items: Mapping[str, Any]) -> None:
+    if not items:
         raise MethodNotFound(f"This server has no {kind}.")
 
 
 def _session_state(call: Call[Any]) -> SessionState:
     if call.session_state is None:
-        raise InvalidParams("This needs a session: initialize first, and send its id.")
+        raise InvalidParams(
+            "This needs a session: send initialize first, and then the session id with every request."
+        )
     return call.session_state

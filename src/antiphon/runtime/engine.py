@@ -35,7 +35,7 @@ from antiphon.runtime.execution.run import Shed
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Handle, Middleware, wrap
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import Relay, share
+from antiphon.runtime.relay import Relay, relay_changes
 from antiphon.runtime.tasks.lifecycle import TaskLifecycle
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
@@ -75,7 +75,7 @@ class Engine:
         self.seal = Seal(settings.secrets)
         self.changes = ChangeFeed()
         self.relay = Relay(name)
-        share(self.changes, self.relay)
+        relay_changes(self.changes, self.relay)
         self.threads = ThreadExecutor(limits.max_threads)
         self.registry = Registry(self.changes, settings.page_size)
         self.completions = CompletionRegistry(self.registry, self.threads)
@@ -115,13 +115,13 @@ class Engine:
             ttl_ms=int(settings.list_ttl * 1000),
         )
         self.handle: Handle = self._dispatcher.handle
-        """Serves a call: returns what to await for its outcome. Both may raise, see `error_of`."""
+        """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`."""
         if settings.middleware:
             self.handle = wrap(self._dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
-        self.registry.unlisted = self.artifacts.at
-        self.artifacts.on_first = self._offer_artifacts
+        self.registry.find_unlisted = self.artifacts.resources_for
+        self.artifacts.on_enabled = self._offer_artifacts
         if self.artifacts.enabled:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
@@ -134,7 +134,7 @@ class Engine:
 
     def add_tool(self, tool: Tool, mirrored: Mapping[str, tuple[str, ...]]) -> None:
         """Offer a tool; raises `DefinitionError` if its name is taken."""
-        tool.tally = self.telemetry.tally(tool.name)
+        tool.counters = self.telemetry.counters_of(tool.name)
         self.registry.add_tool(tool)
         if mirrored:
             self.mirrored[tool.name] = mirrored
@@ -230,8 +230,7 @@ class Engine:
         return principal
 
     def error_of(self, request_id: Any, raised: Exception) -> RequestError:
-        """Return the error to answer with for an exception; the details of an unexpected one go to the
-        log."""
+        """Return the error response for an exception; details of an unexpected exception go to the log."""
         return self._dispatcher.error_of(request_id, raised)
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:

@@ -1,4 +1,7 @@
-"""The bounds of a server: every buffer and every wait, with a default that is sane for one process."""
+"""The limits of a server: the bounds of its buffers and its waits, with defaults for one process.
+
+Owns the names, the units and the defaults. The modules that enforce a limit read it from here.
+"""
 
 from __future__ import annotations
 
@@ -11,57 +14,57 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes upon itself at once, and for how long. Times are in seconds, sizes in bytes."""
+    """The limits of a server. Times are in seconds, sizes in bytes. Each limit applies to one process."""
 
     max_body_bytes: int = 4 * 1024 * 1024
-    """The largest request."""
+    """The size of the largest request body."""
     body_timeout: float = 30.0
-    """How long a request may take to arrive."""
+    """How long a client may take to send a request body."""
     max_calls: int = 1000
-    """Calls under way at once; one more is refused with 503 and `Retry-After`."""
+    """How many calls run at once. Further calls are refused with 503 and `Retry-After`."""
     call_timeout: float = 300.0
-    """How long a call may take, unless its tool says otherwise."""
+    """How long a call may take, unless its tool has a `timeout`."""
     max_threads: int = 40
-    """Functions that are not `async` running at once."""
+    """How many functions that are not `async` run at once."""
     max_listeners: int = 1000
-    """Listeners connected at once."""
+    """How many clients may listen for changes at once."""
     keep_alive_interval: float = 15.0
-    """How long a connection may be silent before a comment is sent on it."""
+    """How long a stream may be silent before the server sends a comment to keep the connection open."""
     drain_timeout: float = 30.0
-    """How long a shutdown waits for calls to end."""
+    """How long a shutdown waits for calls and tasks that still run."""
     max_sessions: int = 10_000
-    """Sessions whose log level, subscriptions and streams are kept in mind."""
+    """How many sessions a process holds, with their log level, subscriptions and streams."""
     session_lifetime: float = 24 * 3600.0
-    """How long a session id is good for."""
+    """How long a session id is valid."""
     max_answer_bytes: int = 64 * 1024 * 1024
-    """What a tool may emit in one answer that is no task."""
+    """How much a tool may emit in a call that is not a task."""
     max_state_bytes: int = 64 * 1024
-    """What a caller may be given to carry between two rounds of a call."""
+    """The size of the largest `requestState` that a caller gets with a question."""
     state_lifetime: float = 24 * 3600.0
-    """How long it may take to come back with it."""
+    """How long a caller may take to come back with the `requestState` and its answers."""
     max_running_tasks: int = 100
-    """Tasks that one process runs at once."""
+    """How many tasks a process runs at once."""
     max_queued_tasks: int = 100_000
-    """Tasks that may wait for a worker; one more is refused with 503 and `Retry-After`."""
+    """How many tasks may wait for a worker. Further tasks are refused with 503 and `Retry-After`."""
     lease_seconds: float = 15.0
-    """How long a worker may be silent before its tasks are another's."""
+    """How long a worker may go without renewing its leases before other workers take over its tasks."""
     max_artifact_bytes: int = 64 * 1024 * 1024
-    """The largest artifact."""
+    """The size of the largest artifact."""
     max_stored_artifact_bytes: int = 256 * 1024 * 1024
-    """All artifacts that are kept; whoever has most then loses its oldest."""
+    """The total size of all artifacts. Beyond it, the caller that uses most space loses its oldest ones."""
     artifact_lifetime: float = 24 * 3600.0
-    """How long an artifact is kept, unless it says otherwise."""
+    """How long an artifact is kept, unless it has a `ttl`."""
     artifact_page_bytes: int = 1024 * 1024
-    """How much of an artifact is read at once."""
+    """How much of an artifact one request may read."""
     max_replay_events: int = 1000
-    """Events of one stream that are kept for a caller whose connection broke."""
+    """How many events of a stream are kept for a caller that reconnects."""
     max_replay_bytes: int = 1024 * 1024
-    """The same, in bytes."""
+    """The total size of the events of a stream that are kept for a caller that reconnects."""
     max_replay_streams: int = 16
-    """Streams of one session that are kept for that."""
+    """How many streams of a session are kept for a caller that reconnects."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int | float) or value < 0:
-                raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number from 0 up.")
+                raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number of at least 0.")

@@ -26,10 +26,11 @@ class IncomingRequest:
     request: Request
     """The request itself: a `CallTool`, a `ReadResource`, a `ListTools`, …"""
     principal: Principal
-    """Who is calling; its id is empty on a server that does not authenticate."""
+    """The caller. The id is empty on a server without authentication."""
     id: RequestId
+    """The id of the request, as it appears in the server's log."""
     client: Implementation | None
-    """What the client says about itself."""
+    """The name and version that the client reports, or `None` if it reports none."""
     meta: Mapping[str, Any]
     """The `_meta` of the request."""
 

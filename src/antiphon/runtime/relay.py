@@ -1,7 +1,7 @@
-"""What the processes of one server say to each other, through the store that they share.
+"""Messages between the processes of one server, through the store that they share.
 
-Owns who is told of which topic in this process. What it passes on is news, never truth: whatever must not
-be lost is in a log. Without a store there is nobody else, and nothing is said.
+Owns the subscriptions of this process. Messages are notifications and may be lost: anything that must not
+be lost is in a task's log. Without a store there are no other processes, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.runtime.change_feed import ChangeFeed
 from antiphon.store.contract import Store
 
-__all__ = ["STOPPED", "Relay", "share"]
+__all__ = ["CANCELLED_TASKS", "Relay", "relay_changes"]
 
 logger = logging.getLogger("antiphon")
 
-STOPPED = "stopped"
-"""Tasks that were cancelled, by id: whoever runs one of them stops it."""
+CANCELLED_TASKS = "stopped"
+"""The topic for the ids of cancelled tasks: the process that runs such a task stops it."""
 _CHANGES = "changes"
-_AGAIN = 1.0
-"""Seconds to wait before hearing again, from a store that is away."""
-_MOST = 10_000
-"""Things that may be on their way out at once; more are not said."""
+_RETRY_SECONDS = 1.0
+"""How long to wait before subscribing again after the store failed."""
+_CLOSE_SECONDS = 1.0
+"""How long closing waits for messages that are being sent."""
+_MAX_PENDING_MESSAGES = 10_000
+"""How many messages may wait to be sent; further messages are dropped."""
 
 
 class Relay:
-    """One process's end."""
+    """Publishes messages to the other processes, and receives theirs."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -39,62 +41,62 @@ class Relay:
         self._callbacks: dict[str, list[Callable[[Any], None]]] = {}
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._hearing: set[asyncio.Task[None]] = set()
-        self._saying: set[asyncio.Task[None]] = set()
+        self._receivers: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
 
-    def on(self, topic: str, tell: Callable[[Any], None]) -> None:
-        """Have this called with what other processes say on a topic; before the server starts."""
-        self._callbacks.setdefault(topic, []).append(tell)
+    def subscribe(self, topic: str, callback: Callable[[Any], None]) -> None:
+        """Call `callback` with the messages of other processes on a topic. Use it before `open`."""
+        self._callbacks.setdefault(topic, []).append(callback)
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be other processes to talk to."""
+        """Whether messages are sent and received."""
         return self._store is not None
 
     async def open(self, store: Store) -> None:
-        """Begin to hear what others say."""
+        """Start to receive messages."""
         self._store, self._loop = store, asyncio.get_running_loop()
         for topic, callbacks in self._callbacks.items():
             ready: asyncio.Future[None] = self._loop.create_future()
-            task = asyncio.create_task(self._hear(store, topic, callbacks, ready))
-            self._hearing.add(task)
+            task = asyncio.create_task(self._receive(store, topic, callbacks, ready))
+            self._receivers.add(task)
             await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """Say what is still to be said, and hear nothing more."""
-        if self._saying:
-            await asyncio.wait(tuple(self._saying), timeout=1.0)
+        """Send the messages that wait, and stop receiving."""
+        if self._sending:
+            await asyncio.wait(tuple(self._sending), timeout=_CLOSE_SECONDS)
         self._store = self._loop = None
-        for task in (*self._hearing, *self._saying):
+        for task in (*self._receivers, *self._sending):
             task.cancel()
-        if self._hearing:
-            await asyncio.wait(self._hearing)
-        self._hearing.clear()
+        if self._receivers:
+            await asyncio.wait(self._receivers)
+        self._receivers.clear()
 
-    async def say(self, topic: str, data: Any) -> None:
-        """Tell all other processes; they hear it if they can."""
+    async def publish(self, topic: str, data: Any) -> None:
+        """Send a message to all other processes; a failure of the store is logged."""
         if self._store is None:
             return
         try:
-            await self._store.publish(self._name(topic), [self._origin, data])
+            await self._store.publish(self._stored_topic(topic), [self._origin, data])
         except StoreError as error:
-            logger.warning("Other processes do not hear of this (%s): %s", topic, error)
+            logger.warning("Cannot send a message about %r to other processes: %s", topic, error)
 
-    def say_soon(self, topic: str, data: Any) -> None:
-        """The same, without waiting for it. Safe from any thread."""
+    def publish_soon(self, topic: str, data: Any) -> None:
+        """Send a message in the background. Safe to call from any thread."""
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self._begin_to_say, topic, data)
-            except RuntimeError:  # the loop is closed: nobody is left to say it
+                self._loop.call_soon_threadsafe(self._start_sending, topic, data)
+            except RuntimeError:  # the loop is closed: the process is stopping
                 pass
 
-    def _begin_to_say(self, topic: str, data: Any) -> None:
-        if len(self._saying) < _MOST:
-            task = asyncio.create_task(self.say(topic, data))
-            self._saying.add(task)
-            task.add_done_callback(self._saying.discard)
+    def _start_sending(self, topic: str, data: Any) -> None:
+        if len(self._sending) < _MAX_PENDING_MESSAGES:
+            task = asyncio.create_task(self.publish(topic, data))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
 
-    async def _hear(
+    async def _receive(
         self,
         store: Store,
         topic: str,
@@ -103,35 +105,35 @@ class Relay:
     ) -> None:
         while True:
             try:
-                async with store.subscribe(self._name(topic)) as messages:
+                async with store.subscribe(self._stored_topic(topic)) as messages:
                     if not ready.done():
                         ready.set_result(None)
                     async for origin, data in messages:
                         if origin != self._origin:
-                            for tell in callbacks:
-                                tell(data)
+                            for callback in callbacks:
+                                callback(data)
                 return  # the store was closed
             except StoreError as error:
-                logger.debug("Others are heard later: %s", error)
+                logger.debug("Cannot receive messages on %r; trying again: %s", topic, error)
             except Exception:
-                logger.exception("What another process said on %s could not be understood.", topic)
-            await asyncio.sleep(_AGAIN)
+                logger.exception("Cannot handle a message of another process on %r; continuing.", topic)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    def _name(self, topic: str) -> str:
-        """A topic in a store. Tasks are the store's, whichever server they are of."""
-        return topic if topic == STOPPED else f"{self._server}/{topic}"
+    def _stored_topic(self, topic: str) -> str:
+        """Return the name of a topic in the store. Servers that share a store share its tasks."""
+        return topic if topic == CANCELLED_TASKS else f"{self._server}/{topic}"
 
 
-def share(changes: ChangeFeed, relay: Relay) -> None:
-    """Let the changes of one process be heard by those who listen at the others."""
+def relay_changes(changes: ChangeFeed, relay: Relay) -> None:
+    """Forward the changes of this process to the listeners of other processes, and theirs to ours."""
 
     def forward(change: Change) -> None:
         kind, name = ("list", change.kind) if isinstance(change, ListChanged) else ("resource", change.uri)
-        relay.say_soon(_CHANGES, [kind, name])
+        relay.publish_soon(_CHANGES, [kind, name])
 
-    def heard(data: Any) -> None:
+    def receive(data: Any) -> None:
         kind, name = data
-        changes.announce(ListChanged(name) if kind == "list" else ResourceUpdated(name))
+        changes.publish_locally(ListChanged(name) if kind == "list" else ResourceUpdated(name))
 
     changes.forward = forward
-    relay.on(_CHANGES, heard)
+    relay.subscribe(_CHANGES, receive)

@@ -127,7 +127,7 @@ class StoreTasks:
 
     async def _view(self, record: Record) -> TaskView:
         """Return a task with its whole result: the log holds a streamed result as segments."""
-        return TaskView.from_record(record, await self._service.whole(task_of(record)))
+        return TaskView.from_record(record, await self._service.with_content(task_of(record)))
 
     async def _record(self, id: str) -> Record:
         record = await self._store.get(id)

@@ -1,7 +1,7 @@
-"""An `Artifact` as authors see it: something that a call makes, that outlives it and that others can take.
+"""The `Artifact` that authors use: a result of a call that is stored, so that later calls can use it.
 
-Owns what can be one and how it becomes bytes; JSON, text or raw bytes, never pickle. Where they are kept
-is for `artifacts` and the stores.
+Owns which values an artifact can hold and how a value becomes bytes: JSON, text or raw bytes, never pickle.
+It must not know the store: `artifacts/service.py` uses the store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from typing_extensions import TypeVar
 
 from antiphon.model.artifact import Encoding
 
-__all__ = ["ANYTHING", "Artifact", "Piece", "encoded", "is_artifact", "takes_artifacts"]
+__all__ = ["ANYTHING", "Artifact", "Piece", "encode", "is_artifact", "takes_artifacts"]
 
 T = TypeVar("T", default=Any)
 
-_SLICE = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
+"""The size of the chunks in which a value is stored."""
+_MAX_ID_LENGTH = 200
+"""The length of the longest id that a caller may pass."""
 _MISSING: Any = object()
 ANYTHING: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 """Writes any value as JSON."""
@@ -33,14 +36,15 @@ Piece = bytes | str
 
 
 class Artifact(Generic[T]):
-    """Something worth keeping: a model, a mapping, a text, bytes, a file, or an iterator of pieces.
+    """A result that the server stores: a model, a mapping, text, bytes, a file, or an iterator of chunks.
 
-    A tool returns one, alone or as `Result(…, artifact=…)`; it is kept for its caller, who gets its id.
-    A parameter annotated `Artifact[Report]` takes such an id, and the function gets the artifact with its
-    `value`, read as a `Report`. `Artifact[AsyncIterator[bytes]]` gives the bytes piece by piece.
+    A tool returns an artifact, alone or as `Result(…, artifact=…)`. The server stores the artifact for the
+    caller, and the caller gets its id. A parameter annotated `Artifact[Report]` accepts such an id: the
+    function gets the artifact, with its `value` read as a `Report`. With `Artifact[AsyncIterator[bytes]]`,
+    the `value` yields the bytes in chunks.
 
-    `type` is what callers know its kind by, the name of the value's class unless given; `ttl` is how long
-    it is kept, in seconds, `Limits.artifact_lifetime` unless given.
+    `type` names the kind of artifact for callers; the default is the name of the value's class. `ttl` is the
+    time that the artifact is kept, in seconds; the default is `Limits.artifact_lifetime`.
     """
 
     __slots__ = ("_hint", "_value", "description", "id", "mime_type", "title", "ttl", "type")
@@ -66,11 +70,11 @@ class Artifact(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What it is."""
+        """The value of the artifact; raises `RuntimeError` if the artifact was not loaded."""
         if self._value is _MISSING:
             raise RuntimeError(
-                f"The artifact {self.id} was not looked up: "
-                "a tool takes artifacts as parameters, or in lists and mappings of them."
+                f"The artifact {self.id} was not loaded: a tool can take artifacts as parameters, "
+                "or in lists and dictionaries, but not inside other types."
             )
         value: T = self._value
         return value
@@ -78,13 +82,13 @@ class Artifact(Generic[T]):
     def __repr__(self) -> str:
         return f"Artifact({self.id!r}, type={self.type!r})"
 
-    # From an id in a call's arguments to an artifact
+    # Reading an id in a call's arguments as an artifact
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         hint = (get_args(source) or (Any,))[0]
-        text = core_schema.str_schema(min_length=1, max_length=200, strict=True)
-        read = core_schema.no_info_after_validator_function(lambda id: cls._referred(id, hint), text)
+        text = core_schema.str_schema(min_length=1, max_length=_MAX_ID_LENGTH, strict=True)
+        read = core_schema.no_info_after_validator_function(lambda id: cls._reference(id, hint), text)
         return core_schema.union_schema([core_schema.is_instance_schema(cls), read], mode="left_to_right")
 
     @classmethod
@@ -92,7 +96,7 @@ class Artifact(Generic[T]):
         return {"type": "string", "description": "The artifact_id of an artifact that a tool has made."}
 
     @classmethod
-    def _referred(cls, id: str, hint: Any) -> Artifact[Any]:
+    def _reference(cls, id: str, hint: Any) -> Artifact[Any]:
         found: Artifact[Any] = cls.__new__(cls)
         found.id, found._hint, found._value = id, hint, _MISSING
         found.type, found.title, found.description, found.mime_type, found.ttl = "", None, None, None, None
@@ -100,22 +104,22 @@ class Artifact(Generic[T]):
 
 
 def is_artifact(hint: Any) -> bool:
-    """Whether an annotation is that of an artifact."""
+    """Return whether an annotation is `Artifact` or `Artifact[…]`."""
     return hint is Artifact or get_origin(hint) is Artifact
 
 
 def takes_artifacts(hint: Any) -> bool:
-    """Whether there is an artifact in an annotation."""
+    """Return whether an annotation contains `Artifact`."""
     return is_artifact(hint) or any(takes_artifacts(inner) for inner in get_args(hint))
 
 
-def encoded(artifact: Artifact[Any]) -> tuple[Encoding | None, str | None, AsyncIterator[Piece]]:
-    """How an artifact is to be written down: its encoding and media type where known, and its pieces."""
+def encode(artifact: Artifact[Any]) -> tuple[Encoding | None, str | None, AsyncIterator[Piece]]:
+    """Return how to store an artifact: the encoding and the media type if known, and the chunks."""
     value, mime = artifact.value, artifact.mime_type
     if isinstance(value, str):
-        return "text", mime or "text/plain", _slices(value)
+        return "text", mime or "text/plain", _chunks(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return "blob", mime or "application/octet-stream", _slices(value)
+        return "blob", mime or "application/octet-stream", _chunks(value)
     if isinstance(value, Path):
         import mimetypes
 
@@ -125,12 +129,12 @@ def encoded(artifact: Artifact[Any]) -> tuple[Encoding | None, str | None, Async
         return None, mime, value
     if isinstance(value, Iterator):
         return None, mime, _from_iterator(value)
-    return "json", mime or "application/json", _slices(ANYTHING.dump_json(value, by_alias=True))
+    return "json", mime or "application/json", _chunks(ANYTHING.dump_json(value, by_alias=True))
 
 
-async def _slices(whole: Any) -> AsyncIterator[Piece]:
-    for start in range(0, len(whole), _SLICE):
-        part = whole[start : start + _SLICE]
+async def _chunks(whole: Any) -> AsyncIterator[Piece]:
+    for start in range(0, len(whole), _CHUNK_BYTES):
+        part = whole[start : start + _CHUNK_BYTES]
         yield part if isinstance(part, str) else bytes(part)
 
 
@@ -141,12 +145,12 @@ async def _from_iterator(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
 
 async def _from_file(path: Path) -> AsyncIterator[Piece]:
     with path.open("rb") as file:
-        while piece := file.read(_SLICE):
+        while piece := file.read(_CHUNK_BYTES):
             yield piece
 
 
 def _kind(value: Any) -> str:
-    """What to call a value's kind, in the absence of a better word."""
+    """Return the default `type` of an artifact: the value's class in snake case, or a general word."""
     if isinstance(value, pydantic.BaseModel | msgspec.Struct) or dataclasses.is_dataclass(value):
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower()
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""The artifacts of a server: kept for whoever called, found again by id, listed and read as resources.
+"""Stores the artifacts of calls, loads them by id, and lists and serves them as resources.
 
-Owns the store, its bounds, and the words that go out with an artifact. Whose an artifact is, is said to
-the store with every question, so that an id of somebody else's is an id of nothing.
+Owns the artifact store and its bounds, and the reference to an artifact in a result. Every query names the
+caller, so that nobody can read the artifacts of another caller. It must not know how bytes are stored.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from antiphon.model.artifact import ArtifactRecord
 from antiphon.model.catalog import Definition, ResourceDefinition
 from antiphon.model.content import BlobContents, Contents, ResourceLink, Text, TextContents
 from antiphon.model.outcome import Page, Result
-from antiphon.runtime.artifacts.artifact import Artifact, Piece, encoded
+from antiphon.runtime.artifacts.artifact import Artifact, Piece, encode
 from antiphon.runtime.authoring.resource import Resource
-from antiphon.runtime.authoring.results import own_words
+from antiphon.runtime.authoring.results import custom_text
 from antiphon.runtime.authoring.signature import explain
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
@@ -40,49 +40,51 @@ __all__ = ["ArtifactService"]
 
 logger = logging.getLogger("antiphon")
 
-_INLINE = 16 * 1024
-"""How many bytes the value of an artifact may have, to be in the structured content as well."""
-_BEGINNING = 1000
-"""How many characters of a long result are in the content."""
-_SWEEP = 5.0
-"""Seconds between two looks for what has expired or is too much."""
-_CURSOR = "artifacts:"
+_MAX_INLINE_BYTES = 16 * 1024
+"""The size up to which the value of an artifact is also in the structured content of the result."""
+_PREVIEW_CHARACTERS = 1000
+"""How many characters of a long result the content shows."""
+_SWEEP_INTERVAL_SECONDS = 5.0
+"""How often artifacts that have expired or exceed the limits are deleted."""
+_SWEEP_FRACTION = 16
+"""A sweep is also due when the artifacts since the last one take this part of the total limit."""
+_CURSOR_PREFIX = "artifacts:"
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
 
 
 class ArtifactService:
-    """What one server keeps for its callers."""
+    """The artifacts of one server."""
 
     def __init__(
         self,
         name: str,
-        wanted: str | ArtifactStore | None,
-        otherwise: Callable[[], Any],
+        setting: str | ArtifactStore | None,
+        default: Callable[[], Any],
         limits: Limits,
         threads: ThreadExecutor,
     ) -> None:
-        self.wanted = wanted if wanted is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
-        """Where artifacts are to be kept; in the file of the tasks, or in memory, if nothing is said."""
-        self._otherwise = otherwise
+        self.setting = setting if setting is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
+        """Where artifacts are stored. The default is the database of the tasks, or else memory."""
+        self._default = default
         self._threads = threads
         self._limits = limits
         self._store: ArtifactStore | None = None
         self._opening = asyncio.Lock()
-        self._swept = float("-inf")
-        self._since = 0
-        self._last = 0
-        self.enabled = wanted is not None
-        """Whether callers are told that there are artifacts."""
-        self.on_first: Callable[[], None] = lambda: None
-        """Called when there is one, and there were to be none."""
+        self._swept_at = float("-inf")
+        self._bytes_since_sweep = 0
+        self._last_created = 0
+        self.enabled = setting is not None
+        """Whether the server lists artifacts among its resources."""
+        self.on_enabled: Callable[[], None] = lambda: None
+        """Called when the first artifact is stored on a server that had not enabled artifacts."""
         host = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "server"
         self._base = f"artifact://{host}/"
-        self._shown = f"ui://{host}/"
+        self._ui_base = f"ui://{host}/"
 
     @functools.cached_property
     def resources(self) -> tuple[Resource, ...]:
-        """The addresses at which artifacts are read: their own, and the one for user interfaces."""
+        """The resource templates of artifacts: one for `artifact://` URIs and one for `ui://` URIs."""
         return tuple(
             Resource(
                 self.read,
@@ -91,23 +93,23 @@ class ArtifactService:
                 name="artifact",
                 title="Artifacts of your calls",
             )
-            for base in (self._base, self._shown)
+            for base in (self._base, self._ui_base)
         )
 
-    def at(self, uri: str) -> tuple[Resource, ...]:
-        """Where to look for an address, whether there are artifacts or not: another process may have them."""
-        return self.resources if uri.startswith((self._base, self._shown)) else ()
+    def resources_for(self, uri: str) -> tuple[Resource, ...]:
+        """Return the resource templates for a URI of an artifact, which another process may have stored."""
+        return self.resources if uri.startswith((self._base, self._ui_base)) else ()
 
     async def close(self) -> None:
-        """Let the store go."""
+        """Close the artifact store."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
 
-    # Going out
+    # Storing
 
-    async def settle(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
-        """Keep what a result brings to be kept, or what is too much of it, and say where it is."""
+    async def store_result(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
+        """Store the artifact of a result, or a result larger than `over`; return it with a reference."""
         artifact, whole = result.artifact, None
         if artifact is None:
             if over is None or result.is_error or (size := _size(result)) <= over:
@@ -116,9 +118,9 @@ class ArtifactService:
             artifact = Artifact(
                 whole, type=f"{tool}_result", mime_type=None if result.structured else "text/markdown"
             )
-            beginning = _text(result) if len(_text(result)) <= over else _beginning(_text(result), size)
+            preview = _text(result) if len(_text(result)) <= over else _preview(_text(result), size)
         assert isinstance(artifact, Artifact)
-        record, begun = await self._keep(artifact, call.principal.id)
+        record, start = await self._store_artifact(artifact, call.principal.id)
         reference: dict[str, Any] = {
             "x-artifact-type": record.type,
             "artifact_id": record.id,
@@ -128,32 +130,33 @@ class ArtifactService:
             reference["next_steps"] = list(result.next_steps)
         if whole is not None:
             pictures = tuple(block for block in result.content if not isinstance(block, Text))
-            result.content = (Text(f"{beginning}\n\n{_named(record)}"), *pictures)
+            result.content = (Text(f"{preview}\n\n{_id_line(record)}"), *pictures)
             result.data, result.structured, result.boxed = reference, True, result.boxed and result.structured
         elif not result.structured:
-            if record.encoding == "json" and record.size <= _INLINE:
+            if record.encoding == "json" and record.size <= _MAX_INLINE_BYTES:
                 reference["artifact"] = _loads(await self._bytes(record))
             result.data, result.structured, result.boxed = reference, True, False
         if not any(isinstance(block, Text) for block in result.content):
-            begun = own_words(artifact.value) or begun
-            result.content = (Text(f"{_beginning(begun, record.size)}\n\n{_named(record)}"), *result.content)
+            start = custom_text(artifact.value) or start
+            result.content = (Text(f"{_preview(start, record.size)}\n\n{_id_line(record)}"), *result.content)
         result.content = (*result.content, self._link(record))
-        result.meta = {"artifact_id": record.id, "ui_uri": self._shown + record.id, **(result.meta or {})}
+        result.meta = {"artifact_id": record.id, "ui_uri": self._ui_base + record.id, **(result.meta or {})}
         result.artifact = None
         return result
 
-    async def _keep(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
-        """Keep an artifact; gives how it begins, too."""
-        store = await self._opened()
-        self._last = now = max(_now(), self._last + 1)  # so that those made together have an order
-        encoding, mime, pieces = encoded(artifact)
+    async def _store_artifact(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
+        """Store an artifact; return its record and the text that it starts with."""
+        store = await self._open_store()
+        # Distinct times give artifacts a stable order.
+        self._last_created = now = max(_now(), self._last_created + 1)
+        encoding, mime, pieces = encode(artifact)
         source = _Source(pieces)
         first = await source.first()
         if encoding is None:
             is_text = isinstance(first, str) or (mime or "").startswith("text/") or mime == "application/json"
             encoding = "text" if is_text else "blob"
             mime = mime or ("text/plain" if is_text else "application/octet-stream")
-        lasts = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
+        lifetime = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
         record = ArtifactRecord(
             id=artifact.id,
             principal=principal,
@@ -161,7 +164,7 @@ class ArtifactService:
             encoding=encoding,
             mime_type=mime or "application/octet-stream",
             created=now,
-            expires=now + int(lasts * 1000),
+            expires=now + int(lifetime * 1000),
             title=artifact.title,
             description=artifact.description,
         )
@@ -170,23 +173,24 @@ class ArtifactService:
             record = await store.put(record, source.bytes(), max_bytes=most)
         except TooLarge:
             raise Failure(
-                f"The result has more than {most} bytes, which is more than is kept: ask for less."
+                f"The result exceeds the limit of {most} bytes for an artifact: ask for less."
             ) from None
         await self._sweep(store, record.size)
         if not self.enabled:
             self.enabled = True
-            self.on_first()
-        return record, _readable(
-            first
-        ) if encoding != "blob" else f"{record.size} bytes of {record.mime_type}."
+            self.on_enabled()
+        if encoding == "blob":
+            return record, f"{record.size} bytes of {record.mime_type}."
+        return record, _readable(first)
 
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
-        """Now and then, and before there is much too much, look for what is to be forgotten."""
-        self._since += size
-        at, most = time.monotonic(), self._limits.max_stored_artifact_bytes
-        if at - self._swept > _SWEEP or self._since > most // 16:
-            self._swept, self._since = at, 0
-            await store.sweep(now=_now(), max_total_bytes=most)
+        """Delete artifacts beyond the limits, if the last sweep was some time or many bytes ago."""
+        self._bytes_since_sweep += size
+        at, max_total = time.monotonic(), self._limits.max_stored_artifact_bytes
+        is_overdue = at - self._swept_at > _SWEEP_INTERVAL_SECONDS
+        if is_overdue or self._bytes_since_sweep > max_total // _SWEEP_FRACTION:
+            self._swept_at, self._bytes_since_sweep = at, 0
+            await store.sweep(now=_now(), max_total_bytes=max_total)
 
     def _link(self, record: ArtifactRecord) -> ResourceLink:
         return ResourceLink(
@@ -198,10 +202,10 @@ class ArtifactService:
             size=record.size,
         )
 
-    # Coming back
+    # Loading
 
     async def resolve(self, arguments: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
-        """The arguments with the artifacts that their ids stand for; raises `UnknownArtifact`."""
+        """Return the arguments with artifacts loaded by their ids; raises `UnknownArtifact`."""
         return {name: await self._resolved(value, call) for name, value in arguments.items()}
 
     async def _resolved(self, value: Any, call: Call[Any]) -> Any:
@@ -214,12 +218,12 @@ class ArtifactService:
         return value
 
     async def _load(self, artifact: Artifact[Any], principal: str) -> Artifact[Any]:
-        store = await self._opened()
+        store = await self._open_store()
         record = await store.get(principal, artifact.id, now=_now())
         if record is None:
             raise UnknownArtifact(
-                f"There is no artifact {artifact.id!r}: it has expired, or never was. "
-                "Call the tool that makes it once more, and use the artifact_id that it gives."
+                f"There is no artifact {artifact.id!r}: it has expired, or never existed. "
+                "Call the tool that creates it again, and use the artifact_id of the new result."
             )
         artifact.type, artifact.title, artifact.description = record.type, record.title, record.description
         artifact.mime_type = record.mime_type
@@ -231,32 +235,34 @@ class ArtifactService:
         try:
             artifact._value = _value(record, raw, hint)
         except (pydantic.ValidationError, UnicodeDecodeError) as error:
-            problems = explain(error) if isinstance(error, pydantic.ValidationError) else "- it is no text"
+            problems = explain(error) if isinstance(error, pydantic.ValidationError) else "- it is not text"
             raise UnknownArtifact(
-                f"The artifact {record.id!r} is a {record.type}, which is not what this takes:\n{problems}"
+                f"The artifact {record.id!r} of type {record.type!r} does not fit this parameter:\n{problems}"
             ) from None
         return artifact
 
     async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for offset in range(0, record.size, self._limits.artifact_page_bytes):
-            raw = await (await self._opened()).read(record, offset, self._limits.artifact_page_bytes)
+            raw = await (await self._open_store()).read(record, offset, self._limits.artifact_page_bytes)
             yield decoder.decode(raw) if texts else raw
 
     async def _bytes(self, record: ArtifactRecord) -> bytes:
-        return await (await self._opened()).read(record, 0, record.size)
+        return await (await self._open_store()).read(record, 0, record.size)
 
-    # As resources
+    # Serving as resources
 
     async def read(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
-        """An artifact, or a stretch of it; `_meta` says where the next one is."""
-        store = await self._opened()
+        """An artifact of your calls, or a range of its bytes; `_meta` has the URI of the next range."""
+        store = await self._open_store()
         record = await store.get(ctx.principal.id, artifact_id, now=_now())
         uri = str(ctx._call.request.uri).partition("?")[0]
         if record is None:
             raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
         if offset < 0 or length < 0:
-            raise InvalidParams("offset and length count bytes: neither can be negative.", data={"uri": uri})
+            raise InvalidParams(
+                "offset and length are numbers of bytes and cannot be negative.", data={"uri": uri}
+            )
         page = min(length or record.size, self._limits.artifact_page_bytes)
         raw = await store.read(record, offset, page)
         text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
@@ -270,35 +276,33 @@ class ArtifactService:
             return BlobContents(uri, base64.b64encode(raw).decode(), record.mime_type, meta)
         return TextContents(uri, text[0], record.mime_type, meta)
 
-    async def page(self, fixed: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
-        """A page of all resources: those that everybody sees, and then the caller's artifacts."""
+    async def page(self, list_registered: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
+        """Return a page of all resources: the registered ones first, and then the caller's artifacts."""
         cursor: str | None = call.request.cursor
         items: tuple[Definition, ...] = ()
         before, ttl = None, 0
-        if cursor is not None and cursor.startswith(_CURSOR):
-            before = cursor.removeprefix(_CURSOR) or None
+        if cursor is not None and cursor.startswith(_CURSOR_PREFIX):
+            before = cursor.removeprefix(_CURSOR_PREFIX) or None
         else:
-            page = fixed(cursor)
+            page = list_registered(cursor)
             if page.next_cursor is not None:
                 return page
             items, ttl = tuple(page.items), page.ttl_ms
         room = max(size - len(items), 1)
         try:
-            found = await (await self._opened()).list(
+            found = await (await self._open_store()).list(
                 call.principal.id, now=_now(), cursor=before, limit=room
             )
         except ValueError:
-            raise InvalidParams(
-                "That cursor is not one that this server gave out: start again without one."
-            ) from None
-        following = None if found.cursor is None else _CURSOR + found.cursor
+            raise InvalidParams("Invalid cursor: start again without a cursor.") from None
+        following = None if found.cursor is None else _CURSOR_PREFIX + found.cursor
         return Page(
             "resources", (*items, *map(self._definition, found.records)), following, ttl, shared=False
         )
 
     def _definition(self, record: ArtifactRecord) -> ResourceDefinition:
         link = self._link(record)
-        meta = {"artifact_id": record.id, "x-artifact-type": record.type, "ui_uri": self._shown + record.id}
+        meta = {"artifact_id": record.id, "x-artifact-type": record.type, "ui_uri": self._ui_base + record.id}
         return ResourceDefinition(
             uri=link.uri,
             name=link.name,
@@ -309,32 +313,32 @@ class ArtifactService:
             meta=meta,
         )
 
-    async def _opened(self) -> ArtifactStore:
-        """The store, opened when it is first needed; raises `StoreUnavailable`."""
+    async def _open_store(self) -> ArtifactStore:
+        """Return the artifact store, and open it at the first use; raises `StoreUnavailable`."""
         if self._store is None:
             async with self._opening:
                 if self._store is None:
-                    wanted = self.wanted if self.wanted is not None else _beside(self._otherwise())
-                    store = open_artifacts(wanted) if isinstance(wanted, str) else wanted
+                    setting = self.setting if self.setting is not None else _default_location(self._default())
+                    store = open_artifacts(setting) if isinstance(setting, str) else setting
                     await store.open()
                     self._store = store
         return self._store
 
 
 class _Source:
-    """Pieces of a value, the first of which is looked at before the others."""
+    """The chunks of a value; the first one can be read ahead, to detect the encoding."""
 
     def __init__(self, pieces: AsyncIterator[Piece]) -> None:
         self._pieces = pieces
         self._first: Piece = b""
 
     async def first(self) -> Piece:
-        """The first piece; empty if there is none."""
+        """Return the first chunk, or an empty one."""
         self._first = await anext(self._pieces, b"")
         return self._first
 
     async def bytes(self) -> AsyncIterator[bytes]:
-        """All of it."""
+        """Yield all chunks as bytes."""
         yield _raw(self._first)
         async for piece in self._pieces:
             yield _raw(piece)
@@ -345,7 +349,7 @@ def _raw(piece: Piece) -> bytes:
 
 
 def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
-    """The value of an artifact, as the type that a function wants."""
+    """Return the value of an artifact as the type that a parameter is annotated with."""
     if hint is bytes:
         return raw
     if hint is str:
@@ -359,7 +363,7 @@ def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
 
 
 def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
-    """The whole characters in some bytes of a text, and how many of the bytes those take, or skip."""
+    """Decode the complete characters in a range of bytes; return them and the number of bytes consumed."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     start = 0
     while start < min(len(raw), 3) and raw[start] & 0xC0 == 0x80:
@@ -368,20 +372,20 @@ def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
     return text, len(raw) - len(decoder.getstate()[0])
 
 
-def _beside(store: Any) -> str:
-    """Where artifacts go if nobody says: beside the tasks, if those are in a database."""
+def _default_location(store: Any) -> str:
+    """Return the default location of artifacts: the database of the tasks, or else memory."""
     if isinstance(store, str) and is_database_url(store):
         return store
     if store not in (None, "memory:"):
         logger.warning(
-            "Artifacts are kept in the memory of this process, where no other finds them. "
-            "Set ANTIPHON_ARTIFACTS, or Server(artifacts=…), to a file or a folder that all share."
+            "Artifacts are kept in memory, so other processes cannot read them. "
+            "Set ANTIPHON_ARTIFACTS, or Server(artifacts=…), to a file or a folder that all processes share."
         )
     return "memory:"
 
 
 def _size(result: Result) -> int:
-    """About how many bytes a result has to read, or to parse if that is more."""
+    """Return the approximate size of a result in bytes: of its text or its data, whichever is larger."""
     text = sum(len(block.text) for block in result.content if isinstance(block, Text))
     return max(text, len(_dumps(result.data))) if result.structured else text
 
@@ -394,16 +398,16 @@ def _readable(piece: Piece) -> str:
     return piece if isinstance(piece, str) else piece.decode(errors="replace")
 
 
-def _beginning(text: str, size: int) -> str:
-    """How a long text begins, cut at the end of a line if there is one near."""
-    if len(text) <= _BEGINNING:
+def _preview(text: str, size: int) -> str:
+    """Return the start of a long text, cut at the end of a line if one is near."""
+    if len(text) <= _PREVIEW_CHARACTERS:
         return text
-    cut = text[:_BEGINNING]
-    line = cut.rfind("\n", _BEGINNING // 2)
-    return f"{cut[: line if line > 0 else None]}\n\n… (this is the beginning of {size:,} bytes)"
+    cut = text[:_PREVIEW_CHARACTERS]
+    line = cut.rfind("\n", _PREVIEW_CHARACTERS // 2)
+    return f"{cut[: line if line > 0 else None]}\n\n… (the beginning of {size:,} bytes)"
 
 
-def _named(record: ArtifactRecord) -> str:
+def _id_line(record: ArtifactRecord) -> str:
     return f"**Artifact ID:** `{record.id}`"
 
 

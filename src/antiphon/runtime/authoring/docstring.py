@@ -1,4 +1,7 @@
-"""Reads a docstring: what a function does, and what each of its parameters means."""
+"""Reads docstrings: the description of a function and of its parameters.
+
+Understands the Google, Sphinx and NumPy styles. It must not know signatures or types.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,7 @@ _NUMPY_ITEM = re.compile(r"^(\w+)\s*(?::.*)?$")
 
 
 def read(function: Callable[..., Any]) -> tuple[str | None, dict[str, str]]:
-    """The description of a function, and of each parameter that its docstring speaks of.
-
-    Understands the Google, Sphinx and NumPy styles.
-    """
+    """Return the description of a function, and those of the parameters that its docstring describes."""
     text = inspect.getdoc(function)
     if not text:
         return None, {}
@@ -52,7 +52,7 @@ def read(function: Callable[..., Any]) -> tuple[str | None, dict[str, str]]:
 def _section(
     lines: list[str], start: int, title: str, found: dict[str, str], item: re.Pattern[str], *, indented: bool
 ) -> int:
-    """Read the items of one section into `found` if it is about parameters; return where it ends."""
+    """Read a section into `found` if it describes parameters; return the index of the line after it."""
     wanted = title.strip().lower() in {"args", "arguments", "parameters", "params"}
     margin: int | None = None
     name: str | None = None
@@ -79,7 +79,7 @@ def _section(
 
 
 def _continuation(lines: list[str], index: int) -> tuple[int, list[str]]:
-    """The indented lines that go on from here, and where they end."""
+    """Return the index after the indented lines that follow, and those lines."""
     more: list[str] = []
     while index < len(lines) and lines[index].startswith((" ", "\t")) and lines[index].strip():
         more.append(lines[index].strip())

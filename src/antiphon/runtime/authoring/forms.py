@@ -1,4 +1,8 @@
-"""From a type to a form that a person can fill in, and from a filled-in form back to a value."""
+"""Turns a type into a form for the user, and the user's input back into a value of the type.
+
+Owns which schemas the protocol allows for forms. It must not know how a question reaches the user.
+https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ import pydantic
 from antiphon.errors import DefinitionError
 from antiphon.model.form import problems
 from antiphon.model.question import Elicit, question_key
-from antiphon.runtime.authoring.signature import explain, plainly, schema_of
-from antiphon.runtime.authoring.typed_dicts import adapted
+from antiphon.runtime.authoring.signature import explain, first_sentence, schema_of
+from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 
 __all__ = ["Form"]
 
-_KEPT = {
+_FORM_KEYWORDS = {
     "type",
     "title",
     "description",
@@ -42,13 +46,15 @@ _KINDS: Mapping[str, type[Any]] = {
     "boolean": bool,
     "array": list,
 }
-_KEYS = 256
-"""How many keys a form remembers."""
+_MAX_CACHED_FORMS = 1024
+"""How many types have their forms cached."""
+_MAX_CACHED_KEYS = 256
+"""How many question keys a form caches."""
 _PRIMITIVES = {"string", "number", "integer", "boolean"}
 
 
 class Form:
-    """What to show a person, and how to read what they entered."""
+    """The schema of a form, with a reader for the user's input."""
 
     __slots__ = ("_keys", "_kinds", "_read", "schema")
 
@@ -65,18 +71,18 @@ class Form:
         }
 
     def key(self, message: str) -> str:
-        """The key of a question that shows this form; the same question has the same key everywhere."""
+        """Return the key of a question with this form, which is the same in every process."""
         found = self._keys.get(message)
         if found is None:
-            if len(self._keys) >= _KEYS:
+            if len(self._keys) >= _MAX_CACHED_KEYS:
                 self._keys.clear()
             found = self._keys[message] = question_key(Elicit(message, self.schema))
         return found
 
     def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:
-        """The value that was entered, or what is wrong with it."""
+        """Return the value and `None`, or `None` and a description of what is wrong with the input."""
         entered = dict(content or {})
-        # A type checks its own bounds; what is left to see is that each value is of the kind asked for.
+        # The type validates bounds itself. Only the JSON type of each value has to be checked here.
         kinds = self._kinds
         if not kinds or not all(type(value) is kinds.get(name) for name, value in entered.items()):
             wrong = problems(self.schema, entered)
@@ -89,17 +95,17 @@ class Form:
 
     @staticmethod
     def of(wanted: Any) -> Form:
-        """The form for a type, or for a schema given as it is; raises `DefinitionError`."""
+        """Return the form for a type or a JSON schema; raises `DefinitionError` if neither fits a form."""
         if not isinstance(wanted, type) and isinstance(wanted, Mapping):
             return Form(_checked(wanted), lambda content: content)
         return _form(wanted)
 
 
 def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema that an author wrote; raises `DefinitionError` for one that is no form."""
+    """Return an author's schema; raises `DefinitionError` if it is not valid for a form."""
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
-        raise DefinitionError("A form is a JSON schema of type object, with properties.")
+        raise DefinitionError("The schema of a form needs the type object, and properties.")
     for name, field in properties.items():
         kind = field.get("type") if isinstance(field, Mapping) else None
         if not isinstance(kind, str) or kind not in _PRIMITIVES | {"array"}:
@@ -109,19 +115,20 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(schema)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=_MAX_CACHED_FORMS)
 def _form(wanted: Any) -> Form:
     try:
-        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapted(wanted))
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(adapt_typed_dicts(wanted))
         schema = schema_of(adapter, mode="validation")
     except (pydantic.errors.PydanticUserError, TypeError) as error:
-        raise DefinitionError(f"{wanted!r} is no type to ask for: {plainly(error)}.") from None
+        raise DefinitionError(f"Cannot make a form of {wanted!r}: {first_sentence(error)}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
         return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
     if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
         raise DefinitionError(
-            f"{wanted!r} has no fields: ask for a model, or for a string, a number or a choice."
+            f"Cannot make a form of {wanted!r}: it has no fields. "
+            "Use a model, a string, a number or a choice."
         )
     field = _field(wanted, "value", schema, definitions)
     whole = {"type": "object", "properties": {"value": field}, "required": ["value"]}
@@ -129,7 +136,7 @@ def _form(wanted: Any) -> Form:
 
 
 def _flat(wanted: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with nothing in it but what forms may have."""
+    """Return the schema with only the keywords that forms allow."""
     fields = {name: _field(wanted, name, prop, definitions) for name, prop in schema["properties"].items()}
     flat: dict[str, Any] = {"type": "object", "properties": fields}
     if required := schema.get("required"):
@@ -148,16 +155,16 @@ def _field(wanted: Any, name: str, prop: Mapping[str, Any], definitions: Mapping
         raise _not_flat(wanted, name)
     if "exclusiveMinimum" in field or "exclusiveMaximum" in field:
         raise DefinitionError(
-            f"{wanted!r}: the field {name!r} has a bound that forms cannot have: "
+            f"{wanted!r}: the field {name!r} has an exclusive bound, which forms do not support: "
             "use ge and le instead of gt and lt."
         )
     if field.get("format") not in _FORMATS:
         field.pop("format", None)
-    return {key: value for key, value in field.items() if key in _KEPT}
+    return {key: value for key, value in field.items() if key in _FORM_KEYWORDS}
 
 
 def _resolved(prop: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A property with its reference looked up, and without the null that makes it optional."""
+    """Return a property with its `$ref` resolved, and without the `null` alternative of an optional field."""
     field = dict(prop)
     if "$ref" in field:
         target = definitions[field.pop("$ref").rpartition("/")[2]]
@@ -175,6 +182,6 @@ def _resolved(prop: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
 
 def _not_flat(wanted: Any, name: str) -> DefinitionError:
     return DefinitionError(
-        f"{wanted!r}: the field {name!r} cannot stand in a form. "
-        "A form has strings, numbers, booleans, choices and lists of choices."
+        f"{wanted!r}: a form cannot have the field {name!r}. "
+        "Fields are strings, numbers, booleans, choices and lists of choices."
     )

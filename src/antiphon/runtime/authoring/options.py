@@ -1,4 +1,7 @@
-"""What an author can say about a tool, a resource or a prompt, besides its function."""
+"""The options of `Server.tool`, `Server.resource` and `Server.prompt`, and their check at registration.
+
+Owns the names and meanings of the options. It must not know how an option takes effect.
+"""
 
 from __future__ import annotations
 
@@ -13,45 +16,50 @@ from antiphon.model.content import Annotations, Icon
 __all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions", "check_options"]
 
 TaskPolicy: TypeAlias = Literal["forbidden", "optional", "required"]
+"""Whether a tool runs as a task: never, if the caller accepts tasks, or always."""
 
 
 class _Common(TypedDict, total=False):
     name: str | None
-    """What it is called on the wire; the function's name unless given."""
+    """The name that callers use. The default is the function's name."""
     title: str | None
-    """What it is called in front of people."""
+    """The name that clients display to users."""
     description: str | None
-    """What it is for; the function's docstring unless given."""
+    """The description for models and users. The default is the function's docstring."""
     icons: Sequence[Icon] | None
+    """The icons that clients may display."""
     meta: Mapping[str, Any] | None
-    """What goes into its `_meta`."""
+    """The `_meta` of the definition in lists."""
 
 
 class ToolOptions(_Common, total=False):
     """The options of `Server.tool`."""
 
     annotations: ToolAnnotations | None
+    """Hints for clients: whether the tool only reads, whether it destroys data, and so on."""
     input_schema: Mapping[str, Any] | None
-    """Shown to callers instead of the schema made from the signature, which still reads the arguments."""
+    """A JSON schema to list in place of the generated one. The function's signature still validates
+    arguments."""
     structured: bool | None
-    """`False` keeps a typed return value out of the structured content."""
+    """Set it to `False` to return typed values as text only, without structured content."""
     artifact_over: int | None
-    """Keep results of more than so many bytes as artifacts, and answer with how they begin."""
+    """The size in bytes above which a result is stored as an artifact; callers get a preview and the id."""
     task: TaskPolicy
-    """Whether a call may end with a promise: `forbidden` unless given."""
+    """Whether calls may run as tasks: `"forbidden"` (the default), `"optional"` or `"required"`."""
     task_ttl: float | None
-    """How long a task is kept from its creation on, in seconds; an hour unless given, `None` for ever."""
+    """How long the store keeps a task after its creation, in seconds; 3600 by default, `None` for ever."""
     poll_interval: float
-    """How often a caller should look at a task, in seconds."""
+    """How often callers should poll a task, in seconds; 1 by default."""
     answer_within: float | None
-    """Begin every call as an answer, and make a promise of one that is not done in so many seconds, or
-    when the function says so with `ctx.promise()`. Without it, a caller that takes promises gets one."""
+    """How long to wait for an answer before the call becomes a task, in seconds. The function can also
+    convert the call itself, with `ctx.promise()`. Without this option, every call from a caller that accepts
+    tasks is a task from the start."""
     resume: bool
-    """Whether a task whose worker was lost is run again from its journal; else it ends as failed."""
+    """Whether another worker resumes a task whose worker died (the default), or the task fails."""
     streams: bool | None
-    """Whether it emits: `True` for a function that calls `ctx.emit`; a generator does by itself."""
+    """Set it to `True` for a function that calls `ctx.emit`. Generators stream without it."""
     timeout: float | None
-    """How long a call may take, in seconds; `Limits.call_timeout` unless given."""
+    """How long a call may take, in seconds. The default is `Limits.call_timeout`."""
 
 
 class PromptOptions(_Common, total=False):
@@ -62,24 +70,28 @@ class ResourceOptions(_Common, total=False):
     """The options of `Server.resource`."""
 
     mime_type: str | None
+    """The media type of the content. The default depends on the type that the function returns."""
     size: int | None
+    """The size of the content in bytes, if you know it."""
     annotations: Annotations | None
+    """Hints for clients: the audience and the priority of the resource."""
     cache_ttl: float
-    """How long callers may keep what they read, in seconds."""
+    """How long callers may cache the content, in seconds; 0 by default."""
     shared: bool
-    """Whether what they read is the same for all of them."""
+    """Whether every caller gets the same content, so that a shared cache may keep it."""
 
 
 def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -> None:
-    """Raise `DefinitionError` for an option that there is not, or that has none of its values."""
+    """Raise `DefinitionError` for an unknown option, or an invalid value for it."""
     label = getattr(function, "__name__", repr(function))
     names = [*known.__required_keys__, *known.__optional_keys__]
     for name in options:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(sorted(names))}."
-            raise DefinitionError(f"{label}: there is no option {name!r}. {hint}")
+            hint = f"Did you mean {close[0]!r}?" if close else f"The options are: {', '.join(sorted(names))}."
+            raise DefinitionError(f"{label}: unknown option {name!r}. {hint}")
     if "task" in options and options["task"] not in get_args(TaskPolicy):
         raise DefinitionError(
-            f"{label}: task={options['task']!r} is none of {', '.join(map(repr, get_args(TaskPolicy)))}."
+            f"{label}: task={options['task']!r} is invalid. Use one of "
+            f"{', '.join(map(repr, get_args(TaskPolicy)))}."
         )

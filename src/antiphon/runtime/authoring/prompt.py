@@ -1,4 +1,7 @@
-"""A prompt: a function that writes messages."""
+"""Prompts: functions that return messages for a model.
+
+Owns how a prompt's arguments are read and how its value becomes messages. It must not know the registry.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = ["Prompt", "choices"]
 
 
 class Prompt:
-    """A function that a caller can fill in by name."""
+    """A prompt that callers get by name."""
 
     __slots__ = ("_function", "definition", "name", "parameters")
 
@@ -53,7 +56,7 @@ class Prompt:
         )
 
     async def fill(self, call: Call[GetPrompt], environment: Environment) -> PromptResult | InputRequired:
-        """Fill it in; raises `InvalidParams` for arguments that do not fit."""
+        """Run the function and return its messages; raises `InvalidParams` for invalid arguments."""
         arguments = self._bound(call.request.arguments)
         value = await self._function.run(call, arguments, environment)
         if isinstance(value, PromptResult | InputRequired):
@@ -64,7 +67,7 @@ class Prompt:
         try:
             return self._function.bind(given)
         except pydantic.ValidationError as error:
-            # On the wire all arguments are strings; those of other types may be JSON.
+            # The protocol passes all arguments as strings. Arguments of other types may be JSON in a string.
             decoded = {
                 key: value if self.parameters.get(key) is str else _decoded(value)
                 for key, value in given.items()
@@ -77,7 +80,7 @@ class Prompt:
 
 
 def choices(hint: Any) -> tuple[str, ...]:
-    """The values that a type allows, where they can be told: those of a `Literal` or an enum."""
+    """Return the values of a `Literal` or enum type; an empty tuple for other types."""
     origin = get_origin(hint)
     if origin is Annotated:
         return choices(get_args(hint)[0])
@@ -113,7 +116,7 @@ def _messages(value: Any) -> Iterable[PromptMessage]:
         return [message for item in value for message in _messages(item)]
     if isinstance(value, Mapping) and "role" in value:
         content = value.get("content")
-        if isinstance(content, Mapping):  # a block as it is on the wire
+        if isinstance(content, Mapping):  # a content block in the form of the protocol
             return [PromptMessage(value["role"], cast(Block, content))]
         return [PromptMessage(value["role"], block) for block in blocks(content)]
     return [PromptMessage("user", block) for block in blocks(value)]

@@ -1,4 +1,7 @@
-"""Everything that a server offers, by name and by address, and who gets told when that changes."""
+"""The tools, resources and prompts of a server, by name or URI.
+
+Owns the lists and their pages, and publishes a change when a list changes. It must not know who listens.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class Registry:
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
-        self.unlisted: Callable[[str], Iterable[Resource]] = lambda uri: ()
-        """Finds families of resources that can be read, and are on no list, by an address."""
+        self.find_unlisted: Callable[[str], Iterable[Resource]] = lambda uri: ()
+        """Returns resource templates for a URI that can be read although no list contains them."""
         self._changes = changes
         self.page_size = page_size
         self._lists: dict[Kind, Mapping[str, Any]] = {
@@ -40,54 +43,54 @@ class Registry:
         self._definitions: dict[Kind, Sequence[Definition]] = {}
 
     def add_tool(self, tool: Tool) -> None:
-        """Offer a tool; raises `DefinitionError` if there is one of that name."""
+        """Add a tool; raises `DefinitionError` if the name is taken."""
         self._add("tools", self.tools, tool.name, tool)
 
     def add_resource(self, resource: Resource) -> None:
-        """Offer a resource or a family of them; raises `DefinitionError` if the address is taken."""
+        """Add a resource or a resource template; raises `DefinitionError` if the URI is taken."""
         if resource.template is None:
             self._add("resources", self.resources, resource.uri, resource)
         else:
             self._add("templates", self.templates, resource.uri, resource)
 
     def add_prompt(self, prompt: Prompt) -> None:
-        """Offer a prompt; raises `DefinitionError` if there is one of that name."""
+        """Add a prompt; raises `DefinitionError` if the name is taken."""
         self._add("prompts", self.prompts, prompt.name, prompt)
 
     def remove_tool(self, name: str) -> None:
-        """Offer a tool no longer; raises `NotFound`."""
+        """Remove a tool; raises `NotFound`."""
         self._remove("tools", self.tools, name)
 
     def remove_resource(self, uri: str) -> None:
-        """Offer a resource, or a family of them, no longer; raises `NotFound`."""
+        """Remove a resource or a resource template; raises `NotFound`."""
         if uri in self.templates:
             self._remove("templates", self.templates, uri)
         else:
             self._remove("resources", self.resources, uri)
 
     def remove_prompt(self, name: str) -> None:
-        """Offer a prompt no longer; raises `NotFound`."""
+        """Remove a prompt; raises `NotFound`."""
         self._remove("prompts", self.prompts, name)
 
     def tool(self, name: str) -> Tool:
-        """The tool of that name; raises `NotFound`."""
+        """Return a tool; raises `NotFound`."""
         try:
             return self.tools[name]
         except KeyError:
             raise NotFound(f"Unknown tool: {name!r}.") from None
 
     def prompt(self, name: str) -> Prompt:
-        """The prompt of that name; raises `NotFound`."""
+        """Return a prompt; raises `NotFound`."""
         try:
             return self.prompts[name]
         except KeyError:
             raise NotFound(f"Unknown prompt: {name!r}.") from None
 
     def resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
-        """The resource at an address, and the variables in it; raises `ResourceNotFound`."""
+        """Return the resource for a URI, and the template variables in the URI; raises `ResourceNotFound`."""
         if (resource := self.resources.get(uri)) is not None:
             return resource, {}
-        for candidate in (*self.templates.values(), *self.unlisted(uri)):
+        for candidate in (*self.templates.values(), *self.find_unlisted(uri)):
             if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:
                 return candidate, variables
         raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
@@ -98,7 +101,7 @@ class Registry:
         return tuple(name for name, tool in self.tools.items() if tool.task != "forbidden")
 
     def page(self, kind: Kind, cursor: str | None, ttl_ms: int) -> Page:
-        """One page of a list; raises `InvalidParams` for a cursor that is none of ours."""
+        """Return a page of a list; raises `InvalidParams` for an invalid cursor."""
         definitions = self._definitions.get(kind)
         if definitions is None:
             definitions = tuple(item.definition for item in self._lists[kind].values())
@@ -108,18 +111,18 @@ class Registry:
         following = str(end) if end < len(definitions) else None
         return Page(kind, definitions[start:end], following, ttl_ms)
 
-    def _add(self, kind: Kind, shelf: dict[str, Item], key: str, item: Item) -> None:
-        if key in shelf:
+    def _add(self, kind: Kind, items: dict[str, Item], key: str, item: Item) -> None:
+        if key in items:
             raise DefinitionError(
-                f"There is already a {kind.removesuffix('s')} {key!r}: give this one another name, "
-                "or remove the other first."
+                f"There is already a {kind.removesuffix('s')} {key!r}: use another name, "
+                "or remove the existing one first."
             )
-        shelf[key] = item
+        items[key] = item
         self._changed(kind)
 
-    def _remove(self, kind: Kind, shelf: dict[str, Item], key: str) -> None:
-        if shelf.pop(key, None) is None:
-            raise NotFound(f"There is no {key!r} among the {kind}.")
+    def _remove(self, kind: Kind, items: dict[str, Item], key: str) -> None:
+        if items.pop(key, None) is None:
+            raise NotFound(f"There is no {kind.removesuffix('s')} {key!r}.")
         self._changed(kind)
 
     def _changed(self, kind: Kind) -> None:
@@ -132,4 +135,4 @@ def _offset(cursor: str | None) -> int:
         return 0
     if cursor.isascii() and cursor.isdigit() and len(cursor) <= 12:
         return int(cursor)
-    raise InvalidParams("That cursor is not one that this server gave out: start again without one.")
+    raise InvalidParams("Invalid cursor: start again without a cursor.")

@@ -1,4 +1,7 @@
-"""A resource: a function at an address, or at a family of addresses."""
+"""Resources: functions that callers read by URI, or by a URI that matches a template.
+
+Owns how a function's value becomes the contents of a resource. It must not know the registry.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 
 
 class Resource:
-    """A function that a caller can read by address."""
+    """A resource or a resource template."""
 
     __slots__ = (
         "_function",
@@ -80,11 +83,11 @@ class Resource:
     async def read(
         self, call: Call[Any], variables: Mapping[str, str], uri: str, environment: Environment
     ) -> ReadResult | InputRequired:
-        """Read it; raises `InvalidParams` for variables that do not fit the function's types."""
+        """Run the function and return its contents; raises `InvalidParams` for invalid template variables."""
         try:
             arguments = self._function.bind(variables)
         except pydantic.ValidationError as error:
-            raise InvalidParams(f"Invalid address {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
+            raise InvalidParams(f"Invalid URI {uri!r}:\n{explain(error)}", data={"uri": uri}) from None
         value = await self._function.run(call, arguments, environment)
         if type(value) is InputRequired:
             return value
@@ -105,19 +108,18 @@ class Resource:
 
 
 def _check_variables(label: str, signature: Signature, template: UriTemplate | None) -> None:
-    """Each variable has a parameter, and each parameter a variable or a default."""
+    """Raise `DefinitionError` unless variables and required parameters have the same names."""
     names = set(template.names) if template else set()
     unknown = names - set(signature.parameters)
     if unknown and not signature.open:
         raise DefinitionError(
-            f"{label}: the address has {{{sorted(unknown)[0]}}}, and the function no parameter of that name. "
-            "Name them alike."
+            f"{label}: the URI template has the variable {{{sorted(unknown)[0]}}}, and the function has no "
+            "parameter of that name. Add the parameter, or rename the variable."
         )
     required = set(signature.schema.get("required", ()))
     always = names - (template.optional if template else frozenset())
     if missing := required - always:
         raise DefinitionError(
-            f"{label}: the parameter {sorted(missing)[0]!r} has no default, "
-            f"and the address has no variable {{{sorted(missing)[0]}}} that is always there. "
-            "Add one of the two."
+            f"{label}: the parameter {sorted(missing)[0]!r} has no default, and the URI has no required "
+            f"variable {{{sorted(missing)[0]}}}. Add one of the two."
         )

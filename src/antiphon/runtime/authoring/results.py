@@ -1,4 +1,7 @@
-"""From what a function returned to a `Result`: readable content, and structured data where it has a shape."""
+"""Turns the value that a function returned into a `Result`: content to read, and structured data.
+
+Owns the output schema of a tool and the checks against it. It must not know where artifacts are stored.
+"""
 
 from __future__ import annotations
 
@@ -19,64 +22,76 @@ from antiphon.model.media import is_figure, is_picture, media_type
 from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.runtime.artifacts.artifact import ANYTHING as _any
 from antiphon.runtime.artifacts.artifact import Artifact, is_artifact
-from antiphon.runtime.authoring.signature import plainly, schema_of
+from antiphon.runtime.authoring.signature import first_sentence, schema_of
 
-__all__ = ["ResultBuilder", "Unfit", "Unwritable", "blocks", "is_block", "jsonable", "own_words", "yielding"]
+__all__ = [
+    "InvalidReturnValue",
+    "ResultBuilder",
+    "UnserializableReturnValue",
+    "blocks",
+    "custom_text",
+    "generator_return_type",
+    "is_block",
+    "to_jsonable",
+]
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
-_WITHOUT_WORDS: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
+_DEFAULT_STR: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
 _dumps = msgspec.json.Encoder().encode
 
 
-class Unfit(ValueError):
-    """A function gave something that is not what its tool has declared, which no caller can help."""
+class InvalidReturnValue(ValueError):
+    """A function returned a value that does not match its tool's output schema."""
 
 
-class Unwritable(Unfit):
-    """A function gave something that JSON has no words for."""
+class UnserializableReturnValue(InvalidReturnValue):
+    """A function returned a value that JSON cannot represent."""
 
 
 class ResultBuilder:
-    """How one function's values become results. With `over`, large ones may become artifacts."""
+    """Converts the values of one function to results.
+
+    With `may_be_artifact`, the output schema also allows a reference to an artifact, for large results.
+    """
 
     def __init__(
-        self, label: str, returns: Any, *, structured: bool | None = None, over: bool = False
+        self, label: str, returns: Any, *, structured: bool | None = None, may_be_artifact: bool = False
     ) -> None:
         returns = _without_outcomes(returns)
-        self.keeps = is_artifact(returns)
+        self.returns_artifact = is_artifact(returns)
         self.schema: dict[str, Any] | None = None
-        self.convert: Callable[[Any], Result] = _read if structured is False else _unstructured
-        self.says_text = True
-        """Whether a string is nothing but text to be read."""
+        self.convert: Callable[[Any], Result] = _content_only if structured is False else _unstructured
+        self.is_text_only = True
+        """Whether a string that the function returns is the whole result, without structured data."""
         if structured is False or (structured is None and _is_untyped(returns)):
             return
-        self.says_text = False
-        inner = (get_args(returns) or (Any,))[0] if self.keeps else returns
+        self.is_text_only = False
+        inner = (get_args(returns) or (Any,))[0] if self.returns_artifact else returns
         try:
             adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(inner)
             schema = schema_of(adapter, mode="serialization")
         except (pydantic.errors.PydanticUserError, TypeError) as error:
-            if self.keeps:  # bytes in pieces, or something else that is not JSON
+            if self.returns_artifact:  # an iterator of bytes, or another type without a JSON schema
                 self.schema = _reference_schema(None)
-                self.convert = _kept(lambda value: value)
+                self.convert = _artifact_converter(lambda value: value)
                 return
             raise DefinitionError(
                 f"{label}: the return annotation {returns!r} has no JSON schema. "
-                f"{plainly(error)}. "
-                "Return a type that pydantic knows, or register the tool with structured=False."
+                f"{first_sentence(error)}. "
+                "Return a type that pydantic supports, or register the tool with structured=False."
             ) from None
-        if self.keeps:
+        if self.returns_artifact:
             self.schema = _reference_schema(None if inner in (str, bytes, Any) else schema)
-            self.convert = _kept(adapter.validate_python)
+            self.convert = _artifact_converter(adapter.validate_python)
             return
         boxed = schema.get("type") != "object"
-        self.schema = _or_reference(schema, boxed=boxed) if over else schema
+        self.schema = _or_reference(schema, boxed=boxed) if may_be_artifact else schema
         self.convert = _structured(adapter, schema, boxed=boxed)
 
 
 def blocks(value: Any) -> tuple[Block, ...]:
-    """The blocks of a value that has no declared type."""
+    """Return the content blocks of a value that has no declared type."""
     if isinstance(value, str):
         return (Text(value),)
     if value is None:
@@ -86,21 +101,26 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if isinstance(value, list | tuple) and any(_is_block(item) for item in value):
         return tuple(block for item in value for block in blocks(item))
     if _is_block(value):
-        return (_medium(value),)
+        return (_media_block(value),)
     if inspect.iscoroutine(value):
         value.close()
-        raise Unfit(f"It returned the coroutine {value.__qualname__!r}: an `await` is missing before it.")
+        raise InvalidReturnValue(
+            f"The function returned the coroutine {value.__qualname__!r}: an `await` is missing."
+        )
     return (Text(_json(value)),)
 
 
-def jsonable(value: Any, *, anything: bool = False) -> Any:
-    """The same in what JSON has; raises `PydanticSerializationError`, unless anything will do."""
-    fallback = (lambda other: f"<{type(other).__name__}>") if anything else None
+def to_jsonable(value: Any, *, lossy: bool = False) -> Any:
+    """Return a value in types that JSON has.
+
+    Raises `PydanticSerializationError`; with `lossy`, writes the type's name in place of such a value.
+    """
+    fallback = (lambda other: f"<{type(other).__name__}>") if lossy else None
     return _any.dump_python(value, mode="json", by_alias=True, fallback=fallback)
 
 
-def yielding(returns: Any) -> Any:
-    """What a generator returns in the end, by its return annotation; what it yields is no part of that."""
+def generator_return_type(returns: Any) -> Any:
+    """Return the type of a generator's return value, from a `Generator[…]` annotation, or `None`."""
     origin = get_origin(returns)
     if origin is not None and issubclass(origin, Generator):
         arguments = get_args(returns)
@@ -108,15 +128,15 @@ def yielding(returns: Any) -> Any:
     return None
 
 
-# Without a declared type
+# Functions without a declared return type
 
 
 def _unstructured(value: Any) -> Result:
-    """A text is content alone, and so are blocks; what has named fields is data too."""
+    """Convert a value: text and blocks become content; mappings, models and dataclasses become data too."""
     if type(value) is str:
         return text_result(value)
     if type(value) is Result:
-        return _as_said(value)
+        return _serialized(value)
     if isinstance(value, Artifact):
         return Result(artifact=value)
     if isinstance(value, Mapping | pydantic.BaseModel) or (
@@ -124,34 +144,34 @@ def _unstructured(value: Any) -> Result:
     ):
         data = _any.dump_python(value, mode="json", by_alias=True, fallback=str)
         if isinstance(data, dict):
-            return Result(_words(value, data), data=data)
+            return Result(_text_of(value, data), data=data)
     return Result(blocks(value))
 
 
-def _read(value: Any) -> Result:
-    """For tools that want no structured content, but where they say so themselves."""
+def _content_only(value: Any) -> Result:
+    """Convert a value to content only; a `Result` or an `Artifact` may still bring data."""
     if type(value) is Result or isinstance(value, Artifact):
         return _unstructured(value)
     return Result(blocks(value))
 
 
-def _as_said(result: Result) -> Result:
-    """A result of a function that has declared nothing: its data goes out as it is, in JSON."""
+def _serialized(result: Result) -> Result:
+    """Convert the data of a `Result` to JSON without checking it against a schema."""
     try:
         if result.meta:
-            result.meta = jsonable(result.meta)
+            result.meta = to_jsonable(result.meta)
         if result.structured:
-            data = jsonable(result.data)
+            data = to_jsonable(result.data)
             if isinstance(data, dict):
                 data = {**{key: value for key, value in _extras(result).items() if key not in data}, **data}
             result.data, result.boxed = data, not isinstance(data, dict)
-            _say(result, result.data)
+            _add_text(result, result.data)
     except PydanticSerializationError as error:
-        raise Unwritable(f"Its result cannot be written as JSON: {error}") from error
+        raise UnserializableReturnValue(f"The result cannot be written as JSON: {error}") from error
     return result
 
 
-# With one
+# Functions with a declared return type
 
 
 def _structured(
@@ -168,17 +188,21 @@ def _structured(
             valid = validate(value)
             data = dump(valid, mode="json", by_alias=True)
         except (pydantic.ValidationError, PydanticSerializationError) as error:
-            raise Unfit(f"What it returned does not fit its output schema: {error}") from error
-        result: Result = Result((Text(_words(valid, data)),), data=data)
+            raise InvalidReturnValue(
+                f"The returned value does not match the output schema: {error}"
+            ) from error
+        result: Result = Result((Text(_text_of(valid, data)),), data=data)
         result.boxed = boxed
         return result
 
     def completed(result: Result) -> Result:
         if result.is_error:
-            return _as_said(result)
+            return _serialized(result)
         extras = _extras(result)
         if not result.structured and result.artifact is None:
-            raise Unfit("It has an output schema, and returned a result without data.")
+            raise InvalidReturnValue(
+                "The tool has an output schema, and the function returned a result without data."
+            )
         given = result.data if result.structured else {}
         if isinstance(given, Mapping):
             given = {**{key: extras[key] for key in extras if key in declared}, **given}
@@ -188,33 +212,35 @@ def _structured(
             data = {**{key: extras[key] for key in extras if key not in data}, **data}
         result.data, result.structured, result.boxed = data, True, boxed
         if result.meta:
-            result.meta = jsonable(result.meta)
-        _say(result, valid)
+            result.meta = to_jsonable(result.meta)
+        _add_text(result, valid)
         return result
 
     return convert
 
 
-def _kept(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:
-    """For a function that says it gives an artifact."""
+def _artifact_converter(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:
+    """Return a converter for a function that declares an artifact as its return type."""
 
     def convert(value: Any) -> Result:
         result = Result(artifact=value) if isinstance(value, Artifact) else value
         if not isinstance(result, Result) or (result.artifact is None and not result.is_error):
-            raise Unfit("It is to give an artifact, and gave none.")
+            raise InvalidReturnValue("The function declares that it returns an artifact, and returned none.")
         artifact = result.artifact
         if isinstance(artifact, Artifact) and not isinstance(artifact.value, Path | str | bytes):
             try:
                 validate(artifact.value)
             except pydantic.ValidationError as error:
-                raise Unfit(f"The value of its artifact does not fit its output schema: {error}") from error
-        return _as_said(result)
+                raise InvalidReturnValue(
+                    f"The value of the artifact does not match the output schema: {error}"
+                ) from error
+        return _serialized(result)
 
     return convert
 
 
 def _extras(result: Result) -> dict[str, Any]:
-    """What stands in the data of a result besides what its author put there."""
+    """Return the fields that are added to the data of a result: the artifact's id, and the next steps."""
     extras: dict[str, Any] = {}
     if result.artifact is not None:
         extras["x-artifact-type"] = result.artifact.type
@@ -232,7 +258,7 @@ _REFERENCE: Mapping[str, Any] = {
 
 
 def _reference_schema(inner: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What stands in the place of an artifact: its id, and its value where that is small."""
+    """Return the schema of a reference to an artifact: its id, and its value if that is small."""
     properties = dict(_REFERENCE)
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if inner is not None:
@@ -244,7 +270,7 @@ def _reference_schema(inner: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
-    """The schema of a value that may be an artifact in its place."""
+    """Return the schema of a value, or of a reference to an artifact in its place."""
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     either: dict[str, Any] = {"anyOf": [inner, _reference_schema(None)]}
     if not boxed:
@@ -252,24 +278,24 @@ def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
     return {**either, "$defs": schema["$defs"]} if "$defs" in schema else either
 
 
-# Words and pictures
+# Text and media
 
 
-def _say(result: Result, value: Any) -> None:
-    """Let a result that has nothing to read say what its data is; an artifact speaks for itself."""
+def _add_text(result: Result, value: Any) -> None:
+    """Add a text block with the data to a result without text. Results with an artifact get theirs later."""
     if result.artifact is None and not any(isinstance(block, Text) for block in result.content):
-        result.content = (*result.content, Text(_words(value, result.data)))
+        result.content = (*result.content, Text(_text_of(value, result.data)))
 
 
-def _words(value: Any, data: Any) -> str:
-    """What a person reads of a value: what its class says it is, or else its JSON."""
-    own = own_words(value)
+def _text_of(value: Any, data: Any) -> str:
+    """Return the text for a value: from the class's own `__str__` if it has one, else the JSON."""
+    own = custom_text(value)
     return _dumps(data).decode() if own is None else own
 
 
-def own_words(value: Any) -> str | None:
-    """What a model or a dataclass says that it is, if its class has an opinion on that."""
-    if type(value).__str__ not in _WITHOUT_WORDS and (
+def custom_text(value: Any) -> str | None:
+    """Return the string of a model or dataclass whose class defines `__str__`, else `None`."""
+    if type(value).__str__ not in _DEFAULT_STR and (
         isinstance(value, pydantic.BaseModel) or dataclasses.is_dataclass(value)
     ):
         return str(value)
@@ -277,7 +303,7 @@ def own_words(value: Any) -> str | None:
 
 
 def is_block(value: Any) -> bool:
-    """Whether a value is a block, a picture or sound that can be one, or a list with one in it."""
+    """Return whether a value is a content block, an image or sound, or a list that contains one."""
     return _is_block(value) or (isinstance(value, list | tuple) and any(map(_is_block, value)))
 
 
@@ -291,7 +317,7 @@ def _is_block(value: Any) -> bool:
     return is_picture(value) or is_figure(value)
 
 
-def _medium(value: Any) -> Block:
+def _media_block(value: Any) -> Block:
     kind = "image/png"
     if isinstance(value, bytes | Path):
         kind = media_type(value if isinstance(value, bytes) else b"", getattr(value, "name", "")) or kind
@@ -303,7 +329,7 @@ def _json(value: Any) -> str:
 
 
 def _without_outcomes(returns: Any) -> Any:
-    """A return annotation without the ways to end a call that are no values of their own."""
+    """Return an annotation without `Result` and `InputRequired`, which are not values of the tool."""
     if get_origin(returns) is Result:
         return get_args(returns)[0]
     if get_origin(returns) not in (Union, types.UnionType):
@@ -320,7 +346,7 @@ def _without_outcomes(returns: Any) -> Any:
 
 
 def _is_untyped(returns: Any) -> bool:
-    """Whether a return annotation says nothing that a program could rely on beyond its blocks."""
+    """Return whether an annotation gives no structure for an output schema: text, blocks, `None` or `Any`."""
     origin = get_origin(returns)
     if origin is Annotated:
         return _is_untyped(get_args(returns)[0])

@@ -1,6 +1,6 @@
-"""From a function's signature to a JSON schema and a binder, once, at registration.
+"""Turns a function's signature into a JSON schema and a binder for arguments, at registration.
 
-Owns what an author may write as a parameter. Knows nothing of tools, prompts or the wire.
+Owns which parameters a function may have. It must not know tools, prompts or the wire.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from pydantic_core import SchemaValidator, core_schema
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring import docstring
-from antiphon.runtime.authoring.typed_dicts import adapted
+from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 
-__all__ = ["Signature", "explain", "name_of", "plainly", "schema_of"]
+__all__ = ["Signature", "explain", "first_sentence", "name_of", "schema_of", "underlying_function"]
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and gives."""
+    """The parameters and the return type of a function."""
 
     description: str | None
     schema: dict[str, Any]
     model: type[pydantic.BaseModel]
     returns: Any
     context: str | None
-    """The parameter that wants the `Context`, if there is one."""
+    """The name of the parameter that gets the `Context`, or `None`."""
     parameters: Mapping[str, Any]
-    """Every parameter that a caller fills in, with its type."""
+    """The types of the parameters that callers pass, by name."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the model that are named otherwise than the parameter they stand for."""
+    """The parameter names of model fields that are named differently, by field."""
     open: bool = False
     """Whether the function takes `**kwargs`."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], context: type) -> Signature:
-        """Read a function; raises `DefinitionError` for what cannot be called by name."""
+        """Read a function's signature; raises `DefinitionError` for a parameter that callers cannot pass."""
         label = name_of(function)
         hints = _hints(function, label)
-        description, meanings = docstring.read(_target(function))
+        description, meanings = docstring.read(underlying_function(function, unwrap=True))
         fields: dict[str, Any] = {}
         names: dict[str, str] = {}
         parameters: dict[str, Any] = {}
@@ -60,14 +60,14 @@ class Signature:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 raise DefinitionError(
                     f"{label}: the parameter {parameter.name!r} cannot be given by name. "
-                    "Arguments of a call have names: remove the '/' or the '*args'."
+                    "Callers pass all arguments by name: remove the '/' or the '*args'."
                 )
             hint = hints.get(parameter.name, Any)
             if _is_context(hint, context):
                 if wants_context is not None:
                     raise DefinitionError(
                         f"{label}: {wants_context!r} and {parameter.name!r} are both a Context. "
-                        "There is one for each call: remove the other."
+                        "A call has one Context: remove one of the two parameters."
                     )
                 wants_context = parameter.name
                 continue
@@ -91,7 +91,10 @@ class Signature:
         )
 
     def binder(self) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """A function from a call's arguments to keyword arguments; raises `pydantic.ValidationError`."""
+        """Return a function that turns a call's arguments into keyword arguments.
+
+        The returned function raises `pydantic.ValidationError`.
+        """
         validate = self.model.__pydantic_validator__.validate_python
         if not self.names and not self.open:
             straight = _dictionary_validator(self.model) or (lambda arguments: validate(arguments).__dict__)
@@ -107,7 +110,7 @@ class Signature:
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """Without the titles that pydantic makes from names: they cost a model tokens and say nothing."""
+    """Omits the titles that pydantic derives from names: they cost tokens and add no information."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -119,7 +122,7 @@ class _PlainSchema(GenerateJsonSchema):
 
 
 def _exact_types(parameters: Mapping[str, Any], model: type[pydantic.BaseModel]) -> Mapping[str, type] | None:
-    """The types of parameters that are all plain strings, numbers or booleans; else `None`."""
+    """Return the types of the parameters if all are plain strings, numbers or booleans, else `None`."""
     plain = all(
         hint in (str, int, float, bool)
         and not model.model_fields[name].metadata
@@ -132,7 +135,7 @@ def _exact_types(parameters: Mapping[str, Any], model: type[pydantic.BaseModel])
 def _unless_exact(
     exact: Mapping[str, type] | None, validate: Callable[[Any], dict[str, Any]]
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Bind arguments; those that are of just the right types already need no looking into."""
+    """Return a binder that skips validation for arguments that have exactly the expected types."""
     if exact is None:
         return validate
     count, types_of = len(exact), tuple(exact.items())
@@ -150,9 +153,9 @@ def _unless_exact(
 
 
 def _dictionary_validator(model: type[pydantic.BaseModel]) -> Callable[[Any], dict[str, Any]] | None:
-    """The model's fields as a validator that gives a dictionary, which is twice as quick as a model.
+    """Return a validator that returns a dictionary, which is twice as fast as building a model.
 
-    `None` where the model is of a kind that this cannot be made of.
+    Returns `None` if the model's schema does not allow this.
     """
     whole: Any = model.__pydantic_core_schema__
     inner = whole["schema"] if whole["type"] == "definitions" else whole
@@ -175,18 +178,18 @@ def _dictionary_validator(model: type[pydantic.BaseModel]) -> Callable[[Any], di
 def schema_of(
     adapter: pydantic.TypeAdapter[Any], *, mode: typing.Literal["validation", "serialization"]
 ) -> Any:
-    """The JSON schema of a type."""
+    """Return the JSON schema of a type, without generated titles."""
     return adapter.json_schema(mode=mode, by_alias=True, schema_generator=_PlainSchema)
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What to call a function in a message and, unless told otherwise, on the wire."""
+    """Return the name of a function, for messages and as the default name of a tool."""
     target = function.func if isinstance(function, functools.partial) else function
     return getattr(target, "__name__", None) or type(target).__name__
 
 
 def explain(error: pydantic.ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """What is wrong with some arguments, in words that a model can act on."""
+    """Describe the problems of a call's arguments, one per line, so that a model can correct them."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         path = [str((names or {}).get(str(part), part)) for part in problem["loc"]]
@@ -209,11 +212,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _target(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The plain function behind a partial, a decorator or an object that can be called."""
+def underlying_function(function: Callable[..., Any], *, unwrap: bool = False) -> Callable[..., Any]:
+    """Return the function behind a partial or a callable object, and with `unwrap` behind decorators."""
     while isinstance(function, functools.partial):
         function = function.func
-    function = inspect.unwrap(function)
+    if unwrap:
+        function = inspect.unwrap(function)
     if not inspect.isroutine(function) and not inspect.isclass(function):
         function = type(function).__call__
     return function
@@ -221,15 +225,15 @@ def _target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(_target(function), include_extras=True)
+        hints = typing.get_type_hints(underlying_function(function, unwrap=True), include_extras=True)
     except NameError as error:
         raise DefinitionError(
             f"{label}: the annotation {error.name!r} cannot be found. "
-            "Define it at the top of the module, where the function can see it."
+            "Define or import it at the top of the function's module."
         ) from None
     except (SyntaxError, TypeError) as error:
-        raise DefinitionError(f"{label}: an annotation is no type: {plainly(error)}.") from None
-    return {name: adapted(hint) for name, hint in hints.items()}
+        raise DefinitionError(f"{label}: an annotation is not a type: {first_sentence(error)}.") from None
+    return {name: adapt_typed_dicts(hint) for name, hint in hints.items()}
 
 
 def _is_context(hint: Any, context: type) -> bool:
@@ -242,7 +246,7 @@ def _is_context(hint: Any, context: type) -> bool:
 
 
 def _field_name(name: str) -> str:
-    """A name that a pydantic model can have as a field."""
+    """Return a name that a pydantic model accepts for a field."""
     if name.startswith(("_", "model_")) or hasattr(pydantic.BaseModel, name):
         return f"argument_{name.strip('_')}_"
     return name
@@ -271,8 +275,8 @@ def _model(label: str, fields: dict[str, Any], takes_more: bool) -> type[pydanti
         culprits = [name for name, (hint, _) in fields.items() if not _is_readable(hint)]
         which = f"the type of the parameter {culprits[0]!r}" if culprits else "a parameter's type"
         raise DefinitionError(
-            f"{label}: {which} is none that can be read from JSON: {plainly(error)}. "
-            "Take plain data, a dataclass, a TypedDict or a pydantic model."
+            f"{label}: {which} cannot be read from JSON: {first_sentence(error)}. "
+            "Use plain data, a dataclass, a TypedDict or a pydantic model."
         ) from None
 
 
@@ -284,8 +288,8 @@ def _is_readable(hint: Any) -> bool:
     return True
 
 
-def plainly(error: Exception) -> str:
-    """The first sentence of another library's error, which is all that is about the author's code."""
+def first_sentence(error: Exception) -> str:
+    """Return the first sentence of a pydantic error; the rest is not about the author's code."""
     return str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0].removesuffix(".")
 
 
@@ -294,8 +298,8 @@ def _input_schema(label: str, model: type[pydantic.BaseModel]) -> dict[str, Any]
         schema = model.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
     except pydantic.errors.PydanticInvalidForJsonSchema as error:
         raise DefinitionError(
-            f"{label}: a parameter's type has no JSON schema: {plainly(error)}. "
-            "Take plain data, a dataclass, a TypedDict or a pydantic model."
+            f"{label}: a parameter's type has no JSON schema: {first_sentence(error)}. "
+            "Use plain data, a dataclass, a TypedDict or a pydantic model."
         ) from None
     schema.pop("title", None)
     schema.setdefault("properties", {})

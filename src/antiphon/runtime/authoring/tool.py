@@ -1,4 +1,8 @@
-"""A tool: a function, what it takes and gives, and one run of it."""
+"""Tools: functions that callers run by name.
+
+Owns the definition of a tool and the path of one run: bind the arguments, run the function, convert its
+value. It must not know tasks or transports.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +19,38 @@ from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.model.request import CallTool
 from antiphon.runtime.authoring.options import TaskPolicy
 from antiphon.runtime.authoring.results import (
+    InvalidReturnValue,
     ResultBuilder,
-    Unfit,
-    Unwritable,
+    UnserializableReturnValue,
     blocks,
+    generator_return_type,
     is_block,
-    jsonable,
-    yielding,
+    to_jsonable,
 )
 from antiphon.runtime.authoring.signature import explain, name_of
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
-from antiphon.runtime.observability.telemetry import Tally, calls, ending
+from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
 
-__all__ = ["Tool", "failed", "merged"]
+__all__ = ["Tool", "failure_result", "prepend_emitted"]
 
 logger = logging.getLogger("antiphon")
-_is_logged, _INFO = calls.isEnabledFor, logging.INFO
+_is_logged, _INFO = call_log.isEnabledFor, logging.INFO
 
 
 class Tool:
-    """A function that a caller can run by name."""
+    """A tool with its options."""
 
     __slots__ = (
+        "_artifact_over",
         "_bind",
         "_convert",
         "_invoke",
         "_is_plain",
-        "_over",
-        "_says_text",
+        "_is_text_only",
         "answer_within",
+        "counters",
         "definition",
         "function",
         "has_artifacts",
@@ -53,7 +58,6 @@ class Tool:
         "poll_interval",
         "resume",
         "streams",
-        "tally",
         "task",
         "task_ttl",
         "timeout",
@@ -89,8 +93,8 @@ class Tool:
             and not self.function.emits
             and not self.function.takes_artifacts
         )
-        self._over = artifact_over
-        self.tally = Tally()
+        self._artifact_over = artifact_over
+        self.counters = ToolCounters()
         self.streams = self.function.emits if streams is None else streams
         self._invoke = self.function.invoke
         self._bind = self.function.bind
@@ -101,11 +105,15 @@ class Tool:
         self.poll_interval = poll_interval
         self.answer_within = answer_within
         self.resume = resume
-        returns = yielding(signature.returns) if self.function.emits else signature.returns
-        output = ResultBuilder(self.name, returns, structured=structured, over=artifact_over is not None)
+        returns = generator_return_type(signature.returns) if self.function.emits else signature.returns
+        output = ResultBuilder(
+            self.name, returns, structured=structured, may_be_artifact=artifact_over is not None
+        )
         self._convert = output.convert
-        self._says_text = output.says_text
-        self.has_artifacts = output.keeps or self.function.takes_artifacts or artifact_over is not None
+        self._is_text_only = output.is_text_only
+        self.has_artifacts = (
+            output.returns_artifact or self.function.takes_artifacts or artifact_over is not None
+        )
         self.definition = ToolDefinition(
             name=self.name,
             title=title,
@@ -119,10 +127,10 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run it once; raises only `RequestError` and cancellation."""
-        if environment.telemetry.listens or _is_logged(_INFO):
+        """Run the function and return its outcome; raises only `RequestError` and `StoreError`."""
+        if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
-                call, self.tally, lambda: self._perform(call, environment)
+                call, self.counters, lambda: self._perform(call, environment)
             )
             return observed
         result: Result | InputRequired
@@ -130,107 +138,111 @@ class Tool:
             if not self._is_plain or call.request.request_state is not None:
                 result = await self._perform(call, environment)
                 if type(result) is InputRequired:
-                    self.tally.questions += 1
+                    self.counters.questions += 1
                 else:
-                    self.tally.add(*ending(call, result), None)
+                    self.counters.add(*classify(call, result), None)
                 return result
-            # What most calls are, without the detours that the others need.
+            # The fast path of a plain call: no context, no artifacts, no telemetry.
             try:
                 arguments = self._bind(call.request.arguments)
             except pydantic.ValidationError as error:
-                result = self._misfit(error)
+                result = self._invalid_arguments(error)
             else:
                 try:
                     value = await self._invoke(**arguments)
-                    if type(value) is str and self._says_text:
-                        self.tally.answers += 1
+                    if type(value) is str and self._is_text_only:
+                        self.counters.answers += 1
                         return text_result(value)
                     given = self._convert(value)
                     if given.artifact is None and not given.is_error:
-                        self.tally.answers += 1
+                        self.counters.answers += 1
                         return given
-                    result = await self._settled(given, call, environment)
+                    result = await self._store_artifact(given, call, environment)
                 except Exception as error:
                     result = await self._failed(call, error)
         except BaseException as error:
-            self.tally.add(*ending(call, error), None)
+            self.counters.add(*classify(call, error), None)
             raise
-        self.tally.add(*ending(call, result), None)
+        self.counters.add(*classify(call, result), None)
         return result
 
     async def _perform(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
         try:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
-            return self._misfit(error)
+            return self._invalid_arguments(error)
         try:
             value = await self.function.run(call, arguments, environment)
             if type(value) is InputRequired:
                 return value
-            if call.output is None or not call.output.begun:
-                if type(value) is str and self._says_text and self._over is None:
+            if call.output is None or not call.output.has_emitted:
+                if type(value) is str and self._is_text_only and self._artifact_over is None:
                     return text_result(value)
-                return await self._settled(self._convert(value), call, environment)
-            return await merged(call, await self._settled(self._after_segments(value), call, environment))
+                return await self._store_artifact(self._convert(value), call, environment)
+            return await prepend_emitted(
+                call, await self._store_artifact(self._after_segments(value), call, environment)
+            )
         except Exception as error:
             return await self._failed(call, error)
 
-    def _misfit(self, error: pydantic.ValidationError) -> Result:
+    def _invalid_arguments(self, error: pydantic.ValidationError) -> Result:
         problems = explain(error, self.function.names)
         return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
 
     async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
-        """The result of a call in which something was raised; raises what is no result."""
+        """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
-            return await merged(call, failed(error))
+            return await prepend_emitted(call, failure_result(error))
         if isinstance(error, RequestError | StoreError):
             if isinstance(error, RequestError) and error.data is not None:
-                error.data = jsonable(error.data, anything=True)
+                error.data = to_jsonable(error.data, lossy=True)
             if call.output is not None:
                 await call.output.flush()
             raise error
-        if isinstance(error, Unfit):
-            fault = "gave a result that is not what it has declared, which is a mistake of the server's"
+        if isinstance(error, InvalidReturnValue):
+            fault = (
+                "returned a value that does not match its declared output, which is an error of the server"
+            )
         else:
             fault = "failed with an internal error"
         logger.error("The tool %r %s, in request %r.", self.name, fault, call.id, exc_info=error)
         message = (
             f"The tool {self.name!r} {fault}. The server's log has the details, under request {call.id!r}."
         )
-        if isinstance(error, Unwritable):
+        if isinstance(error, UnserializableReturnValue):
             raise InternalError(message) from None
-        return await merged(call, Result(message, is_error=True))
+        return await prepend_emitted(call, Result(message, is_error=True))
 
-    async def _settled(self, result: Result, call: Call[CallTool], environment: Environment) -> Result:
-        """The result with what is to be kept of it kept."""
-        if (result.artifact is None and self._over is None) or environment.artifacts is None:
+    async def _store_artifact(self, result: Result, call: Call[CallTool], environment: Environment) -> Result:
+        """Store the artifact of a result, or a result that is too large; return a result with its id."""
+        if (result.artifact is None and self._artifact_over is None) or environment.artifacts is None:
             return result
-        return await environment.artifacts.settle(result, call, self.name, self._over)
+        return await environment.artifacts.store_result(result, call, self.name, self._artifact_over)
 
     def _after_segments(self, value: Any) -> Result:
-        """What is returned after segments: data is not written out a second time, as text."""
+        """Convert the value returned after segments, without repeating its data as text."""
         if value is None:
             return Result()
-        said = value.content if isinstance(value, Result) else ()
+        content = value.content if isinstance(value, Result) else ()
         result = self._convert(value)
         if result.structured:
-            result.content = said
+            result.content = content
         return result
 
 
-async def merged(call: Call[CallTool], result: Result) -> Result:
-    """The result, after what was emitted before it."""
+async def prepend_emitted(call: Call[CallTool], result: Result) -> Result:
+    """Return the result with the emitted segments before its content."""
     if call.output is not None:
-        emitted = await call.output.rest()
+        emitted = await call.output.remaining()
         result.content = (*emitted, *result.content)
         result.emitted = len(emitted)
     return result
 
 
-def failed(failure: Failure) -> Result:
-    """The result of a call that failed in a way its author foresaw, with what there is of it all the same.
+def failure_result(failure: Failure) -> Result:
+    """Return the result of a call whose function raised `Failure`, with its partial results.
 
-    What of that is to be read comes after the message; the rest is data.
+    Partial results that are text or blocks follow the message as content; others go into the data.
     """
     content = failure.content or (Text(failure.message),)
     data, partial = failure.data, failure.partial
@@ -242,7 +254,7 @@ def failed(failure: Failure) -> Result:
         return Result(content, is_error=True)
     if partial is not None and isinstance(data, Mapping):
         data = {**data, "partial_results": partial}
-    data = jsonable(data, anything=True)
+    data = to_jsonable(data, lossy=True)
     result: Result = Result(content, data=data, is_error=True)
     result.boxed = not isinstance(data, dict)
     return result

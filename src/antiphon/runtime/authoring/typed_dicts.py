@@ -1,6 +1,6 @@
-"""Lets authors write `typing.TypedDict` on every Python.
+"""Converts `typing.TypedDict` classes, so that authors can use them on every Python version.
 
-Before Python 3.12 pydantic takes only those of `typing_extensions`; here the others are made into these.
+Before Python 3.12, pydantic accepts only the TypedDict of `typing_extensions`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Union, get_args, get_origin
 
 import typing_extensions
 
-__all__ = ["adapted"]
+__all__ = ["adapt_typed_dicts"]
 
-_made: dict[type, Any] = {}
+_converted: dict[type, Any] = {}
 
 
-def adapted(hint: Any) -> Any:
-    """The annotation, with every TypedDict in it as pydantic wants it."""
+def adapt_typed_dicts(hint: Any) -> Any:
+    """Return an annotation in which every TypedDict is one that pydantic accepts."""
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint):
@@ -26,7 +26,7 @@ def adapted(hint: Any) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is None or not arguments:
         return hint
-    changed = tuple(adapted(argument) for argument in arguments)
+    changed = tuple(adapt_typed_dicts(argument) for argument in arguments)
     if all(new is old for new, old in zip(changed, arguments, strict=True)):
         return hint
     if origin in (Union, types.UnionType):
@@ -39,22 +39,22 @@ def adapted(hint: Any) -> Any:
 def _typed_dict(kind: Any) -> Any:
     if not type(kind).__module__.startswith("typing") or type(kind).__module__ == "typing_extensions":
         return kind
-    if kind not in _made:
+    if kind not in _converted:
         hints = typing.get_type_hints(kind, include_extras=True)
         fields = {
-            name: typing_extensions.Required[adapted(hint)]
+            name: typing_extensions.Required[adapt_typed_dicts(hint)]
             if name in kind.__required_keys__
-            else typing_extensions.NotRequired[adapted(hint)]
-            for name, hint in ((name, _bare(hint)) for name, hint in hints.items())
+            else typing_extensions.NotRequired[adapt_typed_dicts(hint)]
+            for name, hint in ((name, _without_requirement(hint)) for name, hint in hints.items())
         }
         make: Any = typing_extensions.TypedDict
-        _made[kind] = make(kind.__name__, fields)
-        _made[kind].__doc__ = kind.__doc__
-    return _made[kind]
+        _converted[kind] = make(kind.__name__, fields)
+        _converted[kind].__doc__ = kind.__doc__
+    return _converted[kind]
 
 
-def _bare(hint: Any) -> Any:
-    """A field's type without the word on whether the field must be there."""
+def _without_requirement(hint: Any) -> Any:
+    """Return a field's type without `Required` or `NotRequired`."""
     required = (
         typing.Required,
         typing.NotRequired,

@@ -1,7 +1,7 @@
-"""URI templates: which addresses they match, and what the variables are then.
+"""URI templates: matches URIs and returns the values of the variables.
 
-Understands the part of RFC 6570 that servers use: `{name}` up to a slash, `{+name}` or `{name*}`
-over slashes, and `{?a,b}` for query parameters, which may be missing.
+Supports the part of RFC 6570 that servers use: `{name}` matches up to a slash, `{+name}` and `{name*}` match
+slashes too, and `{?a,b}` matches optional query parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\*?)\Z")
 
 
 class UriTemplate:
-    """A family of addresses."""
+    """A URI template with its variables."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -31,18 +31,16 @@ class UriTemplate:
             position = match.end()
         pattern += re.escape(text[position:])
         if "{" in re.sub(_EXPRESSION, "", text):
-            raise DefinitionError(
-                f"The URI template {text!r} has a brace that is not closed: write {{name}}."
-            )
+            raise DefinitionError(f"The URI template {text!r} has an unclosed brace: write {{name}}.")
         self._pattern = re.compile(pattern + r"\Z")
 
     @staticmethod
     def is_template(text: str) -> bool:
-        """Whether an address has variables in it."""
+        """Return whether a URI has variables."""
         return "{" in text
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables of an address, or `None` if it is not of this family."""
+        """Return the values of the variables, or `None` if the URI does not match."""
         path, _, query = uri.partition("?") if self.optional else (uri, "", "")
         match = self._pattern.match(path)
         if match is None:
@@ -65,7 +63,7 @@ class UriTemplate:
         name = text.removesuffix("*")
         if match is None or name in self.names:
             raise DefinitionError(
-                f"The URI template {self.text!r} has {text!r}, which is no variable's name or is there twice."
+                f"The URI template {self.text!r} has an invalid or repeated variable {text!r}."
             )
         self.names = (*self.names, name)
         return name, bool(match[1])

@@ -43,9 +43,9 @@ _SEALED_NAMES: Mapping[type[Any], str] = {
     GetPrompt: "GetPrompt",
     ReadResource: "ReadResource",
 }
-"""What sealed tokens call the kinds of requests.
+"""The names of request types in sealed tokens.
 
-Tokens that are under way are bound to it: it never changes.
+Tokens that clients hold are bound to these names: they never change.
 """
 
 _arguments = msgspec.json.Encoder(order="deterministic").encode
@@ -132,7 +132,7 @@ class ClientCarrier:
         return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MAX_EXPANSION)
 
     def _binding(self, call: Call[Any]) -> bytes:
-        """Return what a token is bound to: this server, this caller, and this request with its arguments."""
+        """Return the binding of a token: this server, this caller, and this request with its arguments."""
         request = call.request
         kind = _SEALED_NAMES[type(request)]
         if isinstance(request, ReadResource):

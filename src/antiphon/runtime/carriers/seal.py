@@ -1,7 +1,7 @@
-"""Sealed tokens: what a client carries for us and can neither read nor change.
+"""Sealed tokens: data that a client holds for the server and can neither read nor change.
 
-AES-256-GCM under a ring of keys: the first seals, all open. What a token is bound to is not in it,
-but must be said again to open it.
+Tokens are encrypted with AES-256-GCM. The first key seals; every key opens, so that keys can be rotated. The
+binding of a token is not part of the token: the code that opens it has to pass the same binding.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from antiphon.errors import SealError
 
 __all__ = ["Seal"]
 
-_NONCE = 12
-_STAMP = 8
-_MIN_SECRET = 16
+_NONCE_BYTES = 12
+_EXPIRY_BYTES = 8
+_MIN_SECRET_BYTES = 16
 
 
 class Seal:
-    """A ring of keys. Without secrets, one key of this process, which no other process can open."""
+    """Seals and opens tokens. Without secrets it uses a random key, which only this process has."""
 
     def __init__(self, secrets: Sequence[str | bytes] = ()) -> None:
         raw = [secret.encode() if isinstance(secret, str) else secret for secret in secrets]
         for secret in raw:
-            if len(secret) < _MIN_SECRET:
+            if len(secret) < _MIN_SECRET_BYTES:
                 raise ValueError(
-                    f"A secret has at least {_MIN_SECRET} bytes, and one of these has {len(secret)}. "
-                    "They come from Server(secrets=…) or ANTIPHON_SECRETS; make one: `openssl rand -hex 32`."
+                    f"A secret needs at least {_MIN_SECRET_BYTES} bytes, and one has {len(secret)}. Secrets "
+                    "come from Server(secrets=…) or ANTIPHON_SECRETS; create one with `openssl rand -hex 32`."
                 )
         self.shared = bool(raw)
         """Whether other processes may have the same keys."""
@@ -42,16 +42,20 @@ class Seal:
         self._ciphers: list[Any] | None = None
 
     def seal(self, data: bytes, *, bound_to: bytes, lifetime: float) -> str:
-        """A token that opens for `lifetime` seconds, given the same `bound_to`."""
-        nonce = os.urandom(_NONCE)
-        expiry = int((time.time() + lifetime) * 1000).to_bytes(_STAMP, "big")
+        """Return a token that opens for `lifetime` seconds, with the same `bound_to`."""
+        nonce = os.urandom(_NONCE_BYTES)
+        expiry = int((time.time() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
         sealed = self._ring[0].encrypt(nonce, data, expiry + bound_to)
         return base64.urlsafe_b64encode(nonce + expiry + sealed).rstrip(b"=").decode()
 
     def open(self, token: str, *, bound_to: bytes) -> bytes:
-        """What was sealed; raises `SealError`, with the reason, for the log alone."""
+        """Return the sealed data; raises `SealError`, whose reason is for the log only."""
         raw = _decode(token)
-        nonce, expiry, sealed = raw[:_NONCE], raw[_NONCE : _NONCE + _STAMP], raw[_NONCE + _STAMP :]
+        nonce, expiry, sealed = (
+            raw[:_NONCE_BYTES],
+            raw[_NONCE_BYTES : _NONCE_BYTES + _EXPIRY_BYTES],
+            raw[_NONCE_BYTES + _EXPIRY_BYTES :],
+        )
         for cipher in self._ring:
             try:
                 data: bytes = cipher.decrypt(nonce, sealed, expiry + bound_to)
@@ -61,8 +65,8 @@ class Seal:
                 raise SealError("The token has expired.")
             return data
         raise SealError(
-            "The token was altered, bound to something else, or sealed with a key not in the ring. "
-            "Do all processes have the same ANTIPHON_SECRETS?"
+            "The token was altered, is bound to another call, or was sealed with an unknown key. "
+            "Check that all processes have the same ANTIPHON_SECRETS."
         )
 
     @property
@@ -75,11 +79,14 @@ class Seal:
 
 
 def _decode(token: str) -> bytes:
-    """The bytes of a token, if it is written in the one way that `seal` writes it."""
+    """Return the bytes of a token; raises `SealError` for any other spelling than the one of `seal`."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise SealError("The token is not base64.") from None
-    if len(raw) <= _NONCE + _STAMP or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token:
-        raise SealError("The token is too short, or was written in another way.")
+    if (
+        len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES
+        or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token
+    ):
+        raise SealError("The token is too short, or is not in canonical base64.")
     return raw

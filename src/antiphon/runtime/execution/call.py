@@ -27,7 +27,7 @@ _NO_META = RequestMeta()
 
 
 class SessionState:
-    """What a client set for its session or connection: the log level, and subscriptions to resources."""
+    """The settings of a session or connection: the log level, and subscriptions to resources."""
 
     __slots__ = ("log_level", "subscriptions")
 
@@ -37,13 +37,13 @@ class SessionState:
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
 
-    def wants(self, change: Change) -> bool:
-        """Return whether to send a change: list changes always, resources if subscribed to."""
+    def is_subscribed_to(self, change: Change) -> bool:
+        """Return whether to send a change: list changes always, resource changes to subscribers."""
         return isinstance(change, ListChanged) or change.uri in self.subscriptions
 
 
 class Caller:
-    """The way back to a caller while its call is under way. This base class reaches nobody."""
+    """The way back to a caller while its call is running. This base class drops all messages."""
 
     takes_streams: bool = True
     """Whether several messages can be sent in answer to the request."""
@@ -139,5 +139,5 @@ class Call(Generic[R]):
         return self.output
 
     def redirect_output(self, output: OutputStream) -> None:
-        """Send further segments elsewhere."""
+        """Send further segments to another output."""
         self.output = output

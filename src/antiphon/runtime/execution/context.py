@@ -1,4 +1,8 @@
-"""The one `Context` an author sees: what a function may know of its call, say, ask and do during it."""
+"""The `Context` that an author's function gets: facts about its call, and methods that act on the call.
+
+Owns the public methods and their documentation. It passes questions, steps and segments on to the `Run`, and
+must not know which carrier or which transport the call has.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ P = ParamSpec("P")
 
 
 class Context:
-    """One call, as the function that serves it sees it.
+    """The call that a function is serving.
 
-    A function gets it by having a parameter annotated `Context`. In a function that is not `async`,
-    which runs in a thread, wrap what would be awaited: `ctx.wait(ctx.progress(1))`.
+    To get the context, annotate a parameter of the function with `Context`. A function that is not `async`
+    runs in a thread: there, pass each coroutine to `wait`, as in `ctx.wait(ctx.progress(1))`.
     """
 
     __slots__ = ("_call", "_environment", "_loop", "_progress", "_run")
@@ -45,22 +49,22 @@ class Context:
 
     @property
     def principal(self) -> Principal:
-        """Who is calling; its id is empty on a server that does not ask."""
+        """The caller. The id is empty on a server without authentication."""
         return self._call.principal
 
     @property
     def request_id(self) -> RequestId:
-        """The id of the request, as the log has it."""
+        """The id of the request, as it appears in the server's log."""
         return self._call.id
 
     @property
     def client(self) -> Implementation | None:
-        """What the client says of itself."""
+        """The name and version that the client reports, or `None` if it reports none."""
         return self._call.request_meta.client
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared that it can do."""
+        """The capabilities that the client declared."""
         return self._call.request_meta.capabilities
 
     @property
@@ -70,18 +74,18 @@ class Context:
 
     @property
     def streams(self) -> bool:
-        """Whether the caller takes what is emitted as it comes; the others get all of it at the end."""
+        """Whether the caller receives segments at once. Other callers get all of them with the result."""
         return self._call.request_meta.wants_stream or "streaming" in (
             self._call.request_meta.response_modes or ()
         )
 
     @property
     def lifespan(self) -> Any:
-        """What the server's lifespan yielded."""
+        """The value that the server's lifespan yielded."""
         return self._environment.lifespan
 
     def require(self, *capabilities: str) -> None:
-        """Raise `MissingCapability` unless the client declared all of these."""
+        """Raise `MissingCapability` unless the client declared all of these capabilities."""
         missing = [name for name in capabilities if name not in self.capabilities]
         if missing:
             raise MissingCapability(
@@ -90,9 +94,9 @@ class Context:
             )
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call has come. Nothing is sent to a caller that did not ask for it.
+        """Report progress to the caller, if the caller asked for progress.
 
-        `progress` must rise; a value that does not is not sent.
+        `progress` must increase with every report; a value that does not is not sent.
         """
         token = self._call.request_meta.progress_token
         if token is None or progress <= self._progress:
@@ -101,31 +105,31 @@ class Context:
         await self._call.caller.notify(Progress(token, progress, total, message))
 
     report_progress = progress
-    """The same, by the name that it has in other libraries."""
+    """An alias of `progress`, under the name that other libraries use."""
 
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the caller, if it wants to hear of this level."""
+        """Send a log message to the caller, if the caller wants messages of this level."""
         wanted = self._call.log_level
         if wanted is not None and LOG_LEVELS[level] >= LOG_LEVELS[wanted]:
             await self._call.caller.notify(Log(level, data, logger))
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at the level `debug`."""
+        """Send a log message at the level `debug`."""
         await self.log("debug", data, logger=logger)
 
     async def info(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at the level `info`."""
+        """Send a log message at the level `info`."""
         await self.log("info", data, logger=logger)
 
     async def warning(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at the level `warning`."""
+        """Send a log message at the level `warning`."""
         await self.log("warning", data, logger=logger)
 
     async def error(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at the level `error`."""
+        """Send a log message at the level `error`."""
         await self.log("error", data, logger=logger)
 
-    # Asking. What a function does outside of a step may happen again after a question: see `step`.
+    # Asking. After a question, the function may run again from its beginning: see `step`.
 
     @overload
     async def elicit(
@@ -146,31 +150,33 @@ class Context:
         key: str | None = None,
         mode: Any = "form",
     ) -> Any:
-        """Ask a person to fill in a form, or to go to a `url`.
+        """Ask the user to fill in a form, or to open a `url`; return the value that the user entered.
 
-        `form` is a model, a dataclass, a TypedDict, a string, number or choice, or a JSON schema. The
-        call may stop here, and the function be run again from its beginning when the answer is there;
-        what must not happen twice stands in a `step`. `key` names the question; the same key gets the
-        same answer in every version of the function. Raises `Declined`, and `MissingCapability`.
+        `form` is a pydantic model, a dataclass, a TypedDict, a simple type such as `str`, `int` or
+        `Literal`, or a JSON schema. The call may stop at this line. The function then runs again from its
+        beginning once the answer has arrived, so put code that must run once into a `step`. `key` names
+        the question: the answer is found under the same key even if a new version of the function asks.
+
+        Raises `Declined` if the user declines or dismisses the form, and `MissingCapability` if the client
+        cannot show it.
         """
         if url is not None:
             answer = await self._run.ask(OpenUrl(message, url), key)
-            _agreed(answer, message)
+            _raise_if_declined(answer, message)
             return None
-        shown = Form.of(form)
-
+        parsed = Form.of(form)
         value: Any = None
 
-        def fits(given: ElicitResult) -> str | None:
+        def check(response: ElicitResult) -> str | None:
             nonlocal value
-            if given.action != "accept":
+            if response.action != "accept":
                 return None
-            value, wrong = shown.read(given.content)
-            return wrong
+            value, problem = parsed.read(response.content)
+            return problem
 
-        asked = Elicit(message, shown.schema, mode)
-        answer = await self._run.ask(asked, key or shown.key(message), fits)
-        _agreed(answer, message)
+        question = Elicit(message, parsed.schema, mode)
+        answer = await self._run.ask(question, key or parsed.key(message), check)
+        _raise_if_declined(answer, message)
         return value
 
     async def sample(
@@ -182,34 +188,43 @@ class Context:
         key: str | None = None,
         **params: Any,
     ) -> SampleResult:
-        """Ask the client's model. `params` are further ones of `sampling/createMessage`, as on the wire.
+        """Ask the client's model for a completion.
 
-        Raises `MissingCapability`. As with `elicit`, the call may stop here and be run again.
+        `params` are further parameters of `sampling/createMessage`, named as the protocol names them. As
+        with `elicit`, the call may stop at this line and the function run again. Raises `MissingCapability`
+        if the client offers no model.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
-        asked: dict[str, Any] = {"messages": list(messages), "maxTokens": max_tokens, **params}
+        request: dict[str, Any] = {"messages": list(messages), "maxTokens": max_tokens, **params}
         if system is not None:
-            asked["systemPrompt"] = system
-        answer: SampleResult = await self._run.ask(Sample(asked), key)
+            request["systemPrompt"] = system
+        answer: SampleResult = await self._run.ask(Sample(request), key)
         return answer
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
-        """Ask which folders the client works in. As with `elicit`, the call may stop here."""
+        """Ask which folders the client works in.
+
+        As with `elicit`, the call may stop at this line and the function run again. Raises
+        `MissingCapability` if the client offers no roots.
+        """
         answer = await self._run.ask(ListRoots(), key)
         return list(answer.roots)
 
-    # Doing
+    # Steps, tasks and segments
 
     @overload
     async def step(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     async def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function once, whatever happens: its result is recorded, and found again in a replay.
+        """Call a function once and record its result; when the call runs again, return the recorded result.
 
-        The result is written as JSON and read back through the function's return annotation. Steps
-        are found by the function's name, and by how often it was called before.
+        Code inside a step runs once. Code outside may run again. The result is stored as JSON, and read
+        back as the type that the function's return annotation names. A step is identified by the function's
+        name and by how many steps of that name came before. If the process dies before the result is
+        recorded, the step runs again: pass `idempotency_key` to external services. Raises `DefinitionError`
+        for a result that JSON cannot represent.
         """
         step = steps.of(function)
         key = self._run.journal.key("step", step.name)
@@ -217,83 +232,90 @@ class Context:
         return step.load(await self._run.step(key, work, step.dump))
 
     async def checkpoint(self) -> None:
-        """A point at which a server that is told to shed may hand the call back to its caller."""
+        """Allow a busy server to stop the call here and have the caller make it again.
+
+        Does nothing unless the server was created with `shed=`.
+        """
         await self._run.checkpoint()
 
     async def promise(self) -> None:
-        """Go on as a task, if the caller takes a promise in place of an answer.
+        """Continue as a task: the caller gets a promise now, and the result later.
 
-        For tools with `answer_within`. What was asked so far moves from the caller into the store. Does
-        nothing where the call is a task already, or cannot become one.
+        For tools with `answer_within`. The store keeps the journal of the call from now on. Does nothing if
+        the call is a task already, or if the caller does not accept tasks.
         """
         if self._call.convert is not None:
             await self._call.convert()
 
     async def emit(self, value: Any) -> None:
-        """Give the caller something of the result already: text, a block, a model, or a list of these.
+        """Send a part of the result now: text, a content block, a model, or a list of these.
 
-        A caller that wants to see a tool at work gets it as it comes, by number; every other caller gets
-        all of it at the end, before what the function returns. In a generator, `yield` does the same. In
-        a replay, what was emitted before is not sent again.
+        A caller that streams receives the part at once, as a numbered segment. Every other caller receives
+        all parts with the result, before the value that the function returns. In a generator, `yield` does
+        the same. When the function runs again, parts that were sent before are not sent twice.
         """
         await self._run.emit(value)
 
     def now(self) -> datetime:
-        """The time, in UTC; the same in every replay."""
+        """Return the current time in UTC. When the function runs again, it gets the same time."""
         return self._run.journal.now()
 
     def random(self) -> float:
-        """A random number from 0 up to 1; the same in every replay."""
+        """Return a random number from 0 to 1. When the function runs again, it gets the same number."""
         return int.from_bytes(self._run.journal.derived("random")[:7], "big") / (1 << 56)
 
     def uuid(self) -> uuid.UUID:
-        """A random UUID; the same in every replay."""
+        """Return a random UUID. When the function runs again, it gets the same UUID."""
         return uuid.UUID(bytes=self._run.journal.derived("uuid")[:16], version=4)
 
     @property
     def idempotency_key(self) -> str:
-        """Inside a step, a key for the outside world that is the same however often the step is tried."""
+        """A key to pass to an external service. It is the same on every attempt at the current step.
+
+        Raises `RuntimeError` outside a step.
+        """
         step = current_step.get()
         if step is None:
             raise RuntimeError(
-                "ctx.idempotency_key is there inside a step: call it in the function of the step."
+                "ctx.idempotency_key exists only inside a step: read it in the function "
+                "that you pass to ctx.step."
             )
         return self._run.journal.digest(step).hex()[:32]
 
     @property
     def suspending(self) -> bool:
-        """Whether the function is being unwound to wait for an answer, and not because it ends."""
+        """Whether the function is being stopped at a question, to run again when the answer arrives."""
         return self._run.suspending
 
     @property
     def elapsed(self) -> float:
-        """The seconds spent in this call, in this round."""
+        """The seconds since this request of the call began."""
         return self._run.elapsed
 
-    # The explicit style: return `InputRequired`, and find the answers and the state here
+    # The explicit style: return `InputRequired`, and read the answers and the state in the next request
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
-        """What the caller answered to the questions of the round before, as on the wire."""
+        """The caller's answers to the previous `InputRequired`, as the protocol encodes them."""
         return self._run.responses
 
     @property
     def state(self) -> Any:
-        """The `state` of the `InputRequired` that the round before returned."""
+        """The `state` of the `InputRequired` that the function returned last, or `None`."""
         return self._run.journal.state
 
     async def close_stream(self) -> None:
-        """Let go of the caller's connection; it comes back for the rest.
+        """Close the caller's connection; the caller reconnects for the rest of the response.
 
-        For long calls behind gateways that cut connections. Does nothing where the protocol version or
-        the transport has no streams that can be taken up again.
+        For long calls behind gateways that cut connections. Does nothing if the protocol version or the
+        transport cannot resume a stream.
         """
         await self._call.caller.close_stream()
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
-        """Wait for something of the context's in a function that is not `async`.
+        """Run a coroutine of the context from a function that is not `async`, and return its result.
 
-        Raises `RuntimeError` in one that is: there, use `await`.
+        Raises `RuntimeError` in an `async` function: use `await` there.
         """
         try:
             running = asyncio.get_running_loop()
@@ -301,14 +323,14 @@ class Context:
             running = None
         if running is self._loop:
             awaitable.close()
-            raise RuntimeError("ctx.wait is for functions that are not async: here, use await.")
+            raise RuntimeError("ctx.wait is for functions that are not async: use await here.")
         try:
             return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
         except concurrent.futures.CancelledError:
             raise Suspended from None
 
 
-def _agreed(answer: ElicitResult, message: str) -> None:
+def _raise_if_declined(answer: ElicitResult, message: str) -> None:
     if answer.action != "accept":
         verb = "declined" if answer.action == "decline" else "dismissed without an answer"
         raise Declined(f"This was {verb}: {message}", action=answer.action)

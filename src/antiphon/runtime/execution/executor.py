@@ -1,4 +1,7 @@
-"""Calling an author's function, whether it is `async` or not, and whether it returns or generates."""
+"""Runs author functions of every kind: `async` functions, plain functions in threads, and generators.
+
+Owns the thread pool of a server. It must not know calls, journals or results.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,23 @@ from contextlib import aclosing, closing
 from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError
-from antiphon.runtime.authoring.signature import name_of
+from antiphon.runtime.authoring.signature import name_of, underlying_function
 
-__all__ = ["Emit", "ThreadExecutor", "awaitable", "generating", "is_async"]
+__all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async"]
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Sends one yielded value to the caller."""
 
 
 class ThreadExecutor:
-    """The threads in which functions that are not `async` run; made when the first one is called."""
+    """The thread pool for functions that are not `async`, created at the first call of one."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._executor: Executor | None = None
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Call a function in a thread, with the context variables of here."""
+        """Call a function in a thread, with a copy of the current context variables."""
         if self._executor is None:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -37,33 +41,33 @@ class ThreadExecutor:
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def close(self) -> None:
-        """Let the threads end; those that are at work are not waited for."""
+        """Shut the pool down, without waiting for functions that still run."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function runs in the event loop, and not in a thread."""
-    target = _target(function)
+    """Return whether a function runs in the event loop, and not in a thread."""
+    target = underlying_function(function)
     return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 
 
-def awaitable(function: Callable[..., Any], threads: ThreadExecutor) -> Callable[..., Awaitable[Any]]:
-    """The function as one that can be awaited."""
-    target = _target(function)
+def as_async(function: Callable[..., Any], threads: ThreadExecutor) -> Callable[..., Awaitable[Any]]:
+    """Return a function that can be awaited; raises `DefinitionError` for a generator."""
+    target = underlying_function(function)
     if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
-        raise DefinitionError(f"{name_of(function)}: a generator cannot be called here; return a value.")
+        raise DefinitionError(f"{name_of(function)}: generators are not supported here: return a value.")
     if inspect.iscoroutinefunction(target):
         return function
     return lambda **kwargs: threads.run(function, kwargs)
 
 
-def generating(
+def as_emitter(
     function: Callable[..., Any], threads: ThreadExecutor
 ) -> Callable[[Emit, dict[str, Any]], Awaitable[Any]] | None:
-    """The function as one that emits what it yields, and gives what it returns; `None` if it is none."""
-    target = _target(function)
+    """Return a function that emits the values a generator yields; `None` if `function` is not a generator."""
+    target = underlying_function(function)
     if inspect.isasyncgenfunction(target):
 
         async def generate(emit: Emit, kwargs: dict[str, Any]) -> Any:
@@ -97,13 +101,3 @@ def generating(
 
 async def _awaited(emit: Emit, value: Any) -> None:
     await emit(value)
-
-
-def _target(function: Callable[..., Any]) -> Any:
-    """What stands behind a partial or an object that can be called."""
-    target: Any = function
-    while isinstance(target, functools.partial):
-        target = target.func
-    if not inspect.isroutine(target) and not inspect.isclass(target):
-        target = type(target).__call__
-    return target

@@ -18,7 +18,7 @@ from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.signature import Signature
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import ThreadExecutor, awaitable, generating, is_async
+from antiphon.runtime.execution.executor import ThreadExecutor, as_async, as_emitter, is_async
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import OutputStream
 from antiphon.runtime.execution.run import Run, Shed, Suspended, require
@@ -33,7 +33,7 @@ __all__ = ["AuthorFunction", "Environment"]
 
 @dataclass(slots=True)
 class Environment:
-    """What all runs of one server share. The engine owns it."""
+    """The objects that all runs of one server share. The engine owns it."""
 
     threads: ThreadExecutor
     limits: Limits = Limits()  # noqa: RUF009 - it is frozen
@@ -65,8 +65,8 @@ class AuthorFunction:
         self.bind = self.signature.binder()
         self.names = self.signature.names
         self.takes_artifacts = any(takes_artifacts(hint) for hint in self.signature.parameters.values())
-        self._generate = generating(function, threads) if may_emit else None
-        self.invoke = awaitable(function, threads) if self._generate is None else function
+        self._generate = as_emitter(function, threads) if may_emit else None
+        self.invoke = as_async(function, threads) if self._generate is None else function
         self._context = self.signature.context
         self._threaded = not is_async(function)
 
@@ -96,7 +96,7 @@ class AuthorFunction:
             if isinstance(closed, InputRequired):
                 return closed
             if call.output is not None:
-                await call.output.again()
+                await call.output.restart()
             run = Run(call, journal, limits=environment.limits, responses=closed)
 
     async def run_once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
@@ -138,7 +138,8 @@ class AuthorFunction:
 def _check(run: Run, stopped: InputRequired) -> None:
     """Check an `InputRequired` that the function returned itself, and record its state.
 
-    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it says nothing.
+    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it has neither
+    questions nor state.
     """
     for question in stopped.questions.values():
         require(question, run.call.request_meta.capabilities)

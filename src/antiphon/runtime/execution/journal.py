@@ -1,8 +1,7 @@
-"""The journal of one run: what it asked and was answered, which steps it did and what they gave.
+"""The journal of a call: the answers it got and the results of its steps, by key.
 
-Owns the record and nothing else: who carries it between two runs is the carriers' business.
-Entries are found by key, never by position, so that a new version of a function can use what an old
-one recorded.
+Owns the entries. It must not know which carrier holds the journal between two runs. Entries are found by key
+and never by position, so that a new version of a function can use the entries of an old version.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from antiphon.model.task import ANSWER_KIND
 __all__ = ["MISSING", "Journal"]
 
 MISSING: Any = object()
-"""What a journal gives for something that it does not have."""
+"""The value that `Journal.find` returns for a key without an entry."""
 
 Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
-"""Makes entries durable."""
+"""Writes entries to durable storage."""
 
 _ID = "id"
 _STATE = "state"
@@ -29,20 +28,20 @@ _SEGMENTS = "segments"
 
 
 class Journal:
-    """What one run has done so far. Values are JSON."""
+    """The entries of one call. All values are JSON."""
 
-    __slots__ = ("_counts", "_new", "_write", "entries", "grown")
+    __slots__ = ("_counts", "_unwritten", "_write", "entries", "grown")
 
     def __init__(self, entries: dict[str, Any] | None = None, *, write: Write | None = None) -> None:
         self.entries: dict[str, Any] = entries if entries is not None else {}
         self.grown = False
-        """Whether this run has added anything."""
+        """Whether this run has recorded an entry."""
         self._counts: dict[str, int] = {}
-        self._new: dict[str, Any] = {}
+        self._unwritten: dict[str, Any] = {}
         self._write = write
 
     def key(self, kind: str, name: str) -> str:
-        """The key of the next thing of this kind and name in this run."""
+        """Return the key of the next entry of this kind and name in this run."""
         base = f"{kind}:{name}"
         count = self._counts[base] = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
@@ -52,41 +51,41 @@ class Journal:
         return self.key(ANSWER_KIND, name).removeprefix(f"{ANSWER_KIND}:")
 
     def find(self, key: str) -> Any:
-        """What was recorded under a key, or `MISSING`."""
+        """Return the value recorded under a key, or `MISSING`."""
         return self.entries.get(key, MISSING)
 
     def record(self, key: str, value: Any) -> None:
-        """Note something that was done or answered."""
+        """Record a value under a key."""
         self.entries[key] = value
         self.grown = True
         if self._write is not None:
-            self._new[key] = value
+            self._unwritten[key] = value
 
     async def commit(self) -> None:
-        """Wait until what was recorded is as durable as its carrier makes it."""
-        if self._write is not None and self._new:
-            new, self._new = self._new, {}
+        """Write the entries that are not durable yet, if the journal is attached to a log."""
+        if self._write is not None and self._unwritten:
+            new, self._unwritten = self._unwritten, {}
             await self._write(new)
 
-    def take(self) -> dict[str, Any]:
-        """What was recorded and is not durable yet, to be written together with something else."""
-        new, self._new = self._new, {}
+    def take_unwritten(self) -> dict[str, Any]:
+        """Return the entries that are not durable yet, for the caller to write."""
+        new, self._unwritten = self._unwritten, {}
         return new
 
-    def take_back(self) -> None:
-        """Nobody makes it durable any more."""
+    def detach(self) -> None:
+        """Stop writing entries: the journal stays in memory."""
         self._write = None
-        self._new = {}
+        self._unwritten = {}
 
-    def hand_over(self, write: Write) -> dict[str, Any]:
-        """Let another carrier have it from now on; returns all that is in it."""
+    def attach(self, write: Write) -> dict[str, Any]:
+        """Write new entries with `write` from now on; return all entries so far."""
         self._write = write
-        self._new = {}
+        self._unwritten = {}
         return dict(self.entries)
 
     @property
     def id(self) -> str:
-        """What this run is known by, the same in every replay."""
+        """The id of the call, the same in every run."""
         found: str = self.entries.get(_ID, "")
         if not found:
             found = secrets.token_hex(16)
@@ -95,7 +94,7 @@ class Journal:
 
     @property
     def state(self) -> Any:
-        """What an author of the explicit style gave to be kept, `None` if nothing."""
+        """The `state` of the last `InputRequired` that the function returned, or `None`."""
         return self.entries.get(_STATE)
 
     @state.setter
@@ -104,7 +103,7 @@ class Journal:
 
     @property
     def segments(self) -> int:
-        """How many segments the caller was sent in the rounds before."""
+        """How many segments the caller received in earlier requests of the call."""
         return int(self.entries.get(_SEGMENTS, 0))
 
     @segments.setter
@@ -112,7 +111,7 @@ class Journal:
         self.record(_SEGMENTS, count)
 
     def now(self) -> datetime:
-        """The time, the same in every replay."""
+        """Return the current time, the same in every run."""
         key = self.key("now", "")
         found = self.find(key)
         if found is MISSING:
@@ -121,9 +120,9 @@ class Journal:
         return datetime.fromisoformat(found)
 
     def derived(self, kind: str) -> bytes:
-        """The next 32 random bytes of a kind, the same in every replay."""
+        """Return the next 32 random bytes of a kind, the same in every run."""
         return self.digest(self.key(kind, ""))
 
     def digest(self, key: str) -> bytes:
-        """32 bytes that belong to a key of this run alone."""
+        """Return 32 bytes that are unique to this call and key."""
         return hashlib.sha256(f"{self.id}\0{key}".encode()).digest()

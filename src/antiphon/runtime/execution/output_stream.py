@@ -1,8 +1,8 @@
-"""What a run emits, on its way to whoever takes it: nobody yet, the caller's stream, or a task's log.
+"""The segments that a run emits, on their way into the result, onto the caller's stream or into a task's log.
 
-Owns the numbers, the batches and the bound on what is emitted but not yet taken. What comes slowly is
-handed on at once; what comes fast is handed on together. A run that is a replay emits again what it
-emitted before, and those segments are not handed on a second time.
+Owns the numbers of segments, the batches and the bound on segments that wait. Segments that come slowly are
+sent at once; segments that come fast are sent in batches. A function that runs again emits the same segments
+again, and those are not sent a second time.
 """
 
 from __future__ import annotations
@@ -15,117 +15,121 @@ from typing import Any, TypeAlias
 from antiphon.errors import Failure
 from antiphon.model.content import Audio, Block, Image, Text
 
-__all__ = ["LoggedOutput", "OutputStream", "StreamedOutput", "Take"]
+__all__ = ["LoggedOutput", "OutputStream", "StreamedOutput", "WriteSegments"]
 
 logger = logging.getLogger("antiphon")
 
-Take: TypeAlias = Callable[[int, Sequence[Block]], Awaitable[None]]
-"""Takes segments, of which the first has this number."""
+WriteSegments: TypeAlias = Callable[[int, Sequence[Block]], Awaitable[None]]
+"""Writes segments; the number is the one of the first segment."""
 
-_PACE = 0.002
-"""Seconds within which segments count as coming fast."""
-_BATCH = 256
-"""How many segments are handed on together at the most."""
-_BATCH_BYTES = 256 * 1024
-"""The same, in bytes."""
+_BATCH_INTERVAL_SECONDS = 0.002
+"""How long segments are collected before they are sent together."""
+_MAX_BATCH_SEGMENTS = 256
+"""The largest number of segments in a batch."""
+_MAX_BATCH_BYTES = 256 * 1024
+"""The largest size of a batch."""
 
 
 class OutputStream:
-    """The segments of an answer whose caller wants all of it at once."""
+    """Collects the segments of an answer, for a caller that gets them with the result."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: list[Block] = []
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._blocks: list[Block] = []
         self._size = 0
         self.sent = 0
-        """How many the caller has."""
+        """How many segments the caller has received."""
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments; raises `Failure` where an answer would become too large."""
+        """Add segments; raises `Failure` if the answer becomes too large."""
         for block in blocks:
-            self._kept.append(block)
+            self._blocks.append(block)
             self._size += _size(block)
-        if self._size > self._most:
+        if self._size > self._max_bytes:
             raise Failure(
-                f"The answer has more than {self._most} bytes. Call the tool as a task, or let it say less."
+                f"The answer exceeds the limit of {self._max_bytes} bytes. "
+                "Call the tool as a task, or ask for less."
             )
 
     @property
-    def begun(self) -> bool:
-        """Whether anything was emitted."""
-        return bool(self._kept or self.sent)
+    def has_emitted(self) -> bool:
+        """Whether the run has emitted a segment."""
+        return bool(self._blocks or self.sent)
 
     async def flush(self) -> None:
-        """Hand on what was emitted."""
+        """Send the segments that wait to be sent."""
 
-    async def again(self) -> None:
-        """The run begins again, and with it the numbers."""
+    async def restart(self) -> None:
+        """Start numbering again, because the function runs again."""
         await self.flush()
-        self._kept, self._size = [], 0
+        self._blocks, self._size = [], 0
 
-    async def rest(self) -> list[Block]:
-        """What the result of the run has to have in it: all that is in no log."""
-        return self._kept
+    async def remaining(self) -> list[Block]:
+        """Return the segments that the result has to include: those that are in no log."""
+        return self._blocks
 
-    def so_far(self) -> list[Block]:
-        """All that was emitted, for a log that begins now."""
-        return list(self._kept)
+    def emitted(self) -> list[Block]:
+        """Return all segments so far, for a log that starts now."""
+        return list(self._blocks)
 
 
 class StreamedOutput(OutputStream):
-    """The segments of an answer that the caller wants as they come. It keeps them for the last word too."""
+    """Sends the segments of an answer to the caller as they come, and keeps them for the final response."""
 
-    def __init__(self, most: int, take: Take, *, sent: int) -> None:
-        super().__init__(most)
-        self._take = take
+    def __init__(self, max_bytes: int, write: WriteSegments, *, sent: int) -> None:
+        super().__init__(max_bytes)
+        self._write_segments = write
         self.sent = sent
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
-        self._last = float("-inf")
-        self._taken_bytes = 0
+        self._last_sent_at = float("-inf")
+        self._sent_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
         self._closed = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments, and send them: now if the last ones were a while ago, else soon."""
+        """Add segments, and send them: at once if the last batch was some time ago, else soon."""
         await super().emit(blocks)
         now = self._loop.time()
-        if now - self._last >= _PACE:
+        if now - self._last_sent_at >= _BATCH_INTERVAL_SECONDS:
             await self.flush()
-        elif len(self._kept) - self.sent >= _BATCH or self._size - self._taken_bytes >= _BATCH_BYTES:
+        elif (
+            len(self._blocks) - self.sent >= _MAX_BATCH_SEGMENTS
+            or self._size - self._sent_bytes >= _MAX_BATCH_BYTES
+        ):
             await self.flush()
-            await asyncio.sleep(0)  # a function that never waits must not be the only one that runs
-        elif self._timer is None and len(self._kept) > self.sent:
-            self._timer = self._loop.call_at(self._last + _PACE, self._due)
+            await asyncio.sleep(0)  # a function that never awaits must not block the event loop
+        elif self._timer is None and len(self._blocks) > self.sent:
+            self._timer = self._loop.call_at(self._last_sent_at + _BATCH_INTERVAL_SECONDS, self._on_timer)
 
     async def flush(self) -> None:
-        """Send what was emitted."""
+        """Send the segments that wait to be sent."""
         async with self._lock:
-            first, blocks = self.sent + 1, self._kept[self.sent :]
-            self._taken_bytes = self._size
+            first, blocks = self.sent + 1, self._blocks[self.sent :]
+            self._sent_bytes = self._size
             if blocks:
                 self.sent += len(blocks)
-                await self._take(first, blocks)
-                self._last = self._loop.time()
+                await self._write_segments(first, blocks)
+                self._last_sent_at = self._loop.time()
 
-    async def rest(self) -> list[Block]:
-        """All of it: a last word is complete by itself, or begins after what was sent."""
+    async def remaining(self) -> list[Block]:
+        """Return all segments. The dialect decides whether the final response repeats those already sent."""
         self._cancel_timer()
         self._closed = True
-        async with self._lock:  # what is being sent counts as sent
-            return self._kept
+        async with self._lock:  # a batch that is being sent counts as sent
+            return self._blocks
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        self._sending = self._loop.create_task(self._flush_aside())
+        self._sending = self._loop.create_task(self._flush_in_background())
 
-    async def _flush_aside(self) -> None:
+    async def _flush_in_background(self) -> None:
         try:
-            if not self._closed:  # the last word, which may be on its way already, has the rest
+            if not self._closed:  # the final response includes the rest
                 await self.flush()
-        except Exception as error:  # a caller that is gone; whoever serves it notices by itself
-            logger.debug("Segments could not be sent: %s", error)
+        except Exception as error:  # the caller is gone; the transport notices that itself
+            logger.debug("Cannot send segments to the caller: %s", error)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -134,99 +138,99 @@ class StreamedOutput(OutputStream):
 
 
 class LoggedOutput(OutputStream):
-    """The segments of a task: each is in its log before anybody sees it, and nowhere else."""
+    """Writes the segments of a task into its log. Readers get every segment from the log."""
 
-    def __init__(self, take: Take, *, already: int, emitted: int = 0) -> None:
+    def __init__(self, write: WriteSegments, *, logged: int, emitted: int = 0) -> None:
         super().__init__(0)
-        self._take = take
-        self.logged = already
+        self._write_segments = write
+        self.logged = logged
         self._number = emitted
         self._loop = asyncio.get_running_loop()
-        self._soon: asyncio.Handle | None = None
+        self._scheduled: asyncio.Handle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._closing = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Number some segments; waits while too many of them are not in the log yet."""
-        self._check()  # what comes after a gap in the log must not get into it
+        """Add segments; wait while too many of them are not in the log yet."""
+        self._raise_failure()  # after a failed write, further segments would leave a gap in the log
         for block in blocks:
             self._number += 1
-            if self._number > self.logged + len(self._kept):
-                self._kept.append(block)
+            if self._number > self.logged + len(self._blocks):
+                self._blocks.append(block)
                 self._size += _size(block)
-        if self._kept and self._writing is None and self._soon is None:
-            # Not at once: a function that goes on without waiting may have more to say, or the last word.
-            self._soon = self._loop.call_soon(self._begin)
-        while len(self._kept) >= _BATCH or self._size >= _BATCH_BYTES:
-            await self._write_some()
-        self._check()
+        if self._blocks and self._writing is None and self._scheduled is None:
+            # Not at once: a function that does not await may emit more segments, or return, right after this.
+            self._scheduled = self._loop.call_soon(self._start_writing)
+        while len(self._blocks) >= _MAX_BATCH_SEGMENTS or self._size >= _MAX_BATCH_BYTES:
+            await self._wait_for_write()
+        self._raise_failure()
 
     @property
-    def begun(self) -> bool:
-        """Whether anything was emitted."""
+    def has_emitted(self) -> bool:
+        """Whether the run has emitted a segment."""
         return self._number > 0
 
     async def flush(self) -> None:
-        """Wait until everything that was emitted is in the log."""
-        while self._kept or self._writing is not None:
-            await self._write_some()
-        self._check()
+        """Wait until every segment is in the log."""
+        while self._blocks or self._writing is not None:
+            await self._wait_for_write()
+        self._raise_failure()
 
-    async def again(self) -> None:
-        """The run begins again; what is in the log stays as it is."""
+    async def restart(self) -> None:
+        """Start numbering again, because the function runs again; the log keeps its segments."""
         await self.flush()
         self._number = 0
 
-    async def rest(self) -> list[Block]:
-        """What is not in the log yet, to be written together with the end."""
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+    async def remaining(self) -> list[Block]:
+        """Return the segments that are not in the log yet, to be written together with the result."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._scheduled = None
         self._closing = True
         while self._writing is not None:
             await asyncio.wait({self._writing})
-        self._check()
-        rest, self._kept, self._size = self._kept, [], 0
+        self._raise_failure()
+        rest, self._blocks, self._size = self._blocks, [], 0
         return rest
 
-    def so_far(self) -> list[Block]:
-        """Nothing: there is a log already."""
+    def emitted(self) -> list[Block]:
+        """Return nothing: the segments are in the log."""
         return []
 
-    async def _write_some(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._begin()
+    async def _wait_for_write(self) -> None:
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._start_writing()
         if self._writing is not None:
             await asyncio.wait({self._writing})
-        self._check()
+        self._raise_failure()
 
-    def _begin(self) -> None:
-        self._soon = None
-        if self._kept and self._writing is None:
+    def _start_writing(self) -> None:
+        self._scheduled = None
+        if self._blocks and self._writing is None:
             self._writing = self._loop.create_task(self._write())
 
     async def _write(self) -> None:
-        blocks = self._kept
-        self._kept, self._size = [], 0
+        blocks = self._blocks
+        self._blocks, self._size = [], 0
         first, self.logged = self.logged + 1, self.logged + len(blocks)
         try:
-            await self._take(first, blocks)
+            await self._write_segments(first, blocks)
         except Exception as error:
             self._failure = error
         finally:
             self._writing = None
             if self._failure is None and not self._closing:
-                self._begin()
+                self._start_writing()
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
 
 def _size(block: Any) -> int:
-    """About how many bytes a block has on the wire."""
+    """Return the approximate size of a block on the wire, in bytes."""
     if isinstance(block, Text):
         return len(block.text) + 32
     if isinstance(block, Image | Audio):

@@ -161,9 +161,8 @@ class Run:
         recorded = self.journal.find(key)
         if recorded is not MISSING:
             return recorded
-        _ = (
-            self.journal.id
-        )  # recorded before the step runs, so that its idempotency key is the same in a replay
+        # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
+        _ = self.journal.id
         self._running_steps += 1
         token = current_step.set(key)
         try:
@@ -194,7 +193,7 @@ class Run:
 
     @property
     def elapsed(self) -> float:
-        """The seconds spent in this call, in this round."""
+        """The seconds since this request of the call began."""
         return asyncio.get_running_loop().time() - self.call.work.started
 
     # Stopping

@@ -15,6 +15,7 @@ __all__ = ["StopReason", "Supervised", "Supervisor"]
 StopReason: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
 
 TICK_SECONDS = 0.1
+"""How often deadlines are checked."""
 
 
 class Supervised:
@@ -27,7 +28,7 @@ class Supervised:
 
     @classmethod
     def here(cls) -> Supervised:
-        """Return the current asyncio task, supervised by nobody: it has no deadline."""
+        """Wrap the current asyncio task, without a supervisor and without a deadline."""
         work = cls()
         work.task = current_task()
         work.started = asyncio.get_running_loop().time()
@@ -46,7 +47,7 @@ class Supervised:
             self.task.uncancel()
 
     def tick(self, now: float) -> None:
-        """Do what is due now and then while the call takes long."""
+        """Act on a tick: called every `TICK_SECONDS` while the task runs."""
 
 
 class Supervisor:
@@ -75,7 +76,7 @@ class Supervisor:
             self._empty.set()
 
     def stop(self, reason: StopReason) -> None:
-        """Cancel every task that is under way."""
+        """Cancel every supervised task."""
         for watched in tuple(self._watched):
             watched.stop(reason)
 
@@ -85,7 +86,7 @@ class Supervisor:
         self._timer = None
 
     async def drained(self, within: float) -> bool:
-        """Wait until nothing is under way; false if that takes longer than `within` seconds."""
+        """Wait until no task is left; return false if that takes longer than `within` seconds."""
         if not self._watched:
             return True
         self._empty = asyncio.Event()

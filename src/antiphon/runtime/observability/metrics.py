@@ -1,7 +1,7 @@
-"""What a process can say of itself to those who watch over it, in the text format of Prometheus.
+"""Renders the metrics of a process in the text format of Prometheus.
 
-Owns the names of the metrics. The numbers are counted where things happen; nothing is counted for this
-alone. https://prometheus.io/docs/instrumenting/exposition_formats/
+Owns the names of the metrics. The telemetry, the worker and the store count; this module only reads.
+https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ __all__ = ["CONTENT_TYPE", "render"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_PATIENCE = 2.0
-"""Seconds that the store may take."""
+_STORE_TIMEOUT_SECONDS = 2.0
+"""How long a scrape waits for the store.
+
+Not a setting: a scraper has its own timeout, which is longer.
+"""
 _PHASES: tuple[Phase, ...] = ("ready", "waiting", "ended")
 
 
 async def render(telemetry: Telemetry, store: Store | None, worker: Worker | None) -> str:
-    """All metrics of one process."""
+    """Return all metrics of this process."""
     page = _Page()
     page.add(
         "antiphon_calls_total",
         "counter",
-        "Calls of tools, by how they were answered and how they ended.",
+        "Tool calls, by kind of response and outcome.",
         (
             ({"tool": key.tool, "response": key.response, "outcome": key.outcome}, count)
             for key, count in telemetry.counters.items()
@@ -40,48 +43,48 @@ async def render(telemetry: Telemetry, store: Store | None, worker: Worker | Non
     for tool, timing in telemetry.timings.items():
         page.histogram(
             "antiphon_call_seconds",
-            "How long calls took.",
+            "Duration of tool calls.",
             {"tool": tool},
             timing.buckets,
             timing[1],
             timing.total,
         )
     if worker is not None:
-        _work(page, worker)
+        _add_worker(page, worker)
     if store is not None:
-        await _store(page, store)
+        await _add_store(page, store)
     return page.text
 
 
-def _work(page: _Page, worker: Worker) -> None:
+def _add_worker(page: _Page, worker: Worker) -> None:
     page.add("antiphon_tasks_running", "gauge", "Tasks that run in this process.", [({}, worker.running)])
     page.add(
         "antiphon_tasks_total",
         "counter",
-        "Tasks that this process ran, by what became of them.",
-        (({"tool": tool, "status": status}, count) for (tool, status), count in worker.ended.items()),
+        "Tasks that this process ran, by resulting status.",
+        (({"tool": tool, "status": status}, count) for (tool, status), count in worker.finished_runs.items()),
     )
     page.add(
         "antiphon_leases_lost_total",
         "counter",
-        "Tasks that were another's, or gone, before they had ended in this process.",
-        [({}, worker.lost)],
+        "Tasks that this process stopped because another worker took over or the task was gone.",
+        [({}, worker.lost_leases)],
     )
 
 
-async def _store(page: _Page, store: Store) -> None:
+async def _add_store(page: _Page, store: Store) -> None:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
             oldest = await store.oldest_ready()
         up = 1
     except (StoreError, TimeoutError):
         counts, oldest, up = [], None, 0
-    page.add("antiphon_store_up", "gauge", "Whether the store answers.", [({}, up)])
+    page.add("antiphon_store_up", "gauge", "Whether the store responds.", [({}, up)])
     page.add("antiphon_tasks", "gauge", "Tasks in the store, by phase; the same for all processes.", counts)
     if up:
         age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
-        about = "How long the task waits that a worker gets next."
+        about = "Age of the oldest task that waits for a worker."
         page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
     stats = getattr(store, "commit_stats", None)
     if stats is not None:
@@ -91,11 +94,11 @@ async def _store(page: _Page, store: Store) -> None:
 
 
 class _Page:
-    """The lines so far."""
+    """The lines of the page."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._begun: set[str] = set()
+        self._declared: set[str] = set()
 
     @property
     def text(self) -> str:
@@ -125,13 +128,13 @@ class _Page:
         self._sample(f"{name}_count", labels, count)
 
     def _begin(self, name: str, kind: str, about: str) -> None:
-        if name not in self._begun:
-            self._begun.add(name)
+        if name not in self._declared:
+            self._declared.add(name)
             self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
 
     def _sample(self, name: str, labels: Mapping[str, str], value: Any) -> None:
-        said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        self._lines.append(f"{name}{{{said}}} {value}" if said else f"{name} {value}")
+        written = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        self._lines.append(f"{name}{{{written}}} {value}" if written else f"{name} {value}")
 
 
 def _escaped(text: str) -> str:

@@ -1,10 +1,10 @@
-"""What happened to calls: counted always, timed, logged and traced where somebody listens.
+"""Counts every call; times, logs and traces calls if that is enabled.
 
-Owns the counters of one server. A call that nobody listens to costs one addition. Knows no arguments of
-calls unless it is told to, and no metrics library: whoever serves metrics reads the counters.
+Owns the counters of one server. If neither logging nor tracing is enabled, a call costs one addition. It logs
+arguments only if the author asks for that. It must not know a metrics library.
 
-The names of spans and attributes are those of OpenTelemetry's conventions for MCP; trace context comes
-in the `_meta` of a request, under the names that W3C gives to its headers.
+The names of spans and attributes follow OpenTelemetry's conventions for MCP. The trace context comes in the
+`_meta` of a request, under the names of the W3C headers.
 """
 
 from __future__ import annotations
@@ -20,107 +20,107 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.segment import SegmentPage
 from antiphon.model.task import Promise
 
-__all__ = ["Counted", "Response", "Tally", "Telemetry", "Timing", "calls", "ending"]
+__all__ = ["CallKey", "Response", "Telemetry", "Timing", "ToolCounters", "call_log", "classify"]
 
-calls = logging.getLogger("antiphon.calls")
-"""One line for each call, at the level `INFO`."""
+call_log = logging.getLogger("antiphon.calls")
+"""The logger that gets one line for each call, at the level `INFO`."""
 
 Response: TypeAlias = Literal["answer", "promise", "input_required", "stream"]
-Ending: TypeAlias = Literal["complete", "failed", "error", "cancelled", "open"]
-"""`failed` is a result with `isError`, `error` a JSON-RPC error; `open` is a call that goes on later."""
+CallOutcome: TypeAlias = Literal["complete", "failed", "error", "cancelled", "open"]
+"""`failed` is a result with `isError`, `error` a JSON-RPC error, `open` a call that continues later."""
 
-_BUCKETS = 40
+_BUCKET_COUNT = 40
 
 
-class Counted(NamedTuple):
-    """What calls are counted by."""
+class CallKey(NamedTuple):
+    """The labels by which calls are counted."""
 
     tool: str
     response: Response
-    outcome: Ending
+    outcome: CallOutcome
 
 
 class Timing(NamedTuple):
-    """How long the calls of a tool took: how many up to each bound in seconds, and the sum of all."""
+    """A histogram of call durations: the number of calls up to each bound in seconds, and their sum."""
 
     buckets: tuple[tuple[float, int], ...]
     calls: int
     total: float
 
 
-class Tally:
-    """What happened to the calls of one tool."""
+class ToolCounters:
+    """The counters of one tool."""
 
     __slots__ = ("answers", "counts", "questions", "times", "total")
 
     def __init__(self) -> None:
         self.answers = 0
-        """Those that were answered at once, and completely: most of them."""
+        """Calls that returned a complete result. Most calls do, so they have a counter of their own."""
         self.questions = 0
-        """Those that ended with a question, to be made again with the answer."""
-        self.counts: dict[tuple[Response, Ending], int] = {}
-        self.times = [0] * _BUCKETS
+        """Requests that ended with a question; the caller makes the request again with the answer."""
+        self.counts: dict[tuple[Response, CallOutcome], int] = {}
+        self.times = [0] * _BUCKET_COUNT
         self.total = 0.0
 
-    def add(self, response: Response, outcome: Ending, seconds: float | None) -> None:
-        """Count one more."""
+    def add(self, response: Response, outcome: CallOutcome, seconds: float | None) -> None:
+        """Count a call, with its duration if it was timed."""
         key = (response, outcome)
         self.counts[key] = self.counts.get(key, 0) + 1
         if seconds is not None and outcome != "open":
-            self.times[min(int(seconds * 1e6).bit_length(), _BUCKETS - 1)] += 1
+            self.times[min(int(seconds * 1e6).bit_length(), _BUCKET_COUNT - 1)] += 1
             self.total += seconds
 
 
 class Telemetry:
-    """Who listens to the calls of one server, and what there is to say of them."""
+    """Counts, times, logs and traces the calls of one server."""
 
     def __init__(self, *, log_arguments: bool = False) -> None:
-        self._tallies: dict[str, Tally] = {}
+        self._tools: dict[str, ToolCounters] = {}
         self._log_arguments = log_arguments
-        self._timed = False
+        self._is_timed = False
         self._tracer: Any = None
-        self.listens = False
-        """Whether calls are timed or traced."""
+        self.observes = False
+        """Whether calls are timed or traced, so that they have to go through `observe`."""
 
     def start(self) -> None:
-        """See whether there is somebody to trace for: a program that does so has set it up by now."""
+        """Enable tracing if the program has configured an OpenTelemetry provider by now."""
         trace = sys.modules.get("opentelemetry.trace")
         provider = None if trace is None else trace.get_tracer_provider()
         if trace is not None and type(provider).__name__ not in ("ProxyTracerProvider", "NoOpTracerProvider"):
             self._tracer = trace.get_tracer("antiphon")
-        self.listens = self._timed or self._tracer is not None
+        self.observes = self._is_timed or self._tracer is not None
 
-    def tally(self, tool: str) -> Tally:
-        """The tally of a tool."""
-        return self._tallies.setdefault(tool, Tally())
+    def counters_of(self, tool: str) -> ToolCounters:
+        """Return the counters of a tool."""
+        return self._tools.setdefault(tool, ToolCounters())
 
     @property
-    def counters(self) -> Mapping[Counted, int]:
+    def counters(self) -> Mapping[CallKey, int]:
         """How many calls there were, by tool, kind of response and outcome."""
-        found: dict[Counted, int] = {}
-        for tool, tally in self._tallies.items():
-            for (response, outcome), count in tally.counts.items():
-                found[Counted(tool, response, outcome)] = count
-            if tally.answers:
-                key = Counted(tool, "answer", "complete")
-                found[key] = found.get(key, 0) + tally.answers
-            if tally.questions:
-                key = Counted(tool, "input_required", "open")
-                found[key] = found.get(key, 0) + tally.questions
+        found: dict[CallKey, int] = {}
+        for tool, counters in self._tools.items():
+            for (response, outcome), count in counters.counts.items():
+                found[CallKey(tool, response, outcome)] = count
+            if counters.answers:
+                key = CallKey(tool, "answer", "complete")
+                found[key] = found.get(key, 0) + counters.answers
+            if counters.questions:
+                key = CallKey(tool, "input_required", "open")
+                found[key] = found.get(key, 0) + counters.questions
         return found
 
     @property
     def timings(self) -> Mapping[str, Timing]:
-        """How long calls took, by tool; they are timed from the first look at this on."""
-        self._timed = self.listens = True
-        return {tool: _timing(tally) for tool, tally in self._tallies.items() if any(tally.times)}
+        """The durations of calls, by tool. Timing starts at the first access."""
+        self._is_timed = self.observes = True
+        return {tool: _timing(counters) for tool, counters in self._tools.items() if any(counters.times)}
 
     # Calls
 
-    async def observe(self, call: Any, tally: Tally, perform: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a call, and say what became of it."""
+    async def observe(self, call: Any, counters: ToolCounters, perform: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a call, and record how it ended."""
         if self._tracer is None:
-            return await self._watch(call, tally, perform, None)
+            return await self._timed_call(call, counters, perform, None)
         from opentelemetry import trace
         from opentelemetry.propagate import extract
 
@@ -140,48 +140,50 @@ class Telemetry:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            return await self._watch(call, tally, perform, span)
+            return await self._timed_call(call, counters, perform, span)
 
-    async def _watch(self, call: Any, tally: Tally, perform: Callable[[], Awaitable[Any]], span: Any) -> Any:
-        begun = perf_counter()
+    async def _timed_call(
+        self, call: Any, counters: ToolCounters, perform: Callable[[], Awaitable[Any]], span: Any
+    ) -> Any:
+        started = perf_counter()
         try:
             outcome = await perform()
         except BaseException as error:
-            self._note(call, tally, *ending(call, error), perf_counter() - begun, span, error)
+            self._record(call, counters, *classify(call, error), perf_counter() - started, span, error)
             raise
-        self._note(call, tally, *ending(call, outcome), perf_counter() - begun, span, outcome)
+        self._record(call, counters, *classify(call, outcome), perf_counter() - started, span, outcome)
         return outcome
 
-    def note(self, call: Any, tally: Tally, outcome: Any) -> None:
-        """Say that a call goes on as a task."""
-        response, ended = ending(call, outcome)
+    def record_task(self, call: Any, counters: ToolCounters, outcome: Any) -> None:
+        """Record that a call continues as a task."""
+        response, ended = classify(call, outcome)
         task = outcome.task.id if isinstance(outcome, Promise) else outcome.task_id
-        self._note(call, tally, response, ended, None, None, outcome, task)
+        self._record(call, counters, response, ended, None, None, outcome, task)
 
-    def unknown(self, call: Any) -> None:
-        """Say that a call names no tool; names that callers make up are not counted."""
-        if calls.isEnabledFor(logging.INFO):
+    def record_unknown_tool(self, call: Any) -> None:
+        """Log a call of an unknown tool. It is not counted: callers could invent any number of names."""
+        if call_log.isEnabledFor(logging.INFO):
             self._log(call, "answer", "error", None, {"error": "NotFound"}, None)
 
-    def _note(
+    def _record(
         self,
         call: Any,
-        tally: Tally,
+        counters: ToolCounters,
         response: Response,
-        ended: Ending,
+        ended: CallOutcome,
         seconds: float | None,
         span: Any,
         outcome: Any,
         task: str | None = None,
     ) -> None:
-        tally.add(response, ended, seconds if self._timed else None)
-        more: dict[str, Any] = {}
+        counters.add(response, ended, seconds if self._is_timed else None)
+        details: dict[str, Any] = {}
         if ended == "error":
-            more["error"] = type(outcome).__name__
+            details["error"] = type(outcome).__name__
         if isinstance(outcome, Result) and outcome.meta and "artifact_id" in outcome.meta:
-            more["artifact"] = outcome.meta["artifact_id"]
-        if calls.isEnabledFor(logging.INFO):
-            self._log(call, response, ended, seconds, more, task or call.task_id)
+            details["artifact"] = outcome.meta["artifact_id"]
+        if call_log.isEnabledFor(logging.INFO):
+            self._log(call, response, ended, seconds, details, task or call.task_id)
         if span is not None:
             _describe(span, call, response, ended, outcome)
 
@@ -189,9 +191,9 @@ class Telemetry:
         self,
         call: Any,
         response: Response,
-        ended: Ending,
+        ended: CallOutcome,
         seconds: float | None,
-        more: dict[str, Any],
+        details: dict[str, Any],
         task: str | None,
     ) -> None:
         fields: dict[str, Any] = {
@@ -202,17 +204,17 @@ class Telemetry:
             "request": call.id if task != call.id else None,
             "task": task,
             "principal": call.principal.id or None,
-            **more,
+            **details,
         }
         if self._log_arguments:
             fields["arguments"] = call.request.arguments
-        said = {key: value for key, value in fields.items() if value is not None}
-        line = " ".join(f"{key}={_quoted(value)}" for key, value in said.items())
-        calls.info("%s", line, extra={"call": said})
+        logged = {key: value for key, value in fields.items() if value is not None}
+        line = " ".join(f"{key}={_quoted(value)}" for key, value in logged.items())
+        call_log.info("%s", line, extra={"call": logged})
 
 
-def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
-    """The kind of a response, and how the call ended with it."""
+def classify(call: Any, outcome: Any) -> tuple[Response, CallOutcome]:
+    """Return the kind of response of a call, and its outcome."""
     response: Response = (
         "promise" if call.task_id is not None else "stream" if call.wants_stream else "answer"
     )
@@ -226,11 +228,11 @@ def ending(call: Any, outcome: Any) -> tuple[Response, Ending]:
         return "stream", "open" if not outcome.is_complete else "failed" if outcome.is_error else "complete"
     if isinstance(outcome, RequestError | Exception):
         return response, "error"
-    # Whoever took too long is answered with a failure; everybody else is gone.
+    # A call that missed its deadline is answered with a failure. In the other cases the caller is gone.
     return response, "failed" if call.work.stop_reason == "deadline" else "cancelled"
 
 
-def _describe(span: Any, call: Any, response: Response, ended: Ending, outcome: Any) -> None:
+def _describe(span: Any, call: Any, response: Response, ended: CallOutcome, outcome: Any) -> None:
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("antiphon.response", response)
@@ -245,13 +247,13 @@ def _describe(span: Any, call: Any, response: Response, ended: Ending, outcome: 
             span.set_attribute("rpc.response.status_code", str(code))
 
 
-def _timing(tally: Tally) -> Timing:
+def _timing(counters: ToolCounters) -> Timing:
     reached, buckets = 0, []
-    for number, count in enumerate(tally.times):
+    for number, count in enumerate(counters.times):
         reached += count
         if count:
             buckets.append((2**number / 1e6, reached))
-    return Timing(tuple(buckets), reached, tally.total)
+    return Timing(tuple(buckets), reached, counters.total)
 
 
 def _quoted(value: Any) -> str:

@@ -84,7 +84,7 @@ class AnswerOrPromise:
                 self._settle()
             outcome = await work
             if isinstance(outcome, InputRequired) and self._parks_questions:
-                return await self._service.go_on(self._call, self._tool, self._carrier.journal)
+                return await self._service.start_from(self._call, self._tool, self._carrier.journal)
             return outcome
         except asyncio.CancelledError:
             work.cancel()
@@ -100,43 +100,43 @@ class AnswerOrPromise:
         created: asyncio.Future[ClaimedTask | None] = asyncio.get_running_loop().create_future()
 
         async def write(new: dict[str, Any]) -> None:
-            held = await asyncio.shield(created)
-            if held is not None:
-                await held.write("recorded", {"journal": new})
+            claimed = await asyncio.shield(created)
+            if claimed is not None:
+                await claimed.write("recorded", {"journal": new})
 
-        snapshot = journal.hand_over(write)
+        snapshot = journal.attach(write)
         before = call.output or call.open_output(journal, limits)
-        emitted = before.so_far()
+        emitted = before.emitted()
         after = _LateOutput(before, len(emitted), created)
         call.redirect_output(after)
         try:
-            held = await self._service.create(call, self._tool, snapshot, run=False, emitted=emitted)
+            claimed = await self._service.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
             logger.warning(
                 "Cannot make a task of request %r: %s The call goes on as an answer.", call.id, error
             )
-            journal.take_back()
+            journal.detach()
             created.set_result(None)
             await after.flush()
             call.redirect_output(before)
             return None
-        assert isinstance(held, ClaimedTask)
-        held.journal = journal
+        assert isinstance(claimed, ClaimedTask)
+        claimed.journal = journal
         self._carrier.convert(journal)
-        self._caller.detach(held.task.id)
-        created.set_result(held)
-        self._service.worker.adopt(held, asyncio.create_task(self._finish(work, held)))
-        return Promise(held.task)
+        self._caller.detach(claimed.task.id)
+        created.set_result(claimed)
+        self._service.worker.adopt(claimed, asyncio.create_task(self._finish(work, claimed)))
+        return Promise(claimed.task)
 
-    async def _finish(self, work: asyncio.Task[Any], held: ClaimedTask) -> None:
+    async def _finish(self, work: asyncio.Task[Any], claimed: ClaimedTask) -> None:
         try:
             try:
                 outcome = await work
             except RequestError as error:
                 outcome = error
-            await self._service.worker.finish(held, outcome)
+            await self._service.worker.finish(claimed, outcome)
         except (LeaseLost, AntiphonError) as error:
-            logger.info("Stopped running task %s: %s", held.task.id, error)
+            logger.info("Stopped running task %s: %s", claimed.task.id, error)
         except asyncio.CancelledError:
             work.cancel()
             raise
@@ -156,20 +156,20 @@ class _LateOutput(LoggedOutput):
     def __init__(
         self, before: OutputStream, already: int, created: asyncio.Future[ClaimedTask | None]
     ) -> None:
-        super().__init__(self._emit, already=already, emitted=already)
+        super().__init__(self._emit, logged=already, emitted=already)
         self._before = before
         self._created = created
 
-    async def rest(self) -> list[Block]:
-        """Return what is not in the log yet; without a task, everything."""
-        rest = await super().rest()
+    async def remaining(self) -> list[Block]:
+        """Return the segments that are not in the log yet; all segments if there is no task."""
+        rest = await super().remaining()
         if await asyncio.shield(self._created) is not None:
             return rest
-        return [*await self._before.rest(), *rest]
+        return [*await self._before.remaining(), *rest]
 
     async def _emit(self, first: int, blocks: Sequence[Any]) -> None:
-        held = await asyncio.shield(self._created)
-        await (self._before.emit(blocks) if held is None else held.emit(first, blocks))
+        claimed = await asyncio.shield(self._created)
+        await (self._before.emit(blocks) if claimed is None else claimed.emit(first, blocks))
 
 
 class _ConvertibleCarrier:
@@ -198,25 +198,25 @@ class _ConvertibleCarrier:
         return self.journal
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
-        """Ask as the carrier of this moment does."""
+        """Ask through the current carrier."""
         return await self._carrier.ask(run, key, question, check)
 
     async def close(
         self, call: Call[Any], journal: Journal, stopped: InputRequired
     ) -> InputRequired | Mapping[str, Any]:
-        """Take the journal as the carrier of this moment does."""
+        """Pass the journal to the current carrier."""
         return await self._carrier.close(call, journal, stopped)
 
 
 class _DetachableCaller(Caller):
-    """Reaches the caller of a call until the caller has the promise of a task, and nobody after that."""
+    """Reaches the caller until the caller has the promise of a task. After that, messages are dropped."""
 
     def __init__(self, call: Call[CallTool]) -> None:
         self._call: Call[CallTool] | None = call
         self.takes_streams, self.can_ask = call.caller.takes_streams, call.caller.can_ask
 
     def detach(self, task_id: str) -> None:
-        """Let go of the caller: the call is a task now."""
+        """Disconnect from the caller: the call is a task now."""
         self._call = None
         self.task_id = task_id
         self.takes_streams = self.can_ask = False

@@ -1,4 +1,7 @@
-"""Serves what callers ask about tasks: looking, redeeming, answering, cancelling, listing, listening."""
+"""Handles requests about tasks: get, list, cancel, answer, redeem, stream and listen.
+
+Also decides whether a tool call is answered or becomes a task. `TaskService` knows the store.
+"""
 
 from __future__ import annotations
 
@@ -41,25 +44,29 @@ from antiphon.runtime.tasks.service import TaskService, result_of
 __all__ = ["TaskHandlers"]
 
 
-_AT_ONCE = 0.1
-"""How long, in seconds, a caller that takes an answer at once is let wait for one."""
+_IMMEDIATE_ANSWER_SECONDS = 0.1
+"""How long a caller that prefers an immediate answer waits for it, if the tool has no `answer_within`.
 
-_LATER = 1.0
-"""How long, in seconds, a listener waits for a store that does not answer, and a question for a caller
-that has gone: its answer may have come just before."""
+Not a setting: authors set `answer_within` for each tool.
+"""
+
+_STORE_RETRY_SECONDS = 1.0
+"""How long a listener's notifications pause after the store did not respond."""
+_ANSWER_GRACE_SECONDS = 1.0
+"""How long an open question outlives its caller's connection: the answer may have arrived just before."""
 
 
 class TaskHandlers:
-    """Where a server's callers come with their tasks."""
+    """The handlers of one server, by type of request."""
 
-    def __init__(self, promises: TaskService) -> None:
-        self._promises = promises
-        self._streaming = SegmentStreams(promises, self._put)
-        self._keeping: set[asyncio.Task[Task]] = set()
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
+        self._segments = SegmentStreams(service, self._ask_caller)
+        self._writes: set[asyncio.Task[Task]] = set()
         self.handlers: Mapping[type[Any], Callable[[Call[Any]], Awaitable[Any]]] = {
             GetTask: self._get,
             RedeemTask: self._redeem,
-            StreamTask: self._streaming.follow,
+            StreamTask: self._segments.follow,
             ListTasks: self._list,
             CancelTask: self._cancel,
             AnswerTask: self._answer,
@@ -69,90 +76,97 @@ class TaskHandlers:
     def call(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Awaitable[Result | InputRequired | Promise | SegmentPage]:
-        """Run a tool that may give promises: as an answer, as a promise, or as whichever it turns out."""
+        """Run a tool that may run as a task; return its answer, or the promise of a task.
+
+        Raises `TaskRequired` if the tool only runs as a task and the caller does not accept tasks.
+        """
         if not call.request_meta.accepts_tasks:
             if tool.task == "required":
-                raise TaskRequired(f"The tool {tool.name!r} only gives promises: ask for a task.")
+                raise TaskRequired(f"The tool {tool.name!r} only runs as a task: call it with a task.")
             return tool.run(call, environment)
         if call.request.task is not None:
-            return self._noted(call, tool, environment, self._as_wished(call, tool, environment))
+            return self._counted_call(
+                call, tool, environment, self._run_as_requested(call, tool, environment)
+            )
         if tool.answer_within is None:
-            return self._noted(call, tool, environment, self._promises.begin(call, tool, environment))
-        return self._noted(call, tool, environment, self._promises.answer_or_promise(call, tool, environment))
+            return self._counted_call(call, tool, environment, self._service.start(call, tool))
+        return self._counted_call(
+            call, tool, environment, self._service.answer_or_promise(call, tool, environment)
+        )
 
-    async def _noted(
+    async def _counted_call(
         self, call: Call[CallTool], tool: Tool, environment: Environment, answer: Awaitable[Any]
     ) -> Any:
-        """An answer, counted where that is not done where the tool is run."""
+        """Await an answer, and count it if it is a promise or a stream. `Tool.run` counts the others."""
         outcome = await answer
         if isinstance(outcome, Promise | SegmentPage):
-            environment.telemetry.note(call, tool.tally, outcome)
+            environment.telemetry.record_task(call, tool.counters, outcome)
         return outcome
 
-    async def _as_wished(
+    async def _run_as_requested(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
-        """Run a tool for a caller that wants a task, in the best of the ways that it offers."""
+        """Run a tool for a caller that requested a task, in the best response mode that the caller offers."""
         if (
             call.carrier.returns_questions
             and call.request_meta.response_modes is None
             and tool.answer_within is not None
         ):
-            return await self._promises.answer_or_promise(call, tool, environment)
+            return await self._service.answer_or_promise(call, tool, environment)
         offered = call.request_meta.response_modes or (("streaming",) if call.wants_stream else ())
         modes = [
             mode for mode in MODES if mode in offered and (mode != "streaming" or call.caller.takes_streams)
         ]
         if modes[:1] == ["immediate"]:
-            within = _AT_ONCE if tool.answer_within is None else tool.answer_within
-            outcome = await self._promises.answer_or_promise(call, tool, environment, within=within)
+            within = _IMMEDIATE_ANSWER_SECONDS if tool.answer_within is None else tool.answer_within
+            outcome = await self._service.answer_or_promise(call, tool, environment, within=within)
             if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
                 return outcome
         else:
-            outcome = await self._promises.begin(call, tool, environment)
+            outcome = await self._service.start(call, tool)
             if modes[:1] != ["streaming"]:
                 return Promise(outcome.task, fell_back=bool(offered) and not modes)
-        return await self._streaming.send(call, outcome.task.id, 0, outcome.task)
+        return await self._segments.stream(call, outcome.task.id, 0, outcome.task)
 
     @staticmethod
-    def forbid(tool: Tool) -> TaskForbidden:
-        """What a caller gets that wants a promise of a tool that gives none."""
-        return TaskForbidden(f"The tool {tool.name!r} gives no promises: call it without a task.")
+    def task_forbidden(tool: Tool) -> TaskForbidden:
+        """Return the error for a caller that requests a task of a tool that does not run as one."""
+        return TaskForbidden(f"The tool {tool.name!r} does not run as a task: call it without a task.")
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
-        return TaskView(await self._promises.get(call.request.task_id, call.principal))
+        return TaskView(await self._service.get(call.request.task_id, call.principal))
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
-        tasks, cursor = await self._promises.list(call.principal, call.request.cursor)
+        tasks, cursor = await self._service.list(call.principal, call.request.cursor)
         return TaskPage(tuple(tasks), cursor)
 
     async def _cancel(self, call: Call[CancelTask]) -> TaskView:
-        return TaskView(await self._promises.cancel(call.request.task_id, call.principal))
+        return TaskView(await self._service.cancel(call.request.task_id, call.principal))
 
     async def _answer(self, call: Call[AnswerTask]) -> Done:
         request = call.request
-        await self._promises.answer(request.task_id, call.principal, request.input_responses)
+        await self._service.answer(request.task_id, call.principal, request.input_responses)
         return DONE
 
     async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
         request = call.request
-        task = await self._promises.get(request.task_id, call.principal)
+        task = await self._service.get(request.task_id, call.principal)
         if len(task.questions) != 1:
             raise InvalidParams(
                 f"The task {task.id} has {len(task.questions)} open questions: "
                 "answer by key, with tasks/input_response."
             )
-        await self._promises.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
+        await self._service.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
         return DONE
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
         call.work.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
         if call.request.stream is not None and call.wants_stream:
-            return await self._streaming.send(call, id, after or 0)
+            return await self._segments.stream(call, id, after or 0)
         if after is not None:
-            return await self._streaming.portion(call, id, after)
-        async for task in self._promises.follow(id, call.principal):
+            return await self._segments.page(call, id, after)
+        async for task in self._service.follow(id, call.principal):
             if task.has_ended or task.visible_state == shown:
                 continue
             if shown is not None and call.session_state is not None:
@@ -162,18 +176,18 @@ class TaskHandlers:
                 if call.carrier.returns_questions:
                     return TaskResult(InputRequired(load_questions(task.questions)), id)
                 if call.caller.can_ask:
-                    await self._put(call, task)
-        return TaskResult(result_of(await self._promises.whole(task)), id)
+                    await self._ask_caller(call, task)
+        return TaskResult(result_of(await self._service.with_content(task)), id)
 
-    async def _put(self, call: Call[Any], task: Task) -> None:
-        """Put a task's questions to a caller that answers on the connection, until it no longer waits."""
+    async def _ask_caller(self, call: Call[Any], task: Task) -> None:
+        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer."""
         questions = load_questions(task.questions).items()
-        asking = asyncio.gather(*(self._ask(call, task.id, key, ask) for key, ask in questions))
-        # It may be cancelled meanwhile, or answered by somebody else.
-        changed = asyncio.create_task(self._no_longer_waits(task.id, call.principal))
-        either: set[asyncio.Future[Any]] = {asking, changed}
+        asking = asyncio.gather(*(self._ask(call, task.id, key, question) for key, question in questions))
+        # The task may be cancelled meanwhile, or answered on another connection.
+        changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
+        waiting_for: set[asyncio.Future[Any]] = {asking, changed}
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting_for, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 asking.result()
         finally:
@@ -181,22 +195,22 @@ class TaskHandlers:
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[Any], id: str, key: str, ask: Question) -> None:
-        """Put one question. An answer that has come is kept, even if its caller is gone by then."""
-        asking = asyncio.create_task(self._ask_until_valid(call, id, key, ask))
+    async def _ask(self, call: Call[Any], id: str, key: str, question: Question) -> None:
+        """Ask one question. An answer that has arrived is written even if the caller has disconnected."""
+        asking = asyncio.create_task(self._ask_until_valid(call, id, key, question))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
-            asyncio.get_running_loop().call_later(_LATER, asking.cancel)
+            asyncio.get_running_loop().call_later(_ANSWER_GRACE_SECONDS, asking.cancel)
             raise
 
     async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
-        async def keep(response: Any) -> str | None:
-            keeping = asyncio.create_task(self._promises.answer(id, call.principal, {key: response}))
-            self._keeping.add(keeping)
-            keeping.add_done_callback(self._keeping.discard)
-            task = await asyncio.shield(keeping)
+        async def write_answer(response: Any) -> str | None:
+            write = asyncio.create_task(self._service.answer(id, call.principal, {key: response}))
+            self._writes.add(write)
+            write.add_done_callback(self._writes.discard)
+            task = await asyncio.shield(write)
             return "the task still waits for an answer" if key in task.questions else None
 
         async def ask() -> Any:
@@ -206,46 +220,46 @@ class TaskHandlers:
                 raise InternalError(failure.message) from None
 
         try:
-            await ask_until_valid(key, ask, keep)
+            await ask_until_valid(key, ask, write_answer)
         except Failure as failure:
             raise InvalidParams(failure.message) from None
 
-    async def _no_longer_waits(self, id: str, principal: Principal) -> None:
-        async for task in self._promises.follow(id, principal):
+    async def _wait_until_answered(self, id: str, principal: Principal) -> None:
+        async for task in self._service.follow(id, principal):
             if task.state != "waiting":
                 return
 
-    async def known(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
-        """Those of these tasks that are the caller's."""
+    async def visible_ids(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
+        """Return those of the ids whose tasks the caller owns."""
         found = []
         for id in ids:
             try:
-                await self._promises.get(id, call.principal)
+                await self._service.get(id, call.principal)
             except TaskNotFound:
                 continue
             found.append(id)
         return tuple(found)
 
     @asynccontextmanager
-    async def telling(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
-        """Tell a listener how these tasks go, as long as the context lasts."""
-        followers = [asyncio.create_task(self._tell(id, call)) for id in ids]
+    async def notifying(self, ids: tuple[str, ...], call: Call[Any]) -> Any:
+        """Notify a listener of changes of these tasks while the context is open."""
+        followers = [asyncio.create_task(self._notify_changes(id, call)) for id in ids]
         try:
             yield
         finally:
             for follower in followers:
                 follower.cancel()
 
-    async def _tell(self, id: str, call: Call[Any]) -> None:
-        told: Task | None = None
+    async def _notify_changes(self, id: str, call: Call[Any]) -> None:
+        notified: Task | None = None
         while True:
             try:
-                async for task in self._promises.follow(id, call.principal):
-                    if told is None or task.visible_state != told.visible_state:
-                        await call.caller.notify(TaskChanged(await self._promises.whole(task)))
-                    told = task
+                async for task in self._service.follow(id, call.principal):
+                    if notified is None or task.visible_state != notified.visible_state:
+                        await call.caller.notify(TaskChanged(await self._service.with_content(task)))
+                    notified = task
                 return
             except TaskNotFound:
                 return
             except StoreUnavailable:
-                await asyncio.sleep(_LATER)
+                await asyncio.sleep(_STORE_RETRY_SECONDS)

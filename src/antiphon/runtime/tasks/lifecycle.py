@@ -1,4 +1,7 @@
-"""The life of a server's tasks machinery: the store, the worker and the desk, opened and closed together."""
+"""Starts and stops the parts that serve tasks: the store, the relay, the worker and the handlers.
+
+Owns the order in which they start and stop. It must not know which store is used.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import STOPPED, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
@@ -25,11 +28,14 @@ __all__ = ["TaskLifecycle"]
 logger = logging.getLogger("antiphon")
 
 _STORE_PROBE_SECONDS = 2.0
-"""How long a store that is well takes at most to respond."""
+"""How long a health probe waits for the store.
+
+Not a setting: a probe has its own timeout, which is longer.
+"""
 
 
 class TaskLifecycle:
-    """What a server needs to give promises, and to keep them."""
+    """The store, the worker and the handlers of one server, while the server runs."""
 
     def __init__(
         self,
@@ -43,7 +49,7 @@ class TaskLifecycle:
     ) -> None:
         self._needed = needed
         self._relay = relay
-        relay.on(STOPPED, self._stop_one)
+        relay.subscribe(CANCELLED_TASKS, self._cancel_task)
         self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
         """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
@@ -63,7 +69,7 @@ class TaskLifecycle:
         return self._needed or self.store_setting is not None
 
     async def start(self) -> TaskHandlers:
-        """Open the store, and begin to run tasks; raises `StoreUnavailable`."""
+        """Open the store, and start to run tasks; raises `StoreUnavailable`."""
         if self.store_setting is None:
             logger.warning(
                 "No store is configured, so tasks are kept in memory and lost with this process. "
@@ -80,7 +86,7 @@ class TaskLifecycle:
         return TaskHandlers(TaskService(self._store, self._worker, self.limits, self._relay))
 
     async def stop(self) -> None:
-        """Let what runs end or hand it over, and close the store."""
+        """Wait for running tasks, release those that do not finish in time, and close the store."""
         if self._worker is not None:
             await self._worker.stop(within=self.limits.drain_timeout)
         await self._relay.close()
@@ -100,13 +106,13 @@ class TaskLifecycle:
         return True
 
     async def metrics(self, telemetry: Telemetry) -> str:
-        """What there is to say of calls, tasks and the store, for a monitor."""
+        """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
         return await render(telemetry, self._store, self._worker)
 
     async def use_once(self, key: str, *, until: int) -> bool:
-        """Note a key in the store; false if it was noted before."""
+        """Record a key in the store; return false if it was recorded before."""
         return True if self._store is None else await self._store.use_once(key, until=until)
 
-    def _stop_one(self, id: str) -> None:
-        assert self._worker is not None  # the relay is closed before it goes
-        self._worker.stop_one(id)
+    def _cancel_task(self, id: str) -> None:
+        assert self._worker is not None  # the relay closes before the worker is removed
+        self._worker.cancel(id)

@@ -1,6 +1,6 @@
-"""Promises: tasks that are made, looked at, answered, cancelled and redeemed, by whoever they belong to.
+"""Creates, reads, answers, cancels and follows tasks on behalf of their owners.
 
-Owns the rules of who may see a task and what may be done to it when. Running them is the worker's.
+Owns the rules: who may see a task, and which operations its state allows. The worker runs tasks.
 """
 
 from __future__ import annotations
@@ -35,24 +35,33 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import STOPPED, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now, task_of
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
 
 __all__ = ["TaskService", "result_of"]
 
-_UNKNOWN = "Failed to retrieve task: Task not found"
-_TRIES = 20
-_EVERYTHING = 2**62
-_BRIEFLY = 0.05
-"""How long a stream waits for the first segments before it says that there is nothing yet."""
-_AWAY = 15.0
-"""How long somebody who follows a task does so in vain, while the store is away."""
-_GLANCE = 5.0
-"""How long to trust a watch before looking without having been told."""
+_NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
+_MAX_WRITE_ATTEMPTS = 20
+"""How often a write is attempted while other processes write to the same task."""
+_QUEUE_RETRY_AFTER_SECONDS = 10
+"""When a caller should try again after its task was refused because too many tasks wait."""
+_QUEUE_COUNT_INTERVAL_TASKS = 100
+"""How many tasks a process creates before it asks the store again how many wait."""
+_LAST_VERSION = 2**62
+"""A version above that of every log, to read a log to its end."""
+_FIRST_SEGMENTS_WAIT_SECONDS = 0.05
+"""How long a stream waits for first segments before it reports that the task is running."""
+_STORE_OUTAGE_SECONDS = 15.0
+"""How long a follower of a task waits for a store that does not respond.
+
+Not a setting: callers reconnect by themselves.
+"""
+_POLL_SECONDS = 5.0
+"""How often a followed task is read although the store reported no change."""
 
 
 class TaskService:
@@ -64,7 +73,7 @@ class TaskService:
         self._relay = relay
         self._limits = limits
         self._queued = 0
-        self._counted = 0
+        self._created_count = 0
 
     async def create(
         self,
@@ -75,16 +84,17 @@ class TaskService:
         run: bool = True,
         emitted: Sequence[Any] = (),
     ) -> ClaimedTask | Task:
-        """Make a task, durable when this returns; raises `Busy` when there are too many.
+        """Create a task in the store; raises `Busy` if too many tasks wait for a worker.
 
-        With room for it this process holds the task from the start, and `run` begins it. `emitted` are
-        segments from before there was a task.
+        If this process has room, it claims the task at once, and with `run` starts it. `emitted` are the
+        segments that the call emitted before it became a task.
         """
-        await self._check_room()
-        at = now()
+        await self._check_queue()
+        at = now_ms()
         ttl = self._ttl(call.request, tool)
         task = Task(
-            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",  # those made together lie together in a store
+            # The time in the id keeps new tasks next to each other in a database's index.
+            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",
             tool=tool.name,
             created=at,
             updated=at,
@@ -108,7 +118,7 @@ class TaskService:
             created["client"] = msgspec.to_builtins(call.request_meta.client)
         if trace := call.request_meta.trace_context:
             created["trace"] = trace
-        if call.request.input_responses:  # asked before it became a task
+        if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
         if emitted:
@@ -135,7 +145,7 @@ class TaskService:
         )
         if claim is None:
             return task
-        held = ClaimedTask(
+        claimed = ClaimedTask(
             self.store,
             task,
             created,
@@ -145,71 +155,73 @@ class TaskService:
             responses=call.request.input_responses,
         )
         if run:
-            self.worker.begin(held)
-        return held
+            self.worker.run(claimed)
+        return claimed
 
-    async def begin(self, call: Call[CallTool], tool: Tool, environment: Environment) -> Promise:
-        """Promise what a tool gives."""
-        return await self.go_on(call, tool, await call.carrier.open(call))
+    async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
+        """Create a task for a call, and return its promise."""
+        return await self.start_from(call, tool, await call.carrier.open(call))
 
-    async def go_on(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
-        """Promise what a tool gives, from where a journal leaves off."""
-        made = await self.create(call, tool, {} if journal is None else journal.entries)
-        return Promise(made.task if isinstance(made, ClaimedTask) else made)
+    async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
+        """Create a task that continues from a journal, and return its promise."""
+        created = await self.create(call, tool, {} if journal is None else journal.entries)
+        return Promise(created.task if isinstance(created, ClaimedTask) else created)
 
     async def answer_or_promise(
         self, call: Call[CallTool], tool: Tool, environment: Environment, *, within: float | None = None
     ) -> Result | InputRequired | Promise:
-        """Answer, if the tool is quick enough; else promise what it gives.
+        """Return the tool's answer if it is quick enough, else the promise of a task.
 
-        Given `within`, how quick that is, whatever is not an answer by then is a promise, a question too.
+        With `within`, a call that has no answer after so many seconds becomes a task, and so does a call
+        that asks a question.
         """
-        turning = AnswerOrPromise(self, call, tool, within=within)
-        return await turning.run(environment)
+        conversion = AnswerOrPromise(self, call, tool, within=within)
+        return await conversion.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
-        """How a task stands; raises `TaskNotFound`, in the same words whatever the reason."""
-        known = await self.worker.look(id, principal.id)
-        return await self.whole(task_of(await self._record(id, principal)) if known is None else known)
+        """Return a task; raises `TaskNotFound`, with the same message for every reason."""
+        local = await self.worker.find_local(id, principal.id)
+        return await self.with_content(task_of(await self._record(id, principal)) if local is None else local)
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
-        """Some of the caller's tasks, newest first; raises `InvalidParams` for a bad cursor."""
+        """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
         try:
             page = await self.store.list(principal.id, cursor=cursor)
         except ValueError:
-            raise InvalidParams("That cursor is not one that this server gave out: start again.") from None
+            raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         return [task_of(record) for record in page.records], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
-        """Stop a task; raises `TaskEnded` for one that has ended already."""
-        works = False
+        """Cancel a task; raises `TaskEnded` if the task has ended."""
+        is_running = False
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
             if task.has_ended:
-                raise TaskEnded(f"The task {id} has ended already, and cannot be cancelled.")
-            nonlocal works
-            works = task.state == "working"
+                raise TaskEnded(f"Cannot cancel task {id}: it has ended already.")
+            nonlocal is_running
+            is_running = task.state == "working"
             return "cancelled", {"message": "The task was cancelled by request."}
 
         task = await self._write(id, principal, entry)
-        if works and not self.worker.stop_one(id):
-            await self._relay.say(STOPPED, id)
+        if is_running and not self.worker.cancel(id):
+            await self._relay.publish(CANCELLED_TASKS, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
-        """Answer what a task asks. What it does not ask is ignored; what does not fit stays open.
+        """Answer a task's questions, and return the task.
 
-        Raises `InvalidParams` for a response that is none to its question.
+        Responses to questions that are not open are ignored. A question whose response does not match its
+        form stays open. Raises `InvalidParams` for a response of the wrong kind.
         """
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            fitting = _fitting(task, responses)
-            return ("answered", {"responses": fitting}) if fitting else None
+            valid = _valid_responses(task, responses)
+            return ("answered", {"responses": valid}) if valid else None
 
         return await self._write(id, principal, entry)
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
-        """A task as it stands, and then each time it has changed, until it has ended."""
+        """Yield a task now and after every change, until it has ended."""
         async with self.store.watch(id) as watch:
             seen, backoff = -1, Backoff(timeout=0)
             while True:
@@ -218,80 +230,85 @@ class TaskService:
                 except StoreUnavailable as error:
                     await backoff.wait(error)
                     continue
-                backoff = Backoff(timeout=_AWAY)
+                backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
                     yield task
                     if task.has_ended:
                         return
-                await watch.wait(_GLANCE)
+                await watch.wait(_POLL_SECONDS)
 
     async def stream(self, id: str, principal: Principal, after: int) -> AsyncIterator[Segments | Task]:
-        """The segments of a task after a number, as they come; and the task, each time it has changed.
+        """Yield the segments numbered above `after` as they come, and the task after every change.
 
-        What its result has besides its segments is not among them. Raises `TaskNotFound`, also when the
-        task expires meanwhile.
+        The content of the result that was not emitted as segments is not included. Raises `TaskNotFound`,
+        also if the task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reading, seen, silent = SegmentReader(self.store, id, after), -1, True
+            reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
             backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
                     if record.version != seen:
-                        async for first, blocks in reading.up_to(record.version):
-                            silent = False
+                        async for first, blocks in reader.up_to(record.version):
+                            nothing_sent = False
                             yield Segments(first, blocks, id)
                 except StoreUnavailable as error:
                     await backoff.wait(error)
                     continue
-                backoff = Backoff(timeout=_AWAY)
+                backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if record.version != seen:
                     seen = record.version
                     task = task_of(record)
-                    if silent and task.state == "working" and await watch.wait(_BRIEFLY):
-                        seen, silent = -1, False  # there is more to say already than that it works
+                    if (
+                        nothing_sent
+                        and task.state == "working"
+                        and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
+                    ):
+                        # The log has grown: read it before reporting that the task is running.
+                        seen, nothing_sent = -1, False
                         continue
-                    silent = False
+                    nothing_sent = False
                     yield task
                     if task.has_ended:
                         return
-                await watch.wait(_GLANCE)
+                await watch.wait(_POLL_SECONDS)
 
     async def segments(self, id: str, principal: Principal, after: int) -> tuple[Task, Sequence[Any]]:
-        """A task, and its segments after a number, without what its result has besides."""
+        """Return a task and its segments numbered above `after`, without further content of its result."""
         record = await self._record(id, principal)
-        reading = SegmentReader(self.store, id, after)
-        return task_of(record), [block async for _, some in reading.up_to(record.version) for block in some]
+        reader = SegmentReader(self.store, id, after)
+        return task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
 
-    async def whole(self, task: Task) -> Task:
-        """The task with all of its content in its result, where it has one."""
+    async def with_content(self, task: Task) -> Task:
+        """Return the task with its segments in the content of its result, if it has a result."""
         if task.result is None or not task.segments:
             return task
-        reading = SegmentReader(self.store, task.id, 0)
-        blocks = [block async for _, some in reading.up_to(_EVERYTHING) for block in some]
+        reader = SegmentReader(self.store, task.id, 0)
+        blocks = [block async for _, some in reader.up_to(_LAST_VERSION) for block in some]
         content = [*blocks, *task.result["content"]]
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
-    # Inside
+    # Reading and writing records
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
         if record is None or record.principal != principal.id:
-            raise TaskNotFound(_UNKNOWN)
+            raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
-        """Append what `entry` makes of the task as it stands, however often it changes meanwhile."""
-        for _ in range(_TRIES):
+        """Append the entry that `entry` returns for the task; try again if the task changes meanwhile."""
+        for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
             task = task_of(record)
-            made = entry(task)
-            if made is None:
+            new_entry = entry(task)
+            if new_entry is None:
                 return task
-            kind, data = made
-            task = task.after(kind, data, now())
+            kind, data = new_entry
+            task = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
                     id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
@@ -299,29 +316,37 @@ class TaskService:
             except Stale:
                 continue
             except NoTask:
-                raise TaskNotFound(_UNKNOWN) from None
+                raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
             return task
-        raise Busy("The task is being written by others: try again.")
+        raise Busy("Other processes are writing to the task: try again.")
 
-    async def _check_room(self) -> None:
-        """Count what was made here as waiting, and ask the store now and then, and before refusing."""
-        self._counted += 1
-        if self._counted % 100 == 1 or self._queued >= self._limits.max_queued_tasks:
+    async def _check_queue(self) -> None:
+        """Raise `Busy` if too many tasks wait for a worker.
+
+        Counts locally, and asks the store at intervals and before it refuses a task.
+        """
+        self._created_count += 1
+        if (
+            self._created_count % _QUEUE_COUNT_INTERVAL_TASKS == 1
+            or self._queued >= self._limits.max_queued_tasks
+        ):
             self._queued = await self.store.count("ready")
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:
-            raise Busy("There are too many tasks waiting to be done: try again later.", retry_after=10)
+            raise Busy(
+                "Too many tasks wait for a worker: try again later.", retry_after=_QUEUE_RETRY_AFTER_SECONDS
+            )
 
     def _ttl(self, request: CallTool, tool: Tool) -> int | None:
-        most = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
-        wish = None if request.task is None else request.task.ttl
-        if wish is None or wish < 0:
-            return most
-        return wish if most is None else min(wish, most)
+        longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
+        requested = None if request.task is None else request.task.ttl
+        if requested is None or requested < 0:
+            return longest
+        return requested if longest is None else min(requested, longest)
 
 
 def result_of(task: Task) -> Result:
-    """What a task that has ended gave; raises the error that it ended with."""
+    """Return the result of a task that has ended; raises its error if it has none."""
     if task.result is not None:
         return load_result(task.result)
     if task.fault is not None:
@@ -332,8 +357,8 @@ def result_of(task: Task) -> Result:
     raise RequestError("The task was cancelled.", code=-32603)
 
 
-def _fitting(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
-    """The responses that answer open questions, and fit them."""
+def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the responses that answer an open question and match its form."""
     found = {}
     for key, ask in load_questions(task.questions).items():
         if key not in responses:

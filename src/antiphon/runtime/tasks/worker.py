@@ -1,7 +1,7 @@
-"""Runs tasks: claims those that are ready, keeps their leases, and writes down how they end.
+"""Runs tasks: claims tasks that are ready, renews their leases, and writes their outcomes.
 
-One worker a process. What it holds is lost to another worker when the process dies; what that one does
-then is a replay of the journal.
+A process has one worker. If the process dies, the leases of its tasks expire, and another worker claims the
+tasks and runs their functions again with the journals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from antiphon.model.task import (
     dump_questions,
     dump_result,
 )
-from antiphon.runtime.authoring.tool import Tool, merged
+from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
@@ -52,22 +52,28 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
-_SWEPT = 1000
-"""Tasks that are forgotten in one go."""
-_PAGE = 16
-"""How many entries of a log are read at once; each may hold a whole batch of segments."""
-_RETRY = 1.0
-"""How long to wait after a store did not answer."""
+_EXPIRE_BATCH_TASKS = 1000
+"""How many expired tasks are deleted in one operation."""
+_READ_PAGE_ENTRIES = 16
+"""How many entries of a log are read at once. Each may hold a whole batch of segments."""
+_STORE_RETRY_SECONDS = 1.0
+"""How long the worker pauses after the store did not respond."""
+_EXPIRE_INTERVAL_SECONDS = 0.5
+"""How often expired tasks are deleted."""
+_CLAIM_INTERVAL_SECONDS = 1.0
+"""How often the worker tries to claim tasks although the store reported none."""
+_CLAIM_BATCH_TASKS = 50
+"""How many tasks are claimed in one operation."""
 
 
 class Worker:
-    """Everything that one process has taken upon itself."""
+    """The worker of one process, with the tasks that it runs."""
 
     def __init__(
         self,
         store: Store,
         limits: Limits,
-        find: Callable[[str], Tool],
+        find_tool: Callable[[str], Tool],
         environment: Environment,
         *,
         tools: Collection[str] | None = None,
@@ -76,90 +82,95 @@ class Worker:
         self.name = f"worker-{secrets.token_hex(6)}"
         self._store = store
         self._limits = limits
-        self._find = find
+        self._find_tool = find_tool
         self._environment = environment
         self._tools = tools
         self._claims = claims
-        self.lost = 0
-        """Tasks that were another's, or gone, before they had ended here."""
-        self.ended: Counter[tuple[str, str]] = Counter()
-        """Runs that were written down here, by tool and by the state that the task has since."""
+        self.lost_leases = 0
+        """How many tasks this worker stopped because another worker claimed them or they were gone."""
+        self.finished_runs: Counter[tuple[str, str]] = Counter()
+        """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, tuple[ClaimedTask, asyncio.Task[None]]] = {}
-        self._recent = FinishedTasks()
+        self._finished = FinishedTasks()
         self._loops: list[asyncio.Task[None]] = []
         self._draining = False
 
     @property
     def has_room(self) -> bool:
-        """Whether it can take one more."""
+        """Whether this worker can run one more task."""
         return self._claims and not self._draining and len(self._running) < self._limits.max_running_tasks
 
     @property
     def running(self) -> int:
-        """How many tasks run here."""
+        """How many tasks this worker runs."""
         return len(self._running)
 
     def start(self) -> None:
-        """Begin to claim tasks, if it is to, and to forget those whose time is over.
+        """Start to renew leases, to delete expired tasks and, if configured so, to claim tasks.
 
-        One that claims none still looks after those that calls here have turned into.
+        A worker that claims no tasks still supervises the calls of this process that became tasks.
         """
         self._draining = False
-        work = [(self._renew, self._limits.lease_seconds / 3), (self._expire, 0.5)]
+        work = [
+            # Two renewals may fail before a lease ends.
+            (self._renew, self._limits.lease_seconds / 3),
+            (self._expire, _EXPIRE_INTERVAL_SECONDS),
+        ]
         if self._claims:
-            work.append((self._claim_forever, _RETRY))
+            work.append((self._claim_forever, _STORE_RETRY_SECONDS))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
 
     async def stop(self, *, within: float) -> None:
-        """Claim nothing more, let what runs end, and hand over what does not."""
+        """Stop claiming, wait `within` seconds for running tasks, and release those that did not finish."""
         self._draining = True
         for loop in self._loops:
             loop.cancel()
-        running = {task: held for held, task in self._running.values()}
+        running = {task: claimed for claimed, task in self._running.values()}
         if running:
-            _, late = await asyncio.wait(running, timeout=within)
-            for task in late:
+            _, unfinished = await asyncio.wait(running, timeout=within)
+            for task in unfinished:
                 task.cancel()
-                await _quietly(running[task].release())
-            if late:
-                await asyncio.wait(late)
+                await _release(running[task])
+            if unfinished:
+                await asyncio.wait(unfinished)
         await asyncio.gather(*self._loops, return_exceptions=True)
 
-    def begin(self, held: ClaimedTask) -> None:
-        """Run a task that this worker holds."""
-        self.adopt(held, asyncio.create_task(self._run(held)))
+    def run(self, claimed: ClaimedTask) -> None:
+        """Run a claimed task in the background."""
+        self.adopt(claimed, asyncio.create_task(self._run(claimed)))
 
-    def adopt(self, held: ClaimedTask, task: asyncio.Task[None]) -> None:
-        """Look after a task whose function is already under way."""
-        self._running[held.task.id] = (held, task)
-        task.add_done_callback(lambda _: self._running.pop(held.task.id, None))
+    def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
+        """Supervise a claimed task whose function is already running."""
+        self._running[claimed.task.id] = (claimed, task)
+        task.add_done_callback(lambda _: self._running.pop(claimed.task.id, None))
 
-    def stop_one(self, id: str) -> bool:
-        """Stop a task that runs here, because it was cancelled or has expired; false if it runs elsewhere."""
+    def cancel(self, id: str) -> bool:
+        """Stop a task that was cancelled or has expired; return false if it does not run in this process."""
         found = self._running.get(id)
         if found is not None:
             found[1].cancel()
         return found is not None
 
-    async def look(self, id: str, principal: str) -> Task | None:
-        """A task that ended here lately, or is just about to; `None` if only the store knows."""
+    async def find_local(self, id: str, principal: str) -> Task | None:
+        """Return a task that finished in this process or is about to; `None` for any other task."""
         found = self._running.get(id)
         if found is None:
-            return self._recent.find(id, principal)
-        return await found[0].landed() if found[0].principal == principal else None
+            return self._finished.find(id, principal)
+        return await found[0].wait_for_write() if found[0].principal == principal else None
 
     # Claiming
 
     async def _loop(self, work: Callable[[], Any], every: float) -> None:
+        """Run `work` every so many seconds, and continue after errors."""
         while True:
             try:
                 await work()
             except StoreError as error:
-                logger.warning("The worker goes on when the store is back: %s", error)
-                await asyncio.sleep(_RETRY)
+                logger.warning("The store does not respond; the worker tries again: %s", error)
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
             except Exception:
-                logger.exception("The worker stumbled, and goes on.")
-                await asyncio.sleep(_RETRY)
+                logger.exception("Unexpected error in the worker loop; continuing.")
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
             await asyncio.sleep(every)
 
     async def _claim_forever(self) -> None:
@@ -168,107 +179,123 @@ class Worker:
                 room = self._limits.max_running_tasks - len(self._running)
                 if room > 0:
                     claims = await self._store.claim(
-                        self.name, lease=self._limits.lease_seconds, limit=min(room, 50), tools=self._tools
+                        self.name,
+                        lease=self._limits.lease_seconds,
+                        limit=min(room, _CLAIM_BATCH_TASKS),
+                        tools=self._tools,
                     )
-                    if claims:  # together: their logs are read together
-                        await asyncio.gather(*map(self._try_to_take_up, claims))
+                    if claims:  # concurrently, so that the store can read their logs in one batch
+                        await asyncio.gather(*map(self._try_resume, claims))
                         continue
-                await ready.wait(1.0)
+                await ready.wait(_CLAIM_INTERVAL_SECONDS)
 
-    async def _try_to_take_up(self, claim: Claim) -> None:
-        """One task that cannot be taken up is no reason to leave the others that were claimed with it."""
+    async def _try_resume(self, claim: Claim) -> None:
+        """Resume a claimed task; log a failure, so that the other tasks of the batch are resumed."""
         try:
-            await self._take_up(claim)
+            await self._resume(claim)
         except StoreError as error:
-            logger.warning("The task %s is left to another worker: %s", claim.record.id, error)
+            logger.warning(
+                "Cannot resume task %s: %s Another worker can claim it when its lease ends.",
+                claim.record.id,
+                error,
+            )
         except Exception:
-            logger.exception("The task %s cannot be taken up: its log makes no sense here.", claim.record.id)
+            logger.exception("Cannot resume task %s: this version cannot read its log.", claim.record.id)
 
-    async def _take_up(self, claim: Claim) -> None:
-        folding, number, version = TaskHistory(), 0, claim.record.version
+    async def _resume(self, claim: Claim) -> None:
+        """Read the log of a claimed task and run the task, or fail it if its tool does not resume."""
+        history, number, version = TaskHistory(), 0, claim.record.version
         while number < version:
-            entries = await self._store.read(claim.record.id, after=number, limit=_PAGE)
+            entries = await self._store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
             if not entries:
                 return
             for entry in entries[: version - number]:
-                folding.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+                history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
             number = entries[-1].number
-        assert folding.task is not None
-        held = ClaimedTask(
+        assert history.task is not None
+        claimed = ClaimedTask(
             self._store,
-            folding.task,
-            dict(folding.created),
+            history.task,
+            dict(history.created),
             version=version,
             token=claim.token,
-            journal=folding.journal,
-            responses=folding.responses,
+            journal=history.journal,
+            responses=history.responses,
         )
-        # Whoever held it before has parked it, and been answered; or else was lost.
-        was_lost = claim.token > 1 and folding.last != "answered"
-        if folding.created.get("resume", True) or not was_lost:
-            self.begin(held)
+        # A task that was parked and answered has an answer as its last entry. Otherwise its worker was lost.
+        was_lost = claim.token > 1 and history.last != "answered"
+        if history.created.get("resume", True) or not was_lost:
+            self.run(claimed)
         else:
-            await held.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
+            await claimed.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
 
     async def _renew(self) -> None:
-        claims = [(id, held.token) for id, (held, _) in self._running.items()]
+        """Renew the leases of all running tasks, and stop tasks whose leases were lost."""
+        claims = [(id, claimed.token) for id, (claimed, _) in self._running.items()]
         if not claims:
             return
-        kept = await self._store.renew(claims, lease=self._limits.lease_seconds)
+        renewed = await self._store.renew(claims, lease=self._limits.lease_seconds)
         for id, _ in claims:
-            if id not in kept and self.stop_one(id):
-                self.lost += 1
+            if id not in renewed and self.cancel(id):
+                self.lost_leases += 1
 
     async def _expire(self) -> None:
-        gone = await self._store.expire(limit=_SWEPT)
-        while gone:
-            for record in gone:
-                self.stop_one(record.id)
-                self._recent.forget(record.id)
-            gone = await self._store.expire(limit=_SWEPT) if len(gone) == _SWEPT else ()
+        while True:
+            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
+            for record in expired:
+                self.cancel(record.id)
+                self._finished.evict(record.id)
+            if len(expired) < _EXPIRE_BATCH_TASKS:
+                return
 
     # Running
 
-    async def _run(self, held: ClaimedTask) -> None:
+    async def _run(self, claimed: ClaimedTask) -> None:
         try:
-            await self.finish(held, await self._perform(held))
+            await self.finish(claimed, await self._perform(claimed))
         except (LeaseLost, NoTask) as error:
-            self.lost += 1
-            logger.info("A task was let go: %s", error)
+            self.lost_leases += 1
+            logger.info("Stopped running task %s: %s", claimed.task.id, error)
         except StoreError as error:
-            logger.warning("A task is left to another worker: %s", error)
+            logger.warning(
+                "Stopped running task %s: %s Another worker can claim it when its lease ends.",
+                claimed.task.id,
+                error,
+            )
         except asyncio.CancelledError:
             if self._draining:
                 raise
-            logger.info("The task %s was stopped.", held.task.id)
+            logger.info(
+                "Stopped running task %s: it was cancelled, has expired or lost its lease.", claimed.task.id
+            )
 
-    async def finish(self, held: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
-        """Write down how a run ended, or what it waits for."""
-        new = held.journal.take()
+    async def finish(self, claimed: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
+        """Write the outcome of a run: the result, the error, or the questions that the task waits for."""
+        new = claimed.journal.take_unwritten()
         data: dict[str, Any] = {"journal": new} if new else {}
         if isinstance(outcome, InputRequired):
-            await held.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
+            await claimed.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
             needs = outcome.needs if isinstance(outcome, MissingCapability) else None
             fault = Fault(outcome.code, outcome.message, outcome.data, needs)
-            await held.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
+            await claimed.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
         else:
-            await held.write("ended", {**data, "result": dump_result(outcome)})
-        self.ended[held.task.tool, "failed" if held.task.failed else held.task.state] += 1
-        if held.task.has_ended:
-            self._recent.add(held.task, held.principal)
+            await claimed.write("ended", {**data, "result": dump_result(outcome)})
+        self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
+        if claimed.task.has_ended:
+            self._finished.add(claimed.task, claimed.principal)
 
-    async def _perform(self, held: ClaimedTask) -> Result | InputRequired | RequestError:
+    async def _perform(self, claimed: ClaimedTask) -> Result | InputRequired | RequestError:
         try:
-            tool = self._find(held.task.tool)
-            return await self._in_time(tool, _call_of(held))
+            tool = self._find_tool(claimed.task.tool)
+            return await self._run_with_timeout(tool, _call_of(claimed))
         except NotFound:
-            return NotFound(f"This server no longer has the tool {held.task.tool!r}.")
+            return NotFound(f"Cannot run the task: this server no longer has the tool {claimed.task.tool!r}.")
         except RequestError as error:
             return error
 
-    async def _in_time(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
-        """One run, for which a tool that says so has only so much time. What a person takes is not in it."""
+    async def _run_with_timeout(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
+        """Run a tool with its `timeout`, if it has one. Waiting for an answer does not count."""
         if tool.timeout is None:
             return await tool.run(call, self._environment)
         try:
@@ -276,16 +303,18 @@ class Worker:
                 return await tool.run(call, self._environment)
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
-            return await merged(call, Result(message, is_error=True))
+            return await prepend_emitted(call, Result(message, is_error=True))
 
 
-def _call_of(held: ClaimedTask) -> Call[CallTool]:
-    """Return the call that runs a claimed task, from what its log says of the request that made it."""
-    created = held.created
+def _call_of(claimed: ClaimedTask) -> Call[CallTool]:
+    """Return the call that runs a claimed task, from the request that its log recorded."""
+    created = claimed.created
     client = created.get("client")
     return Call(
-        CallTool(name=held.task.tool, arguments=created["arguments"], input_responses=dict(held.responses)),
-        id=held.task.id,
+        CallTool(
+            name=claimed.task.tool, arguments=created["arguments"], input_responses=dict(claimed.responses)
+        ),
+        id=claimed.task.id,
         request_meta=RequestMeta(
             client=None if client is None else msgspec.convert(client, Implementation),
             capabilities=created.get("capabilities", {}),
@@ -293,8 +322,8 @@ def _call_of(held: ClaimedTask) -> Call[CallTool]:
             raw=created.get("trace", {}),
         ),
         principal=msgspec.convert(created["principal"], Principal),
-        carrier=StoreCarrier(held.journal),
-        caller=_TaskCaller(held),
+        carrier=StoreCarrier(claimed.journal),
+        caller=_TaskCaller(claimed),
         work=Supervised.here(),
     )
 
@@ -302,17 +331,22 @@ def _call_of(held: ClaimedTask) -> Call[CallTool]:
 class _TaskCaller(Caller):
     """The caller of a task is not connected: it reads the task's log."""
 
-    def __init__(self, held: ClaimedTask) -> None:
-        self._held = held
-        self.task_id = held.task.id
+    def __init__(self, claimed: ClaimedTask) -> None:
+        self._claimed = claimed
+        self.task_id = claimed.task.id
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Write segments into the log, after those of earlier runs."""
-        return LoggedOutput(self._held.emit, already=self._held.task.segments)
+        return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)
 
 
-async def _quietly(work: Any) -> None:
+async def _release(claimed: ClaimedTask) -> None:
+    """Release a claim; log a failure, because the claim ends with its lease anyway."""
     try:
-        await work
+        await claimed.release()
     except AntiphonError as error:
-        logger.info("A task is handed over when its lease ends: %s", error)
+        logger.info(
+            "Cannot release task %s: %s Another worker can claim it when its lease ends.",
+            claimed.task.id,
+            error,
+        )

@@ -125,7 +125,7 @@ class StreamConnection:
         self._sending_changes = self._spawn(self._send_changes(dialect))
 
     async def _send_changes(self, dialect: Dialect) -> None:
-        with self._engine.changes.listen(self._session_state.wants) as listener:
+        with self._engine.changes.listen(self._session_state.is_subscribed_to) as listener:
             async for change in listener:
                 await self._write(dialect.notification(change, None))
 

@@ -20,7 +20,7 @@ async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> N
     session.listening = exchange
     stream = exchange.stream()
     try:
-        with changes.listen(session.state.wants) as listener:
+        with changes.listen(session.state.is_subscribed_to) as listener:
             await stream.open()
             async for change in listener:
                 await exchange.notify(change)

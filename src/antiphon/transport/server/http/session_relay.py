@@ -45,7 +45,7 @@ class SessionRelay:
     def __init__(self, relay: Relay, sessions: Sessions) -> None:
         self._relay = relay
         self._sessions = sessions
-        relay.on(_TOPIC, self._receive)
+        relay.subscribe(_TOPIC, self._receive)
 
     @property
     def is_open(self) -> bool:
@@ -82,7 +82,7 @@ class SessionRelay:
 
     async def _send(self, event: _SessionEvent) -> None:
         if self._relay.is_open:
-            await self._relay.say(_TOPIC, msgspec.to_builtins(event))
+            await self._relay.publish(_TOPIC, msgspec.to_builtins(event))
 
     def _receive(self, data: Any) -> None:
         event = msgspec.convert(data, _SessionEvent)
@@ -104,4 +104,4 @@ class SessionRelay:
             state = _SessionEvent(
                 session.name, subscribe=sorted(session.state.subscriptions), level=session.state.log_level
             )
-            self._relay.say_soon(_TOPIC, msgspec.to_builtins(state))
+            self._relay.publish_soon(_TOPIC, msgspec.to_builtins(state))

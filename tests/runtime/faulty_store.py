@@ -1,4 +1,4 @@
-"""A store in memory that fails when it is told to, and tasks in it that nobody runs."""
+"""A store in memory that fails on demand, and tasks in it that no worker runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_questions
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms
 from antiphon.store import open_store
 from antiphon.store.contract import Record
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
-class Faulty:
-    """A store whose next calls of a method may end otherwise than they should."""
+class FaultyStore:
+    """Wraps a store in memory; a test sets how the next calls of a method end."""
 
     def __init__(self) -> None:
         self._store = open_store("memory:")
@@ -25,15 +25,17 @@ class Faulty:
         self.calls: Counter[str] = Counter()
 
     def instead(self, method: str, *ends: Any) -> None:
-        """Let the next calls do nothing, and end with these: an error is raised, all else is returned."""
+        """Make the next calls do nothing and end with these values: errors are raised, others returned."""
         self._instead[method] += ends
 
     def afterwards(self, method: str, *errors: Exception) -> None:
-        """Let the next calls do what they are to do, and raise these nevertheless."""
+        """Make the next calls take effect, and raise these errors nevertheless."""
         self._afterwards[method] += errors
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)  # an AttributeError, for what no store in memory has
+        method = getattr(
+            self._store, name
+        )  # raises AttributeError for a method that a store in memory does not have
 
         async def work(*args: Any, **kwargs: Any) -> Any:
             self.calls[name] += 1
@@ -57,16 +59,16 @@ class Faulty:
         return end
 
 
-async def opened() -> Any:
-    """A new one, which passes for a store."""
-    store = Faulty()
+async def open_faulty_store() -> Any:
+    """Return a new, open `FaultyStore`."""
+    store = FaultyStore()
     await store.open()
     return store
 
 
-async def kept(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str, Any], int]:
-    """A task that was made just now, what its log begins with, and the token of who holds it."""
-    at = now()
+async def created_task(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str, Any], int]:
+    """Create a task; return it with the first entry of its log and the token of the claim."""
+    at = now_ms()
     task = Task(id="count_1", tool="count", created=at, updated=at, ttl=60_000)
     created = {"v": 1, "task": head_of(task), "arguments": {}, "principal": {"id": ""}, "journal": {}}
     record = Record(task.id, "", "count", "ready", 0, at, at, at + 60_000, head_of(task))
@@ -74,21 +76,21 @@ async def kept(store: Any, *, worker: str | None = None) -> tuple[Task, dict[str
     return task, created, 0 if claim is None else claim.token
 
 
-async def held(store: Any) -> ClaimedTask:
-    """A task that this process holds."""
-    task, created, token = await kept(store, worker="me")
+async def claimed_task(store: Any) -> ClaimedTask:
+    """Create a task that this process has claimed."""
+    task, created, token = await created_task(store, worker="me")
     return ClaimedTask(store, task, created, version=1, token=token, journal={}, responses={})
 
 
-async def waiting(store: Any) -> Task:
-    """A task that asks for a name."""
-    task, _, _ = await kept(store)
+async def waiting_task(store: Any) -> Task:
+    """Create a task that waits for a name."""
+    task, _, _ = await created_task(store)
     asked = {"asks": dump_questions({"name": Elicit("Who?", SCHEMA)})}
-    task = task.after("asked", asked, now())
+    task = task.after("asked", asked, now_ms())
     await store.append(task.id, [("asked", asked)], expect=1, phase=PHASES[task.state], head=head_of(task))
     return task
 
 
-async def log(store: Any, id: str = "count_1") -> list[tuple[str, Any]]:
-    """What is in the log of a task, after how it began."""
+async def log_entries(store: Any, id: str = "count_1") -> list[tuple[str, Any]]:
+    """Return the entries of a task's log after the first."""
     return [(entry.kind, entry.data) for entry in await store.read(id, after=1)]

@@ -1,4 +1,4 @@
-"""Docstrings in the three styles that people write."""
+"""Docstrings in the Google, Sphinx and NumPy styles."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def numpy(a, b, c):
 
 
 @pytest.mark.parametrize("function", [google, sphinx, numpy], ids=lambda f: f.__name__)
-def test_all_styles_say_the_same(function: Callable[..., Any]) -> None:
+def test_all_styles_are_read_alike(function: Callable[..., Any]) -> None:
     assert read(function) == (
         "Do it.\n\nAt length, with a colon: here.",
         {"a": "The first.", "b": "The second, on two lines.", "c": "A ratio a:b."},
@@ -80,7 +80,7 @@ def test_none() -> None:
     assert read(f) == (None, {})
 
 
-def test_nothing_but_arguments() -> None:
+def test_a_docstring_with_arguments_only() -> None:
     def f(a):
         """
         Args:
@@ -108,7 +108,7 @@ def test_words_that_look_like_sections_and_are_none() -> None:
     assert read(f) == ("Do it.\n\nNote: this is a sentence.\nReturns nothing.", {})
 
 
-def test_text_goes_on_after_a_section() -> None:
+def test_text_after_a_section_belongs_to_the_description() -> None:
     def f(a):
         """Do it.
 

@@ -1,4 +1,4 @@
-"""Who hears of which changes."""
+"""Delivery of changes to listeners."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import SubscriptionFilter
-from antiphon.runtime.change_feed import ChangeFeed, Listener, wants
+from antiphon.runtime.change_feed import ChangeFeed, Listener, change_filter
 from antiphon.runtime.execution.call import SessionState
 
 TOOLS, PROMPTS, RESOURCES = ListChanged("tools"), ListChanged("prompts"), ListChanged("resources")
@@ -41,17 +41,17 @@ async def taken(listener: Listener, count: int) -> list[Change]:
         (SubscriptionFilter(True, True, True, ("u:1", "u:2")), ALL),
     ],
 )
-def test_interests_choose_among_the_changes(interests: SubscriptionFilter, expected: list[Change]) -> None:
-    assert [change for change in ALL if wants(interests)(change)] == expected
+def test_a_filter_selects_changes(interests: SubscriptionFilter, expected: list[Change]) -> None:
+    assert [change for change in ALL if change_filter(interests)(change)] == expected
 
 
-def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
+def test_a_session_gets_list_changes_and_its_subscriptions() -> None:
     peer = SessionState()
     peer.subscriptions.add("u:1")
-    assert [change for change in ALL if peer.wants(change)] == ALL[:4]
+    assert [change for change in ALL if peer.is_subscribed_to(change)] == ALL[:4]
 
 
-async def test_every_listener_hears_what_it_wants_in_order() -> None:
+async def test_every_listener_gets_its_changes_in_order() -> None:
     changes = ChangeFeed()
     with changes.listen(everything) as one, changes.listen(lambda change: change == PROMPTS) as other:
         for change in ALL:
@@ -79,7 +79,7 @@ async def test_changes_may_come_from_any_thread() -> None:
         thread.join()
 
 
-async def test_closing_ends_listening_after_what_had_happened() -> None:
+async def test_closing_ends_iteration_after_pending_changes() -> None:
     changes = ChangeFeed()
     with changes.listen(everything) as listener:
         changes.publish(TOOLS)
@@ -93,7 +93,7 @@ async def test_closing_ends_listening_after_what_had_happened() -> None:
         assert await taken(again, 1) == [TOOLS]
 
 
-async def test_who_has_left_is_forgotten() -> None:
+async def test_a_closed_listener_is_removed() -> None:
     changes = ChangeFeed()
     with changes.listen(everything):
         assert len(changes._listeners) == 1

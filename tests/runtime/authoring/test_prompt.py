@@ -85,7 +85,7 @@ async def test_a_function_becomes_a_prompt() -> None:
     ],
     ids=repr,
 )
-async def test_what_a_prompt_may_return(value: Any, expected: list[Any]) -> None:
+async def test_return_values_of_prompts(value: Any, expected: list[Any]) -> None:
     server = Server("tests")
 
     @server.prompt
@@ -184,7 +184,7 @@ async def test_completions(ref: Any, name: str, value: str, expected: dict[str, 
         assert "completions" in (await client.initialize())["capabilities"]
 
 
-async def test_completions_know_the_other_arguments_and_are_a_hundred_at_most() -> None:
+async def test_completions_get_the_other_arguments_and_return_at_most_a_hundred_values() -> None:
     async with in_memory(completing()) as client:
         params = {
             "ref": TEMPLATE,
@@ -206,7 +206,7 @@ async def test_completions_know_the_other_arguments_and_are_a_hundred_at_most() 
         (TEMPLATE, "none"),
     ],
 )
-async def test_completions_of_what_is_not_there(ref: Any, name: str) -> None:
+async def test_completions_of_unknown_arguments_are_refused(ref: Any, name: str) -> None:
     async with in_memory(completing()) as client:
         params = {"ref": ref, "argument": {"name": name, "value": ""}}
         assert (await client.error("completion/complete", params))["code"] == -32602
@@ -221,7 +221,7 @@ def takes_three(a: str, b: str, c: str) -> list[str]:
 
 
 @pytest.mark.parametrize("function", [takes_nothing, takes_three])
-def test_a_completion_takes_one_or_two_arguments(function: Any) -> None:
+def test_a_completion_function_takes_one_or_two_parameters(function: Any) -> None:
     with pytest.raises(DefinitionError):
         Server("tests").completion("p", "a")(function)
 
@@ -236,5 +236,5 @@ def sequence() -> Iterator[str]:
 
 @pytest.mark.parametrize("function", [stream, sequence])
 def test_a_prompt_is_no_generator(function: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"{function.__name__}: a generator cannot be called here"):
+    with pytest.raises(DefinitionError, match=f"{function.__name__}: generators are not supported here"):
         Server("tests").prompt(function)

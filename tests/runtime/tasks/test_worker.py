@@ -10,10 +10,10 @@ import pytest
 
 from antiphon import Limits
 from antiphon.errors import NotFound, StoreUnavailable
-from antiphon.runtime.tasks import claimed_task as holding
-from antiphon.runtime.tasks import worker as working
+from antiphon.runtime.tasks import claimed_task as claimed_task_module
+from antiphon.runtime.tasks import worker as worker_module
 from antiphon.runtime.tasks.worker import Worker
-from tests.runtime.faulty import held, kept, log, opened
+from tests.runtime.faulty_store import claimed_task, created_task, log_entries, open_faulty_store
 from tests.support.polling import until
 
 
@@ -25,15 +25,15 @@ def worker(store: Any) -> Worker:
     return Worker(store, Limits(), none, none)  # type: ignore[arg-type]
 
 
-async def test_what_ends_while_a_worker_stops_is_not_handed_over() -> None:
-    store, gate = await opened(), asyncio.Event()
+async def test_a_task_that_finishes_while_the_worker_stops_is_not_released() -> None:
+    store, gate = await open_faulty_store(), asyncio.Event()
     mine, stopped = worker(store), []
 
     async def work() -> None:
         await gate.wait()
         stopped.append("the task")
 
-    mine.adopt(await held(store), asyncio.create_task(work()))
+    mine.adopt(await claimed_task(store), asyncio.create_task(work()))
     stopping = asyncio.create_task(mine.stop(within=30))
     await asyncio.sleep(0)
     assert (mine.has_room, mine.running) == (False, 1)
@@ -43,54 +43,61 @@ async def test_what_ends_while_a_worker_stops_is_not_handed_over() -> None:
     assert (mine.running, store.calls["release"]) == (0, 0)
 
 
-async def test_what_does_not_end_is_handed_over_if_only_when_its_lease_ends(
+async def test_a_task_that_cannot_be_released_is_left_until_its_lease_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "antiphon")
-    store = await opened()
+    store = await open_faulty_store()
     mine, task = worker(store), asyncio.create_task(asyncio.Event().wait())
-    mine.adopt(await held(store), task)  # type: ignore[arg-type]
+    mine.adopt(await claimed_task(store), task)  # type: ignore[arg-type]
     store.instead("release", StoreUnavailable("It is away."))
     await mine.stop(within=0)
     assert task.cancelled()
-    assert "A task is handed over when its lease ends: It is away." in caplog.messages
+    assert (
+        "Cannot release task count_1: It is away. Another worker can claim it when its lease ends."
+        in caplog.messages
+    )
 
 
-async def test_a_task_whose_log_is_gone_is_let_be() -> None:
-    store = await opened()
-    await kept(store)
+async def test_a_claimed_task_without_a_log_is_ignored() -> None:
+    store = await open_faulty_store()
+    await created_task(store)
     store.instead("read", [])
     mine = worker(store)
     mine.start()
     await until(lambda: store.calls["claim"] > 1)
     assert (store.calls["read"], mine.running) == (1, 0)
     await mine.stop(within=0)
-    assert await log(store) == []
+    assert await log_entries(store) == []
 
 
-async def test_a_task_whose_end_cannot_be_written_is_left_to_another_worker(
+async def test_a_task_whose_outcome_cannot_be_written_is_left_to_another_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(holding, "_PATIENCE", -1.0)
-    store = await opened()
+    monkeypatch.setattr(claimed_task_module, "_STORE_OUTAGE_SECONDS", -1.0)
+    store = await open_faulty_store()
     mine = worker(store)
     store.instead("append", StoreUnavailable("It is away."))
-    mine.begin(await held(store))
+    task = await claimed_task(store)
+    mine.run(task)
     await until(lambda: not mine.running)
-    assert "A task is left to another worker: It is away." in caplog.messages
-    assert (await log(store), mine.ended) == ([], {})
+    reason = (
+        f"Stopped running task {task.task.id}: It is away. Another worker can claim it when its lease ends."
+    )
+    assert reason in caplog.messages
+    assert (await log_entries(store), mine.finished_runs) == ([], {})
 
 
-async def test_a_worker_that_stumbles_goes_on(
+async def test_a_worker_continues_after_an_unexpected_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(working, "_RETRY", 0.0)
-    store = await opened()
+    monkeypatch.setattr(worker_module, "_STORE_RETRY_SECONDS", 0.0)
+    store = await open_faulty_store()
     store.instead("claim", KeyError("a store that is not right"))
-    await kept(store)
+    await created_task(store)
     mine = worker(store)
     mine.start()
     await until(lambda: store.calls["append"])
     await mine.stop(within=1)
-    assert "The worker stumbled, and goes on." in caplog.messages
-    assert [kind for kind, _ in await log(store)] == ["faulted"]
+    assert "Unexpected error in the worker loop; continuing." in caplog.messages
+    assert [kind for kind, _ in await log_entries(store)] == ["faulted"]

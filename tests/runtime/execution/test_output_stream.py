@@ -1,4 +1,4 @@
-"""Segments on their way into the log of a task."""
+"""Segments on their way into a task's log or onto a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.runtime.execution.output_stream import LoggedOutput, StreamedOutpu
 
 
 class Log:
-    """Takes segments, unless it fails, as soon as its gate is open."""
+    """Records segments when its gate is open, or fails."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[int, list[str]]] = []
@@ -34,10 +34,10 @@ def texts(*words: str) -> list[Block]:
     return [Text(word) for word in words]
 
 
-async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_leaves_no_gap() -> None:
+async def test_a_failed_write_raises_at_the_next_emit_and_leaves_no_gap() -> None:
     log = Log()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a"))
     with pytest.raises(StoreUnavailable):
         await emissions.flush()
@@ -48,11 +48,11 @@ async def test_what_was_not_written_is_a_failure_of_what_is_emitted_next_and_lea
     assert log.taken == []
 
 
-async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> None:
+async def test_segments_emitted_during_a_failed_write_are_not_written() -> None:
     log = Log()
     log.gate.clear()
     log.failures.append(StoreUnavailable("It is away."))
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a"))
     flushing = asyncio.create_task(emissions.flush())
     await log.begun.wait()
@@ -65,12 +65,12 @@ async def test_what_was_emitted_while_a_write_failed_is_not_written_either() -> 
     assert log.taken == []
 
 
-async def test_a_run_that_begins_again_does_not_write_again_what_is_in_the_log() -> None:
+async def test_a_run_that_restarts_does_not_write_logged_segments_again() -> None:
     log = Log()
-    emissions = LoggedOutput(log.take, already=0)
+    emissions = LoggedOutput(log.take, logged=0)
     await emissions.emit(texts("a", "b"))
-    await emissions.again()
-    assert not emissions.begun
+    await emissions.restart()
+    assert not emissions.has_emitted
     await emissions.emit(texts("a", "b", "c"))
     await emissions.flush()
     assert log.taken == [(1, ["a", "b"]), (3, ["c"])]
@@ -80,9 +80,9 @@ async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken() -> Non
     log = Log()
     output = StreamedOutput(10_000, log.take, sent=0)
     await output.emit(texts("one"))
-    output._kept.extend(texts("two"))  # emitted within the pace, so that a timer is to send it
-    output._due()  # the timer fires: the flush is scheduled, and has not begun
-    assert [block.text for block in await output.rest() if isinstance(block, Text)] == ["one", "two"]
+    output._blocks.extend(texts("two"))  # emitted soon after, so that a timer sends it
+    output._on_timer()  # the timer fires: the flush is scheduled, and has not begun
+    assert [block.text for block in await output.remaining() if isinstance(block, Text)] == ["one", "two"]
     assert output.sent == 1
     assert output._sending is not None
     await output._sending

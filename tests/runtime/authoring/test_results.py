@@ -1,4 +1,4 @@
-"""From return values to results."""
+"""Conversion of return values to results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from antiphon import (
     Text,
     TextContents,
 )
-from antiphon.runtime.authoring.results import ResultBuilder, Unfit
+from antiphon.runtime.authoring.results import InvalidReturnValue, ResultBuilder
 
 
 class Point(BaseModel):
@@ -45,7 +45,7 @@ class Line(BaseModel):
 
 
 class Names(RootModel[list[str]]):
-    """A model that is no object."""
+    """A model whose JSON is not an object."""
 
 
 IMAGE = Image("YQ==", "image/png")
@@ -120,7 +120,7 @@ def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: li
 @pytest.mark.parametrize(
     ("value", "data"), [({"a": 1}, {"a": 1}), (Point(x=1), {"x": 1, "why": 0}), (Size(2), {"width": 2.0})]
 )
-def test_what_has_named_fields_is_data_even_if_nothing_was_declared(
+def test_values_with_named_fields_are_structured_without_an_annotation(
     returns: Any, value: Any, data: dict[str, Any]
 ) -> None:
     result = ResultBuilder("t", returns).convert(value)
@@ -157,7 +157,7 @@ def test_the_data_of_a_failed_result_is_not_checked() -> None:
     }
 
 
-def test_a_value_that_is_not_what_was_announced_is_an_error() -> None:
+def test_a_value_that_does_not_match_the_annotation_is_an_error() -> None:
     with pytest.raises(ValueError):
         ResultBuilder("t", Point).convert({"x": "no number"})
 
@@ -173,12 +173,12 @@ def test_a_model_that_has_no_named_fields_is_content_alone() -> None:
     assert (result.text, result.structured) == ('["a","b"]', False)
 
 
-def test_the_data_of_a_result_may_be_anything_where_nothing_was_declared() -> None:
+def test_the_data_of_a_result_is_not_checked_without_an_annotation() -> None:
     result = ResultBuilder("t", Any).convert(Result(data=[1, 2]))
     assert (result.text, result.data, result.boxed) == ("[1,2]", [1, 2], True)
 
 
-def test_the_data_of_a_result_may_be_what_was_declared_and_no_object() -> None:
+def test_the_data_of_a_result_may_be_a_declared_type_that_is_not_an_object() -> None:
     result = ResultBuilder("t", list[int]).convert(Result("two", data=(1, "2")))
     assert (result.text, result.data, result.boxed) == ("two", [1, 2], True)
 
@@ -193,8 +193,8 @@ def test_an_artifact_needs_no_annotation(structured: bool | None) -> None:
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, Result("said")])
-def test_a_tool_that_is_to_give_an_artifact_gives_one(value: Any) -> None:
-    with pytest.raises(Unfit, match="gave none"):
+def test_a_tool_that_declares_an_artifact_must_return_one(value: Any) -> None:
+    with pytest.raises(InvalidReturnValue, match="and returned none"):
         ResultBuilder("t", Artifact[Point]).convert(value)
     failed = Result("It cannot be done.", is_error=True)
     assert ResultBuilder("t", Artifact[Point]).convert(failed) is failed
@@ -208,7 +208,7 @@ def test_the_schema_of_an_artifact_has_the_definitions_of_its_value() -> None:
     assert "$defs" not in schema["properties"]["artifact"]
 
 
-def test_what_is_an_artifact_or_something_else_has_no_schema() -> None:
+def test_a_union_with_an_artifact_has_no_schema() -> None:
     output = ResultBuilder("t", Artifact[Point] | Point | Result)
     assert output.schema is None
     assert output.convert(Point(x=1)).data == {"x": 1, "why": 0}

@@ -21,7 +21,7 @@ def sealed(data: bytes = b"data", bound_to: bytes = b"me", lifetime: float = 60,
 
 
 @given(st.binary(max_size=300), st.binary(max_size=50))
-def test_what_was_sealed_opens(data: bytes, bound_to: bytes) -> None:
+def test_sealed_data_opens(data: bytes, bound_to: bytes) -> None:
     token = sealed(data, bound_to)
     assert token.isascii()
     assert token.isprintable()
@@ -53,7 +53,7 @@ def test_no_byte_can_be_changed(position: int, change: int) -> None:
     ["", "a", "=", "é", TOKEN + "=", TOKEN + "A", TOKEN[:-1], TOKEN[1:], TOKEN * 2, f" {TOKEN}"],
     ids=range(10),
 )
-def test_what_is_no_token_does_not_open(token: str) -> None:
+def test_an_invalid_token_does_not_open(token: str) -> None:
     with pytest.raises(SealError):
         seal.open(token, bound_to=b"me")
 
@@ -65,7 +65,7 @@ def test_any_text_is_refused_as_a_token(token: str) -> None:
 
 
 @given(st.binary(max_size=20))
-def test_a_token_opens_for_what_it_is_bound_to_alone(other: bytes) -> None:
+def test_a_token_opens_only_with_its_binding(other: bytes) -> None:
     if other != b"me":
         with pytest.raises(SealError):
             seal.open(TOKEN, bound_to=other)

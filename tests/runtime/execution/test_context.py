@@ -1,4 +1,4 @@
-"""What a function may know of its call, and say during it."""
+"""The facts, messages and capabilities that a `Context` gives to a function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def params(frames: list[dict[str, Any]], method: str) -> list[Any]:
     return [frame["params"] for frame in frames if frame["method"] == f"notifications/{method}"]
 
 
-async def test_progress_rises_and_goes_to_those_who_asked() -> None:
+async def test_progress_increases_and_is_sent_on_request() -> None:
     server = Server("tests")
 
     @server.tool
@@ -55,7 +55,7 @@ def logging_server() -> Server:
 
 
 @pytest.mark.parametrize("level", LOG_LEVELS)
-async def test_a_session_hears_of_the_level_it_set_and_above(level: str) -> None:
+async def test_a_session_gets_messages_of_its_level_and_above(level: str) -> None:
     async with in_memory(logging_server()) as client:
         await client.initialize()
         await client.result("logging/setLevel", {"level": level})
@@ -65,7 +65,7 @@ async def test_a_session_hears_of_the_level_it_set_and_above(level: str) -> None
 
 
 @pytest.mark.parametrize("level", LOG_LEVELS)
-async def test_a_request_of_2026_says_its_level_itself(level: str) -> None:
+async def test_a_stateless_request_sets_its_own_log_level(level: str) -> None:
     async with in_memory(logging_server()) as client:
         await client.result("tools/call", CALL, meta={})
         assert client.notifications == []
@@ -75,7 +75,7 @@ async def test_a_request_of_2026_says_its_level_itself(level: str) -> None:
         assert client.notifications[0]["params"] == {"level": level, "data": {"at": level}, "logger": "mine"}
 
 
-async def test_a_session_that_set_no_level_hears_all_and_a_wrong_one_is_invalid() -> None:
+async def test_a_session_without_a_log_level_gets_all_messages_and_a_wrong_level_is_invalid() -> None:
     async with in_memory(logging_server()) as client:
         await client.initialize()
         assert (await client.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
@@ -105,7 +105,7 @@ async def test_the_ready_made_levels() -> None:
         ]
 
 
-async def test_who_calls_and_with_what() -> None:
+async def test_a_context_knows_the_caller_and_the_request() -> None:
     seen: list[Context] = []
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ async def test_who_calls_and_with_what() -> None:
     assert ctx.meta["mine"] == 1
 
 
-async def test_what_a_client_must_be_able_to_do() -> None:
+async def test_require_raises_for_missing_capabilities() -> None:
     server = Server("tests")
 
     @server.tool

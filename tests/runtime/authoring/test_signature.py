@@ -1,4 +1,4 @@
-"""From signatures to schemas and back to arguments."""
+"""Signatures to schemas, and arguments to keyword arguments."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_choices_and_dates() -> None:
     assert bound == {"a": "y", "b": Colour.RED, "c": datetime.date(2026, 1, 2)}
 
 
-def test_fields_say_more() -> None:
+def test_field_metadata_is_in_the_schema() -> None:
     def f(
         a: Annotated[int, Field(ge=0, le=9, description="A digit.")],
         b: Annotated[str, Field(json_schema_extra={"x-mcp-header": "B"})] = "x",
@@ -132,7 +132,7 @@ def test_fields_say_more() -> None:
         bind(f, a=10)
 
 
-def test_a_field_that_is_required_in_spite_of_being_a_default() -> None:
+def test_a_field_default_without_a_value_is_required() -> None:
     def f(a: int = Field(description="Needed.")): ...
 
     assert schema(f)["required"] == ["a"]
@@ -279,7 +279,7 @@ def test_everything_that_can_be_called(function: Callable[..., Any], description
     assert function(**signature.binder()({"a": "7"})) == "7"
 
 
-def test_what_a_partial_has_fixed_by_name_can_still_be_given() -> None:
+def test_a_keyword_of_a_partial_is_a_default() -> None:
     def f(a: int, b: int, c: int = 3): ...
 
     signature = Signature.of(functools.partial(f, b=2), Context)
@@ -287,7 +287,7 @@ def test_what_a_partial_has_fixed_by_name_can_still_be_given() -> None:
     assert signature.binder()({"a": 1}) == {"a": 1, "b": 2, "c": 3}
 
 
-def test_what_a_partial_has_fixed_by_position_is_gone() -> None:
+def test_a_positional_argument_of_a_partial_is_not_a_parameter() -> None:
     def f(a: int, b: int): ...
 
     assert set(Signature.of(functools.partial(f, 1), Context).schema["properties"]) == {"b"}
@@ -309,7 +309,7 @@ def opaque(a: Opaque): ...
 @pytest.mark.parametrize(
     "function", [positional_only, variadic, missing, unreadable, opaque], ids=lambda f: f.__name__
 )
-def test_what_cannot_be_called_by_name_with_json_is_refused(function: Callable[..., Any]) -> None:
+def test_parameters_that_callers_cannot_pass_are_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(DefinitionError) as caught:
         Signature.of(function, Context)
     assert function.__name__ in str(caught.value)
@@ -338,7 +338,7 @@ class Ordered(BaseModel):
         return self
 
 
-def test_arguments_are_read_by_a_model_that_checks_them_together() -> None:
+def test_arguments_are_validated_together() -> None:
     def f(low: int | str, high: int | str): ...
 
     bind = dataclasses.replace(Signature.of(f, Context), model=Ordered).binder()

@@ -1,4 +1,4 @@
-"""Artifacts as arguments of every shape, between other resources, and where they are kept if nobody says."""
+"""Artifacts as arguments, among other resources, and their default location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from antiphon import Artifact, Server
 from antiphon.store.artifacts import open_artifacts
-from tests.runtime.faulty import opened
+from tests.runtime.faulty_store import open_faulty_store
 from tests.support.memory import InMemory, in_memory
 
 
@@ -50,23 +50,23 @@ async def made(client: InMemory, tool: str, **arguments: Any) -> str:
     return str((await client.call(tool, **arguments))["structuredContent"]["artifact_id"])
 
 
-async def test_artifacts_are_taken_in_a_mapping(client: InMemory) -> None:
+async def test_artifacts_in_a_mapping_are_loaded(client: InMemory) -> None:
     one, two = [await made(client, "note", text=text) for text in ("a", "b")]
     assert await client.text("joined", of={"x": one, "y": two}) == "x=a y=b"
 
 
-async def test_a_text_is_taken_as_bytes(client: InMemory) -> None:
+async def test_a_text_artifact_can_be_read_as_bytes(client: InMemory) -> None:
     assert await client.text("length", of=await made(client, "note", text="æøå")) == "6"
 
 
-async def test_bytes_that_are_json_are_taken_as_what_they_say(client: InMemory) -> None:
+async def test_bytes_with_a_json_media_type_are_parsed(client: InMemory) -> None:
     assert await client.text("total", of=await made(client, "numbers")) == "6"
 
 
 async def test_bytes_that_are_no_such_json_are_refused(client: InMemory) -> None:
     result = await client.call("total", of=await made(client, "note", text="[1]"))
     assert result["isError"] is True
-    assert "which is not what this takes" in result["content"][0]["text"]
+    assert "does not fit this parameter" in result["content"][0]["text"]
 
 
 async def test_artifacts_come_after_all_pages_of_other_resources() -> None:
@@ -108,12 +108,12 @@ async def test_calls_that_come_together_open_the_store_once() -> None:
     assert opening == 1
 
 
-async def test_whoever_keeps_tasks_in_a_store_of_their_own_is_told_where_artifacts_go(
+async def test_a_custom_task_store_without_an_artifact_store_logs_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with in_memory(make(store=await opened())) as client:
+    async with in_memory(make(store=await open_faulty_store())) as client:
         await made(client, "note", text="a")
         await made(client, "note", text="b")
-    told = [message for message in caplog.messages if "memory of this process" in message]
+    told = [message for message in caplog.messages if "kept in memory" in message]
     assert len(told) == 1
     assert "ANTIPHON_ARTIFACTS" in told[0]

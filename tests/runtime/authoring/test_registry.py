@@ -1,4 +1,4 @@
-"""What a server offers, page by page, and what happens when that changes."""
+"""The lists of a server: their pages, and the notifications when they change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LISTS = [
 
 @pytest.mark.parametrize(("method", "key", "field", "pattern"), LISTS)
 @pytest.mark.parametrize(("page_size", "pages"), [(1, 7), (3, 3), (7, 1), (100, 1)])
-async def test_pages_give_everything_once_in_order(
+async def test_pages_list_every_item_once_in_order(
     method: str, key: str, field: str, pattern: str, page_size: int, pages: int
 ) -> None:
     async with in_memory(filled(page_size)) as client:
@@ -58,7 +58,7 @@ async def test_a_cursor_of_somebody_elses_is_invalid(method: str, cursor: str) -
         assert (await client.error(method, {"cursor": cursor}))["code"] == -32602
 
 
-async def test_a_cursor_beyond_the_end_gives_an_empty_page() -> None:
+async def test_a_cursor_beyond_the_end_returns_an_empty_page() -> None:
     async with in_memory(filled()) as client:
         page = await client.result("tools/list", {"cursor": "50"})
         assert page["tools"] == []
@@ -71,7 +71,7 @@ async def test_a_server_without_such_things_has_no_such_method(method: str) -> N
         assert (await client.error(method))["code"] == -32601
 
 
-async def test_capabilities_say_what_there_is() -> None:
+async def test_capabilities_match_the_registry() -> None:
     async with in_memory(Server("empty")) as client:
         assert (await client.initialize())["capabilities"] == {"logging": {}}
     async with in_memory(filled()) as client:
@@ -95,14 +95,14 @@ def test_two_things_cannot_have_one_name() -> None:
         server.add_resource(anything, "u://1/{a}")
 
 
-def test_what_is_not_there_cannot_be_removed() -> None:
+def test_removing_an_unknown_item_raises_not_found() -> None:
     server = filled()
     for remove in (server.remove_tool, server.remove_prompt, server.remove_resource):
         with pytest.raises(NotFound):
             remove("nothing")
 
 
-async def test_what_was_removed_is_gone_and_its_name_is_free() -> None:
+async def test_a_removed_item_is_gone_and_its_name_is_free() -> None:
     server = filled()
     async with in_memory(server) as client:
         server.remove_tool("t0")
@@ -118,7 +118,7 @@ async def test_what_was_removed_is_gone_and_its_name_is_free() -> None:
         assert (await client.error("prompts/get", {"name": "p0"}))["code"] == -32602
 
 
-async def test_a_session_in_memory_is_told_of_every_kind_of_change() -> None:
+async def test_a_session_in_memory_is_notified_of_every_kind_of_change() -> None:
     server = filled()
     async with in_memory(server) as client:
         await client.initialize()

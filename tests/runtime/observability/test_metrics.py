@@ -1,4 +1,4 @@
-"""What a process says of itself, with and without tasks, and while its store is away."""
+"""The metrics of a process, with and without tasks, and while the store does not respond."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from antiphon import Server
 from antiphon.errors import StoreUnavailable
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from tests.runtime.faulty import kept, opened
+from tests.runtime.faulty_store import created_task, open_faulty_store
 from tests.support.memory import in_memory
 
 
@@ -30,14 +30,14 @@ async def test_a_server_without_tasks_counts_its_calls_and_nothing_else() -> Non
 
 
 async def test_the_tasks_in_a_store_are_counted_by_phase() -> None:
-    store = await opened()
-    await kept(store)
+    store = await open_faulty_store()
+    await created_task(store)
     lines = (await render(Telemetry(), store, None)).splitlines()
     assert {"antiphon_store_up 1", 'antiphon_tasks{phase="ready"} 1'} <= set(lines)
 
 
-async def test_a_store_that_is_away_is_said_to_be() -> None:
-    store = await opened()
+async def test_a_store_that_does_not_respond_is_reported() -> None:
+    store = await open_faulty_store()
     store.instead("count", StoreUnavailable("It is away."))
     page = await render(Telemetry(), store, None)
     assert "antiphon_store_up 0" in page.splitlines()
@@ -46,7 +46,7 @@ async def test_a_store_that_is_away_is_said_to_be() -> None:
 
 
 async def test_a_server_knows_whether_its_store_answers() -> None:
-    store = await opened()
+    store = await open_faulty_store()
     server = Server("tests", store=store)
     async with server.running():
         assert await server.engine.store_responds() is True

@@ -1,4 +1,4 @@
-"""Deadlines, ticks and the end of everything that is under way."""
+"""Deadlines, ticks and shutdown of supervised calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.polling import until
 
 
 async def sleeping(warden: Supervisor, box: list[Supervised], deadline: float | None = None) -> str:
-    """Sleep under the warden's eyes; how it was stopped."""
+    """Sleep in a supervised task; return why it was stopped."""
     watched = Supervised()
     warden.enter(watched, asyncio.get_running_loop())
     if deadline is not None:
@@ -81,7 +81,7 @@ async def test_draining_waits_for_the_last_one() -> None:
     await task
 
 
-async def test_who_takes_long_is_ticked() -> None:
+async def test_a_long_call_gets_ticks() -> None:
     warden = Supervisor()
     ticks: list[float] = []
     box: list[Supervised] = []
@@ -94,7 +94,7 @@ async def test_who_takes_long_is_ticked() -> None:
     await task
 
 
-async def test_no_timer_runs_while_nothing_is_under_way() -> None:
+async def test_no_timer_runs_without_calls() -> None:
     warden = Supervisor()
     for _ in range(3):
         watched = Supervised()

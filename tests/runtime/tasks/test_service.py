@@ -1,4 +1,4 @@
-"""Following, answering and cancelling tasks, while their store fails or others write them too."""
+"""Following, answering and cancelling tasks while the store fails or other processes write too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
-from antiphon.runtime.tasks import handlers as desk
+from antiphon.runtime.tasks import handlers
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
-from tests.runtime.faulty import kept, opened, waiting
+from tests.runtime.faulty_store import created_task, open_faulty_store, waiting_task
 from tests.support.memory import in_memory
 from tests.support.polling import until
 
@@ -35,7 +35,7 @@ def promises(store: Any) -> TaskService:
 
 
 class Listening(Caller):
-    """A caller that can be sent messages, and cannot be asked."""
+    """A caller that receives messages and cannot be asked."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []
@@ -48,25 +48,25 @@ def call_of(caller: Caller, request: Any = None) -> Call[Any]:
     return Call(request, carrier=ConnectionCarrier(), caller=caller, work=Supervised.here())
 
 
-async def test_a_task_that_others_write_all_the_time_is_busy() -> None:
-    store = await opened()
-    task, _, _ = await kept(store)
+async def test_a_task_that_other_processes_keep_writing_is_busy() -> None:
+    store = await open_faulty_store()
+    task, _, _ = await created_task(store)
     store.instead("append", *[Stale("Somebody was quicker.")] * 20)
     with pytest.raises(Busy, match="try again"):
         await promises(store).cancel(task.id, ANONYMOUS)
 
 
 async def test_a_task_that_expires_before_it_is_cancelled_is_not_found() -> None:
-    store = await opened()
-    task, _, _ = await kept(store)
+    store = await open_faulty_store()
+    task, _, _ = await created_task(store)
     store.instead("append", NoTask("It is gone."))
     with pytest.raises(TaskNotFound):
         await promises(store).cancel(task.id, ANONYMOUS)
 
 
-async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
-    store = await opened()
-    task = await waiting(store)
+async def test_a_stream_survives_a_short_outage_of_the_store() -> None:
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     tasks = promises(store)
     news = tasks.stream(task.id, ANONYMOUS, 0)
     first = await anext(news)
@@ -78,16 +78,16 @@ async def test_a_stream_outlasts_a_store_that_is_away_for_a_moment() -> None:
 
 
 async def test_a_stream_does_not_begin_while_the_store_is_away() -> None:
-    store = await opened()
-    task = await waiting(store)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     store.instead("get", StoreUnavailable("It is away."))
     with pytest.raises(StoreUnavailable, match="It is away"):
         await anext(promises(store).stream(task.id, ANONYMOUS, 0))
 
 
-async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -> None:
-    store = await opened()
-    task = await waiting(store)
+async def test_a_caller_that_cannot_be_asked_waits_for_the_end_of_the_task() -> None:
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     tasks = promises(store)
     redeeming = asyncio.create_task(
         TaskHandlers(tasks).handlers[RedeemTask](call_of(Listening(), RedeemTask(task.id)))  # type: ignore[arg-type]
@@ -99,18 +99,18 @@ async def test_one_who_cannot_be_asked_waits_for_the_end_of_a_task_that_asks() -
         await redeeming
 
 
-async def test_a_listener_is_told_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_LATER", 0.0)
-    store = await opened()
-    task = await waiting(store)
+async def test_a_listener_is_notified_when_the_store_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_STORE_RETRY_SECONDS", 0.0)
+    store = await open_faulty_store()
+    task = await waiting_task(store)
     store.instead("get", StoreUnavailable("It is away."))
     caller = Listening()
-    async with TaskHandlers(promises(store)).telling((task.id,), call_of(caller)):
+    async with TaskHandlers(promises(store)).notifying((task.id,), call_of(caller)):
         await until(lambda: caller.received)
     assert caller.received == [TaskChanged(task)]
 
 
-async def test_a_server_whose_tools_give_no_promises_has_no_tasks() -> None:
+async def test_a_server_without_task_tools_has_no_tasks() -> None:
     server = Server("tests", store="memory:")
 
     @server.tool

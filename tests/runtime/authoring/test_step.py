@@ -1,4 +1,4 @@
-"""Which functions can be steps, and what is read back of their results."""
+"""Which functions can be steps, and how their results are read back."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ async def test_a_partial_is_a_step_under_the_name_of_its_function() -> None:
     assert step.load("2026-02-03") == value
 
 
-def test_what_a_step_with_an_annotation_of_nothing_gives_is_read_as_it_is() -> None:
+def test_the_result_of_a_step_with_an_unresolvable_annotation_is_returned_as_json() -> None:
     step = steps.of(unknown)
     assert step.load(step.dump({"a": 1})) == {"a": 1}
 
 
 @pytest.mark.parametrize("given", ["called", 7])
-async def test_a_step_is_a_function_and_not_what_it_gives(given: Any) -> None:
+async def test_a_step_takes_a_function_and_not_its_result(given: Any) -> None:
     server = Server("tests")
 
     @server.tool

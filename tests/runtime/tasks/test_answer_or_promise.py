@@ -1,4 +1,4 @@
-"""A call that cannot become a promise after all, and what its function did meanwhile."""
+"""A call whose conversion to a task fails, while its function goes on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from antiphon import Context, Server
 from antiphon.errors import StoreUnavailable
 from tests.promises.speaking import TASKS
-from tests.runtime.faulty import Faulty
+from tests.runtime.faulty_store import FaultyStore
 from tests.support.memory import in_memory
 from tests.support.speakers import KEY
 
 TAKES_PROMISES = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
 
 
-class Gated(Faulty):
-    """A store that takes its time, and then takes no tasks."""
+class Gated(FaultyStore):
+    """A store that refuses to create tasks after a delay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Gated(Faulty):
         raise StoreUnavailable("It is full.")
 
 
-async def test_a_step_that_was_done_while_a_promise_came_to_nothing_is_done_once(
+async def test_a_step_that_ran_during_a_failed_conversion_runs_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "antiphon")

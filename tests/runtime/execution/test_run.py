@@ -1,4 +1,4 @@
-"""Functions that do not stop where they are to stop, and those that stop with nothing to ask."""
+"""Functions that swallow the cancellation at a question, and runs that stop without a question."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def call(client: InMemory, tool: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("tool", "asked"), [("goes_on", ["a", "b"]), ("goes_on_in_a_thread", ["a"])])
-async def test_a_function_that_goes_on_after_its_question_has_asked_it_nevertheless(
+async def test_a_function_that_continues_after_its_question_still_stops_at_it(
     client: InMemory, tool: str, asked: list[str]
 ) -> None:
     result = await call(client, tool)
@@ -97,7 +97,7 @@ async def test_a_function_that_breaks_on_its_way_out_has_failed(client: InMemory
     assert (await call(client, "measures"))["isError"] is False
 
 
-async def test_a_function_that_stops_has_something_to_ask_or_to_keep(
+async def test_input_required_needs_questions_or_state(
     client: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = await call(client, "asks_nothing")
@@ -105,7 +105,7 @@ async def test_a_function_that_stops_has_something_to_ask_or_to_keep(
     assert "An InputRequired needs questions, state, or both." in caplog.text
 
 
-async def test_a_model_is_asked_with_what_was_said_before(client: InMemory) -> None:
+async def test_sampling_sends_the_conversation(client: InMemory) -> None:
     asked = (await call(client, "samples"))["inputRequests"]["model"]["params"]
     assert [message["content"]["text"] for message in asked["messages"]] == ["Hello?", "Hello."]
     assert (asked["systemPrompt"], asked["maxTokens"]) == ("Be brief.", 1000)
@@ -122,7 +122,7 @@ async def test_the_time_spent_in_a_call_is_known(client: InMemory) -> None:
     assert (await call(client, "measures"))["structuredContent"] is True
 
 
-async def test_a_resource_asks_and_its_state_is_good_for_its_address_alone(client: InMemory) -> None:
+async def test_a_resource_can_ask_and_its_state_is_bound_to_its_uri(client: InMemory) -> None:
     def params(uri: str, key: str, name: str, **more: Any) -> dict[str, Any]:
         answer = {"action": "accept", "content": {"name": name}}
         return {"uri": uri, "inputResponses": {key: answer}, **more}

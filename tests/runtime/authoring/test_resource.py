@@ -29,7 +29,7 @@ from tests.support.speakers import KEY
     ],
     ids=repr,
 )
-async def test_what_a_resource_may_return(
+async def test_return_values_of_resources(
     value: Any, mime: str | None, expected: list[dict[str, Any]]
 ) -> None:
     server = Server("tests")
@@ -75,7 +75,7 @@ async def test_how_resources_are_listed() -> None:
         ]
 
 
-async def test_templates_fill_the_parameters_and_fixed_addresses_come_first() -> None:
+async def test_templates_fill_parameters_and_fixed_uris_take_precedence() -> None:
     server = Server("tests")
 
     @server.resource("u://items/{number}{?unit}")
@@ -107,7 +107,7 @@ async def test_templates_fill_the_parameters_and_fixed_addresses_come_first() ->
         assert missing["data"] == {"uri": "u://none"}
 
 
-async def test_how_long_what_was_read_may_be_kept() -> None:
+async def test_the_cache_ttl_of_contents() -> None:
     server = Server("tests", list_ttl=2)
 
     @server.resource("u://r", cache_ttl=1.5, shared=True)
@@ -123,7 +123,7 @@ async def test_how_long_what_was_read_may_be_kept() -> None:
         assert missing["code"] == -32602
 
 
-async def test_a_resource_that_breaks_leaks_nothing() -> None:
+async def test_a_resource_that_fails_leaks_no_details() -> None:
     server = Server("tests")
 
     @server.resource("u://r")
@@ -136,7 +136,7 @@ async def test_a_resource_that_breaks_leaks_nothing() -> None:
         assert "s3cret" not in str(error)
 
 
-async def test_subscribing_needs_something_to_subscribe_to_and_has_a_bound() -> None:
+async def test_subscriptions_need_an_existing_resource_and_are_bounded() -> None:
     server = Server("tests")
 
     @server.resource("u://{n}")

@@ -1,4 +1,4 @@
-"""Tools, from the arguments of a call to its result."""
+"""Tools: from the arguments of a call to its result."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_function_becomes_a_tool() -> None:
     assert await add(1, 2) == 3, "the decorator gives the function back"
 
 
-async def test_options_say_what_the_function_does_not() -> None:
+async def test_options_override_the_signature() -> None:
     server = Server("tests")
 
     @server.tool(
@@ -136,7 +136,7 @@ async def test_arguments_that_do_not_fit_are_explained_to_the_model() -> None:
     assert "n: This argument is required" in result["content"][0]["text"]
 
 
-async def test_a_long_wrong_argument_is_not_repeated_whole() -> None:
+async def test_a_long_invalid_argument_is_shortened_in_the_message() -> None:
     server = Server("tests")
 
     @server.tool
@@ -174,7 +174,7 @@ async def test_failures_and_errors() -> None:
         assert (await client.error("tools/call", {"name": "none"}))["code"] == -32602
 
 
-async def test_an_exception_leaks_nothing_and_is_logged_under_the_request(
+async def test_an_exception_leaks_no_details_and_is_logged_with_the_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("tests")
@@ -274,7 +274,7 @@ async def test_reserved_names_and_more_arguments_reach_the_function() -> None:
         assert text == "s 1 2 1 {'other': [3]}"
 
 
-def test_what_is_no_function_is_refused_with_a_hint() -> None:
+def test_registering_a_non_function_is_refused_with_a_hint() -> None:
     server = Server("tests")
     with pytest.raises(DefinitionError, match="name="):
         server.tool("name")  # type: ignore[call-overload]

@@ -184,8 +184,13 @@ def _alias(alias: Alias) -> str:
         if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target) != alias.name:
             continue
         assert statement.value is not None
-        return f"## {alias.name}\n\n```py\n{ast.unparse(statement)}\n```\n\n{_string(following)}".rstrip()
+        return f"## {alias.name}\n\n```py\n{_double_quoted(ast.unparse(statement))}\n```\n\n{_string(following)}".rstrip()
     raise LookupError(f"{alias.module.__name__} has no type alias {alias.name}.")
+
+
+def _double_quoted(source: str) -> str:
+    """Return source with the quotes that ruff wants; `ast.unparse` writes single ones."""
+    return source if '"' in source else source.replace("'", '"')
 
 
 def _constructor(member: type[Any]) -> list[str]:

@@ -184,7 +184,8 @@ def _alias(alias: Alias) -> str:
         if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target) != alias.name:
             continue
         assert statement.value is not None
-        return f"## {alias.name}\n\n```py\n{_double_quoted(ast.unparse(statement))}\n```\n\n{_string(following)}".rstrip()
+        source = _double_quoted(ast.unparse(statement))
+        return f"## {alias.name}\n\n```py\n{source}\n```\n\n{_string(following)}".rstrip()
     raise LookupError(f"{alias.module.__name__} has no type alias {alias.name}.")
 
 

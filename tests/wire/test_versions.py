@@ -1,4 +1,4 @@
-"""Which dialect a request gets, and which methods that has: the tables of WIRE.md."""
+"""Which dialect a request gets, and which methods that has: in tables."""
 
 from __future__ import annotations
 

@@ -183,8 +183,9 @@ def _alias(alias: Alias) -> str:
     for statement, following in pairwise(body):
         if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target) != alias.name:
             continue
-        assert statement.value is not None
-        return f"## {alias.name}\n\n```py\n{ast.unparse(statement)}\n```\n\n{_string(following)}".rstrip()
+        # With double quotes, as the formatter of the pages writes them.
+        source = ast.unparse(statement).replace("'", '"')
+        return f"## {alias.name}\n\n```py\n{source}\n```\n\n{_string(following)}".rstrip()
     raise LookupError(f"{alias.module.__name__} has no type alias {alias.name}.")
 
 

@@ -184,10 +184,15 @@ def _alias(alias: Alias) -> str:
     for statement, following in pairwise(body):
         if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target) != alias.name:
             continue
-        # With double quotes, as the formatter of the pages writes them.
-        source = ast.unparse(statement).replace("'", '"')
+        assert statement.value is not None
+        source = _double_quoted(ast.unparse(statement))
         return f"## {alias.name}\n\n```py\n{source}\n```\n\n{_string(following)}".rstrip()
     raise LookupError(f"{alias.module.__name__} has no type alias {alias.name}.")
+
+
+def _double_quoted(source: str) -> str:
+    """Return source with the quotes that ruff wants; `ast.unparse` writes single ones."""
+    return source if '"' in source else source.replace("'", '"')
 
 
 def _constructor(member: type[Any]) -> list[str]:

@@ -128,3 +128,15 @@ async def test_probes_are_optional() -> None:
 def test_an_invalid_route_is_refused_at_registration(path: str, methods: Any) -> None:
     with pytest.raises(DefinitionError, match="route"):
         make().route(path, methods=methods)(lambda request: "never")
+
+
+async def test_a_mounted_app_starts_its_server_for_the_readiness_probe() -> None:
+    app = Starlette(routes=[Mount("/tools", app=make().asgi(probes=True))])
+    async with serving(app) as address:
+        ready = await get(address, "/tools/readyz")
+        assert (ready.status, ready.frame) == (200, {"ready": True})
+
+
+def test_a_route_at_the_path_of_the_endpoint_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="hide the MCP endpoint"):
+        make().asgi(path="/status")

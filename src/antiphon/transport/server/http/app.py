@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from antiphon.errors import DefinitionError
 from antiphon.runtime.engine import Engine
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.endpoint import Endpoint
@@ -37,6 +38,8 @@ class App:
         self._lifespan = ServerLifespan(engine)
         self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
         own = Routes() if routes is None else routes
+        if path in own.pages:
+            raise DefinitionError(f"The route {path} would hide the MCP endpoint: choose another path.")
         self._pages = own.pages
         self._has_probes = probes
         tables = [own, probe_routes(engine, lambda: self.is_ready)] if probes else [own]
@@ -56,6 +59,7 @@ class App:
             if page is None:
                 await self._endpoint(scope, receive, send)
             else:
+                await self._start_before_page()
                 await self._router.serve(page, scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
@@ -92,6 +96,14 @@ class App:
             )
             supervisor.stop("shutdown")
         await self._lifespan.stop()
+
+    async def _start_before_page(self) -> None:
+        """Start the server if no lifespan event did: a page may use it, and `/readyz` asks for it."""
+        if not self._lifespan.started and not self._leaving:
+            try:
+                await self._lifespan.start()
+            except Exception as error:
+                self._lifespan.report(error)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -26,7 +26,7 @@ import antiphon.middleware
 import antiphon.testing
 from antiphon import authentication
 from antiphon.client import callbacks
-from antiphon.model import catalog, identity, notification, outcome, question, task
+from antiphon.model import capabilities, catalog, identity, notification, outcome, question, task
 from antiphon.runtime import middleware
 from antiphon.runtime.authoring import options
 
@@ -92,6 +92,7 @@ def pages() -> dict[str, str]:
         Alias(callbacks, "RequestHandler"),
     ]
     returned = [
+        capabilities.ServerCapabilities,
         catalog.PromptArgument,
         catalog.PromptDefinition,
         catalog.ResourceDefinition,
@@ -251,7 +252,11 @@ def _marked(found: inspect.Signature, parameters: list[str]) -> list[str]:
 
 
 def _doc(member: Any) -> str:
-    return inspect.cleandoc(member.__doc__ or "")
+    """Return a docstring, with its examples as blocks of code."""
+    paragraphs = inspect.cleandoc(member.__doc__ or "").split("\n\n")
+    return "\n\n".join(
+        textwrap.indent(each, "    ") if each.startswith("async with ") else each for each in paragraphs
+    )
 
 
 def _fields(member: type[Any]) -> list[tuple[str, str, str]]:

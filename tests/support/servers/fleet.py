@@ -1,6 +1,6 @@
-"""The seeds' tools, with leases so short that a test can wait for their end; a fleet of processes loads it.
+"""The seeds' tools, for a fleet of processes, with leases so short that a test can wait until they expire.
 
-`EFFECTS` is a file in which each run of the tool `once` leaves a line.
+`EFFECTS` is a file to which each run of the tool `once` appends a line.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from antiphon import Context, Limits
 
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 
-server.limits = Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=1.0)
+# The example creates the server, so its limits can only be replaced in the engine.
+server.engine.limits = server.engine.tasks.limits = Limits(
+    lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=1.0
+)
 server.configure(max_running_tasks=50)
 
 
 def begin(what: str) -> None:
-    """A side effect."""
+    """Record that a run has begun."""
     with EFFECTS.open("a") as file:
         file.write(f"began {what}\n")
 
 
 def end(what: str) -> None:
-    """Another."""
+    """Record that a run has ended."""
     with EFFECTS.open("a") as file:
         file.write(f"ended {what}\n")
 
 
 @server.tool(task="optional", poll_interval=0.05)
 async def once(word: str, ctx: Context, seconds: float = 0.05) -> str:
-    """Does something before and after a while."""
+    """Run a step, wait, and run another step."""
     await ctx.step(begin, word)
     await asyncio.sleep(seconds)
     await ctx.step(end, word)

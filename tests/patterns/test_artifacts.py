@@ -78,7 +78,7 @@ async def test_no_artifact_another_s_and_an_expired_one_look_the_same(dialect: s
         error = (await mine.ask("resources/read", {"uri": f"artifact://patterns/{id}"})).error
         assert error["code"] == (-32602 if dialect == "2026-07-28" else -32002)
     assert len(said) == 1
-    assert "Call the tool that makes it once more" in said.pop()
+    assert "Call the tool that creates it again" in said.pop()
     assert (await theirs.call("use", artifact_id=foreign)).result["isError"] is False
 
 

@@ -183,7 +183,7 @@ async def test_a_result_that_does_not_fit_is_a_mistake_of_the_server_s(
     with caplog.at_level(logging.ERROR, "antiphon"):
         response = await client.call(tool)
     assert response.result["isError"] is True
-    assert "mistake of the server's" in response.text
+    assert "an error of the server" in response.text
     assert "s3cret" not in response.body.decode()
     assert "structuredContent" not in response.result
     if tool != "empty_handed":

@@ -117,7 +117,7 @@ async def test_a_post_is_written_from_research(author: Speaker) -> None:
 async def test_a_post_without_research_is_not_written(author: Speaker) -> None:
     answer = await author.call("create_blog_post", artifact_id="none", slug="x")
     assert answer.result["isError"] is True
-    assert "Call the tool that makes it once more" in answer.text
+    assert "Call the tool that creates it again" in answer.text
     refused = await author.call("research_blog", topic="x", skill_id="other")
     assert refused.error == {"code": -32602, "message": "skill_id must be 'research_blog', got 'other'"}
     failed = (await author.call("research_blog", topic=" ")).result

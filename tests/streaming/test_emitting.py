@@ -331,7 +331,7 @@ async def test_an_answer_has_a_bound(port: int, dialect: str) -> None:
         ended = await go(way, dialect, port, "much", size=30_000, n=20)
         assert ended.is_error is True
         assert len(ended.content) == 5
-        assert ended.content[-1].startswith(f"The answer has more than {MOST} bytes.")
+        assert ended.content[-1].startswith(f"The answer exceeds the limit of {MOST} bytes.")
         within = await go(way, dialect, port, "much", size=30_000, n=3)
         assert (len(within.content), within.is_error) == (3, False)
 

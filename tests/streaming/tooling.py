@@ -45,7 +45,7 @@ class Studio:
         if hasattr(self, "gate"):
             self.allow(1000)
         self.ran: Counter[str] = Counter()
-        self.finished_runs: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
         self.gate = asyncio.Semaphore(0)
         """Released once for each segment that a gated tool may emit."""
         self.thread_gate = threading.Semaphore(0)
@@ -94,7 +94,7 @@ class Studio:
                 if fail:
                     raise ZeroDivisionError("a secret of the implementation")
             finally:
-                self.finished_runs["gated"] += 1
+                self.ended["gated"] += 1
 
         tool()(gated)
         tool(name="gated_or_late", answer_within=0.2)(gated)
@@ -112,7 +112,7 @@ class Studio:
                     yield str(number)
                 return n
             finally:
-                self.finished_runs["threaded"] += 1
+                self.ended["threaded"] += 1
 
         @tool(answer_within=30.0)
         async def quick(word: str = "quick") -> str:

@@ -299,3 +299,44 @@ async def test_middleware_that_hangs_is_stopped_at_the_timeout_of_calls() -> Non
         answer = await Bare(address.port).ask("tools/call", CALL)
     assert answer.result["isError"] is True
     assert "did not finish within 0.2 seconds" in answer.result["content"][0]["text"]
+
+
+async def test_a_clock_that_goes_back_takes_no_tokens_away() -> None:
+    clock = Clock()
+    limit = RateLimit(1.0, burst=2, clock=clock)
+    limit._take("ada")
+    clock.now -= 3600.0
+    limit._take("ada")
+    clock.now += 1.0
+    limit._take("ada")
+    with pytest.raises(RateLimited):
+        limit._take("ada")
+
+
+async def test_a_streamed_call_that_fails_is_logged_as_failed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "antiphon.audit")
+    server = make(AuditLog())
+
+    @server.tool
+    async def emit(ctx: Context) -> str:
+        await ctx.emit("one")
+        raise Failure("It does not work.")
+
+    async with serving(server) as address:
+        await Bare(address.port).ask("tools/call", {"name": "emit", "arguments": {}, "stream": {}})
+    assert [line["outcome"] for line in lines(caplog)] == ["failed"]
+
+
+async def test_a_line_that_cannot_be_written_does_not_change_the_outcome(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise OSError("The disk is full.")
+
+    audit = logging.getLogger("tests.broken_audit")
+    audit.setLevel(logging.INFO)
+    audit.addHandler(Broken())
+    async with in_memory(make(AuditLog(logger=audit))) as client:
+        assert (await client.result("tools/call", CALL, meta={}))["content"][0]["text"] == "3"
+    assert "The audit line of request 1 cannot be written." in caplog.text

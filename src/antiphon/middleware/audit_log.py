@@ -16,10 +16,13 @@ import msgspec
 from antiphon.errors import RequestError
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, Discover, Initialize, Ping
-from antiphon.model.task import Promise
+from antiphon.model.segment import SegmentPage, StreamEnd
+from antiphon.model.task import Promise, TaskResult
 from antiphon.runtime.middleware import CallNext, IncomingRequest
 
 __all__ = ["AuditLog"]
+
+logger = logging.getLogger("antiphon")
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
@@ -76,7 +79,10 @@ class AuditLog:
         }
         if self._arguments and isinstance(request, CallTool):
             line["arguments"] = request.arguments
-        self._logger.info("%s", _encode(line).decode(), extra={"audit": line})
+        try:
+            self._logger.info("%s", _encode(line).decode(), extra={"audit": line})
+        except Exception:  # a line that cannot be written must not change how the request ends
+            logger.exception("The audit line of request %r cannot be written.", incoming.id)
 
 
 def _target(request: Any) -> str | None:
@@ -89,6 +95,13 @@ def _target(request: Any) -> str | None:
 
 
 def _outcome(outcome: Any) -> dict[str, Any]:
+    if isinstance(outcome, StreamEnd):
+        outcome = outcome.result
+    elif isinstance(outcome, TaskResult):
+        outcome = outcome.outcome
+    if isinstance(outcome, SegmentPage):
+        state = "failed" if outcome.is_error else "complete" if outcome.is_complete else "open"
+        return {"outcome": state, "task": outcome.task_id}
     if isinstance(outcome, Result):
         return {"outcome": "failed" if outcome.is_error else "complete"}
     if isinstance(outcome, InputRequired):

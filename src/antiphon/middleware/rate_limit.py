@@ -68,7 +68,7 @@ class RateLimit:
     def _take(self, caller: str) -> None:
         now = self._clock()
         tokens, counted = self._buckets.get(caller, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - counted) * self._rate)
+        tokens = min(self._burst, tokens + max(0.0, now - counted) * self._rate)
         allowed = tokens >= 1
         self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
         self._buckets.move_to_end(caller)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -139,8 +140,13 @@ class Dispatcher:
         )
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
-        """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
-        allowed = call.work.deadline - call.work.started
+        """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call.
+
+        The caller has `Limits.body_timeout` seconds to read it.
+        """
+        work = call.work
+        allowed = work.deadline - work.started
+        work.deadline = asyncio.get_running_loop().time() + self._limits.body_timeout
         if not isinstance(call.request, CallTool):
             raise InternalError(f"The server did not finish within {allowed:g} seconds.")
         message = f"The tool {call.request.name!r} did not finish within {allowed:g} seconds."

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import Failure
+from antiphon.errors import Failure, InvalidParams
 from antiphon.model.outcome import InputRequired
 from antiphon.model.question import Question, read_answer
 from antiphon.runtime.carriers.base import Check
@@ -52,7 +52,12 @@ class ConnectionCarrier:
     sheds = False
 
     async def open(self, call: Call[Any]) -> Journal:
-        """Return a new journal: every call of these versions starts from the beginning."""
+        """Return a new journal: every call of these versions starts from the beginning.
+
+        Raises `InvalidParams` for a request state, which these versions do not have.
+        """
+        if call.request.request_state is not None:
+            raise InvalidParams("This protocol version has no request state: make the call without it.")
         return Journal()
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
@@ -73,6 +78,8 @@ class ConnectionCarrier:
     ) -> InputRequired | Mapping[str, Any]:
         """Ask the questions that a function returned, all at once, and return the responses."""
         questions = stopped.questions
+        if not questions:
+            await asyncio.sleep(0)  # run again with the state alone, and let others have their turn
         answers = await asyncio.gather(*(_ask(call, key, question) for key, question in questions.items()))
         return dict(zip(questions, answers, strict=True))
 
@@ -87,9 +94,8 @@ async def _ask(call: Call[Any], key: str, question: Question) -> Any:
     work, loop = call.work, asyncio.get_running_loop()
     if call.output is not None:
         await call.output.flush()
-    asked_at, deadline = loop.time(), work.deadline
-    work.deadline = max(deadline, asked_at + ANSWER_TIMEOUT_SECONDS)
+    work.pause_deadline(loop.time(), ANSWER_TIMEOUT_SECONDS)
     try:
         return await call.caller.ask(key, question)
     finally:
-        work.deadline = deadline + (loop.time() - asked_at)
+        work.resume_deadline(loop.time())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from antiphon.errors import DefinitionError
+from antiphon.errors import DefinitionError, Failure
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.signature import Signature
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from antiphon.runtime.artifacts.service import ArtifactService
 
 __all__ = ["AuthorFunction", "Environment"]
+
+
+MAX_RUNS = 1000
+"""How often a function may return `InputRequired` in one call, on a connection where the call waits."""
 
 
 @dataclass(slots=True)
@@ -86,7 +90,7 @@ class AuthorFunction:
             return await self.invoke(**arguments)
         journal = await carrier.open(call)
         run = Run(call, journal, limits=environment.limits, shed=environment.shed)
-        while True:
+        for _ in range(MAX_RUNS):
             value = await self.run_once(run, arguments, Context(run, environment))
             if type(value) is not InputRequired:
                 return value
@@ -98,6 +102,7 @@ class AuthorFunction:
             if call.output is not None:
                 await call.output.restart()
             run = Run(call, journal, limits=environment.limits, responses=closed)
+        raise Failure(f"The function returned InputRequired {MAX_RUNS} times in one call.")
 
     async def run_once(self, run: Run, arguments: dict[str, Any], context: Context) -> Any:
         """Run the function once, to its end or to where it stops."""

@@ -25,6 +25,9 @@ class Supervised:
     started: float = 0.0
     deadline: float = float("inf")
     stop_reason: StopReason | None = None
+    _pauses: int = 0
+    _paused_at: float = 0.0
+    _paused_deadline: float = 0.0
 
     @classmethod
     def here(cls) -> Supervised:
@@ -40,6 +43,19 @@ class Supervised:
             self.stop_reason = reason
             if self.task is not None:
                 self.task.cancel()
+
+    def pause_deadline(self, now: float, longest: float) -> None:
+        """Stop counting time towards the deadline, for `longest` seconds at most: a person is asked."""
+        if self._pauses == 0:
+            self._paused_at, self._paused_deadline = now, self.deadline
+        self._pauses += 1
+        self.deadline = max(self.deadline, now + longest)
+
+    def resume_deadline(self, now: float) -> None:
+        """Count time again, once every pause has ended: the deadline moves by the time that passed."""
+        self._pauses -= 1
+        if self._pauses == 0:
+            self.deadline = self._paused_deadline + (now - self._paused_at)
 
     def uncancel(self) -> None:
         """Take back the cancellation: the code that caught it handles it."""

@@ -175,8 +175,6 @@ class _LateOutput(LoggedOutput):
 class _ConvertibleCarrier:
     """Carries the journal as the call's own carrier does, until the store takes over."""
 
-    sheds = False
-
     def __init__(self, carrier: Carrier, *, parks: bool) -> None:
         self._opened_by = carrier
         self._carrier: Carrier = StoreCarrier(Journal()) if parks else carrier
@@ -187,6 +185,11 @@ class _ConvertibleCarrier:
     def returns_questions(self) -> bool:
         """Whether a question ends the request."""
         return self._carrier.returns_questions
+
+    @property
+    def sheds(self) -> bool:
+        """Whether a busy server may end a run at a checkpoint: not once the call is a task."""
+        return self._carrier.sheds
 
     def convert(self, journal: Journal) -> None:
         """Let the store carry the journal from now on."""
@@ -224,7 +227,9 @@ class _DetachableCaller(Caller):
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Send segments where those of the caller's own call go."""
         assert self._call is not None  # after the conversion there is an output already
-        return self._call.open_output(journal, limits)
+        output = super().open_output(call, journal, limits)
+        self._call.redirect_output(output)
+        return output
 
     async def notify(self, message: CallerMessage) -> None:
         """Send a message to the caller, if it still waits."""

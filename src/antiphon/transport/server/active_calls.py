@@ -23,6 +23,11 @@ class ActiveCalls(dict[RequestId, Supervised]):
             return None
         return cancel.request_id
 
+    def remove(self, request_id: RequestId, work: Supervised) -> None:
+        """Forget a call that has ended, unless another call uses its id by now."""
+        if self.get(request_id) is work:
+            del self[request_id]
+
     def cancel(self, request_id: RequestId) -> bool:
         """Stop a call; return false if it does not run in this process."""
         call = self.get(request_id)

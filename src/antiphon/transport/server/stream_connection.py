@@ -114,8 +114,7 @@ class StreamConnection:
         finally:
             self._supervisor.leave(work)
             self._listeners.discard(work)
-            if self._calls.get(request_id) is work:
-                del self._calls[request_id]
+            self._calls.remove(request_id, work)
         await self._write(answer)
 
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:

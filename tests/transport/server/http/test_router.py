@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from starlette.routing import Mount
 
 from antiphon import Client, DefinitionError, Forbidden, HttpRequest, HttpResponse, Limits, Server
 from tests.support import http
+from tests.support.polling import until
 from tests.support.serving import Address, serving
 
 
@@ -140,3 +142,35 @@ async def test_a_mounted_app_starts_its_server_for_the_readiness_probe() -> None
 def test_a_route_at_the_path_of_the_endpoint_is_refused() -> None:
     with pytest.raises(DefinitionError, match="hide the MCP endpoint"):
         make().asgi(path="/status")
+
+
+async def test_probes_answer_whichever_host_they_are_asked_for() -> None:
+    async with serving(make(), probes=True, hosts=["mcp.example.com"]) as address:
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert (await get(address, path, host="10.1.2.3:8000")).status == 200
+        assert (await get(address, "/status", host="10.1.2.3:8000")).status == 403
+
+
+async def test_a_page_that_hangs_is_stopped_and_leaves_the_probes_alone() -> None:
+    server = make(limits=Limits(call_timeout=0.2, max_calls=1))
+
+    @server.route("/hang")
+    async def hang(request: HttpRequest) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async with serving(server, probes=True) as address:
+        hanging = asyncio.create_task(get(address, "/hang"))
+        await until(lambda: address.app._router._running == 1)
+        assert (await get(address, "/status")).status == 503
+        assert (await get(address, "/healthz")).status == 200
+        assert (await hanging).status == 503
+        assert (await get(address, "/status")).status == 200
+
+
+def test_a_route_added_after_the_app_was_made_cannot_hide_the_endpoint() -> None:
+    server = make()
+    server.asgi(path="/mcp")
+    for path in ("/mcp", "/mcp/"):
+        with pytest.raises(DefinitionError, match="hide the MCP endpoint"):
+            server.route(path)(lambda request: "never")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from antiphon.errors import DefinitionError
 from antiphon.runtime.engine import Engine
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.endpoint import Endpoint
@@ -38,28 +37,23 @@ class App:
         self._lifespan = ServerLifespan(engine)
         self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
         own = Routes() if routes is None else routes
-        if path in own.pages:
-            raise DefinitionError(f"The route {path} would hide the MCP endpoint: choose another path.")
-        self._pages = own.pages
-        self._has_probes = probes
-        tables = [own, probe_routes(engine, lambda: self.is_ready)] if probes else [own]
-        limits = engine.limits
+        own.reserve(path)
         self._router = Router(
-            *tables,
+            engine.limits,
+            engine.threads.run,
+            own=own,
+            probes=probe_routes(engine, self._check_ready) if probes else Routes(),
             guard=self._endpoint.guard,
-            max_bytes=limits.max_body_bytes,
-            timeout=limits.body_timeout,
-            in_thread=engine.threads.run,
+            start=self._lifespan.start_for_request,
         )
         self._leaving = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            page = self._router.find(scope) if self._pages or self._has_probes else None
+            page = self._router.find(scope) if self._router.has_pages else None
             if page is None:
                 await self._endpoint(scope, receive, send)
             else:
-                await self._start_before_page()
                 await self._router.serve(page, scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
@@ -97,13 +91,17 @@ class App:
             supervisor.stop("shutdown")
         await self._lifespan.stop()
 
-    async def _start_before_page(self) -> None:
-        """Start the server if no lifespan event did: a page may use it, and `/readyz` asks for it."""
+    async def _check_ready(self) -> bool:
+        """Return whether the app is ready.
+
+        A mounted app gets no lifespan events: the probe starts its server.
+        """
         if not self._lifespan.started and not self._leaving:
             try:
                 await self._lifespan.start()
             except Exception as error:
                 self._lifespan.report(error)
+        return self.is_ready
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -157,7 +157,7 @@ class Endpoint:
             if exchange.is_counted:
                 self._calls -= 1
             if exchange.session is not None and exchange.call is not None:
-                exchange.session.calls.pop(exchange.call.id, None)
+                exchange.session.calls.remove(exchange.call.id, exchange)
             if exchange.event_stream is not None or exchange.tasks is not None:
                 exchange.close()
 
@@ -275,7 +275,9 @@ class Endpoint:
         if request is not None:
             await self._take_answer(exchange, request, principal)
         elif self._dialects.is_sessionless(frame, self._version(headers)):
-            raise InvalidRequest("In this version a server makes no requests, so there is nothing to answer.")
+            error = InvalidRequest("In this version a server makes no requests: there is nothing to answer.")
+            error.request_id = frame.request_id
+            raise error
         elif session is not None and not session.questions.answer(frame) and self._session_relay.is_open:
             await self._session_relay.forward_answer(session, frame)
 

@@ -7,7 +7,7 @@ the process unready: plain calls still work. The probes do not authenticate, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from antiphon.runtime.engine import Engine
@@ -20,14 +20,14 @@ __all__ = ["ProbeApp", "probe_routes"]
 _UNCACHED = {"cache-control": "no-store"}
 
 
-def probe_routes(engine: Engine, is_ready: Callable[[], bool]) -> Routes:
+def probe_routes(engine: Engine, is_ready: Callable[[], Awaitable[bool]]) -> Routes:
     """Return the probes of a server, as pages."""
 
     async def health(request: HttpRequest) -> HttpResponse:
         return HttpResponse("ok\n", headers=_UNCACHED)
 
     async def readiness(request: HttpRequest) -> HttpResponse:
-        ready, responds = is_ready(), await engine.store_responds()
+        ready, responds = await is_ready(), await engine.store_responds()
         condition: dict[str, Any] = {"ready": ready}
         if responds is not None:
             condition["store"] = "up" if responds else "away"
@@ -47,13 +47,11 @@ class ProbeApp:
     """An ASGI app that serves the probes and nothing else, for a process that serves no MCP."""
 
     def __init__(self, engine: Engine, is_ready: Callable[[], bool]) -> None:
-        limits = engine.limits
-        self._router = Router(
-            probe_routes(engine, is_ready),
-            max_bytes=limits.max_body_bytes,
-            timeout=limits.body_timeout,
-            in_thread=engine.threads.run,
-        )
+        async def check_ready() -> bool:
+            return is_ready()
+
+        probes = probe_routes(engine, check_ready)
+        self._router = Router(engine.limits, engine.threads.run, own=Routes(), probes=probes)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

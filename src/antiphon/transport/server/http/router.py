@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from antiphon.errors import BodyTooLarge, DefinitionError, InvalidRequest, RequestError
+from antiphon.errors import BodyTooLarge, Busy, DefinitionError, InvalidRequest, RequestError
+from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.guard import Guard
 
@@ -126,6 +127,13 @@ class Routes:
 
     def __init__(self) -> None:
         self.pages: dict[str, dict[str, Handler]] = {}
+        self._reserved: set[str] = set()
+
+    def reserve(self, path: str) -> None:
+        """Keep a path for the MCP endpoint; raises `DefinitionError` if a page has it already."""
+        self._reserved.update((path.rstrip("/"), path.rstrip("/") + "/"))
+        for taken in self._reserved & self.pages.keys():
+            raise DefinitionError(f"The route {taken} would hide the MCP endpoint: choose another path.")
 
     def add(self, path: str, methods: Sequence[str], handler: Handler) -> None:
         """Serve a path with a function; raises `DefinitionError`."""
@@ -137,6 +145,8 @@ class Routes:
             raise DefinitionError(
                 f'The methods of the route {path!r} must be a list, such as methods=["GET", "POST"].'
             )
+        if path in self._reserved:
+            raise DefinitionError(f"The route {path} would hide the MCP endpoint: choose another path.")
         page = self.pages.setdefault(path, {})
         for method in (name.upper() for name in methods):
             if method in page:
@@ -144,66 +154,104 @@ class Routes:
             page[method] = handler
 
 
+class Page:
+    """The handlers of one path, by method, and how they are served."""
+
+    __slots__ = ("handlers", "is_own")
+
+    def __init__(self, handlers: Mapping[str, Handler], *, is_own: bool) -> None:
+        self.handlers = handlers
+        self.is_own = is_own
+        """Whether the page is the author's: guarded, counted, and served by a started server."""
+
+
 class Router:
-    """Serves pages; `find` says which requests are for them."""
+    """Serves pages; `find` says which requests are for them.
+
+    The author's pages (`own`) are guarded against foreign hosts and origins, bounded in time, and counted.
+    The pages of the library (`probes`) respond whatever the author's pages do.
+    """
 
     def __init__(
         self,
-        *routes: Routes,
-        guard: Guard | None = None,
-        max_bytes: int,
-        timeout: float,
+        limits: Limits,
         in_thread: Callable[[Callable[..., Any], dict[str, Any]], Awaitable[Any]],
+        *,
+        own: Routes,
+        probes: Routes,
+        guard: Guard | None = None,
+        start: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._routes = routes
-        self._guard = guard
-        self._max_bytes = max_bytes
-        self._timeout = timeout
+        self._limits = limits
         self._in_thread = in_thread
+        self._own = own.pages
+        self._probes = probes.pages
+        self._guard = guard
+        self._start = start
+        self._running = 0
 
-    def find(self, scope: Mapping[str, Any]) -> Mapping[str, Handler] | None:
-        """Return the handlers of a path by method, or `None` if the path is no page."""
-        for routes in self._routes:
-            if routes.pages:
-                page = routes.pages.get(_path(scope))
-                if page is not None:
-                    return page
+    @property
+    def has_pages(self) -> bool:
+        """Whether there is any page."""
+        return bool(self._own or self._probes)
+
+    def find(self, scope: Mapping[str, Any]) -> Page | None:
+        """Return the page of a request, or `None` if its path is no page."""
+        path = _path(scope)
+        if (handlers := self._own.get(path)) is not None:
+            return Page(handlers, is_own=True)
+        if (handlers := self._probes.get(path)) is not None:
+            return Page(handlers, is_own=False)
         return None
 
-    async def serve(
-        self, page: Mapping[str, Handler], scope: Mapping[str, Any], receive: Receive, send: Send
-    ) -> None:
+    async def serve(self, page: Page, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request for a page."""
         method = scope["method"]
-        handler = page.get(method) or (page.get("GET") if method == "HEAD" else None)
+        handler = page.handlers.get(method) or (page.handlers.get("GET") if method == "HEAD" else None)
         if handler is None:
-            allowed = ", ".join(sorted(page))
+            allowed = ", ".join(sorted(page.handlers))
             response = HttpResponse("Method not allowed.\n", status=405, headers={"allow": allowed})
         else:
+            limits = self._limits
             request = HttpRequest(
-                scope, _path(scope), receive, max_bytes=self._max_bytes, timeout=self._timeout
+                scope, _path(scope), receive, max_bytes=limits.max_body_bytes, timeout=limits.body_timeout
             )
-            response = await self._respond(handler, request, scope)
+            response = await self._respond(page, handler, request, scope)
         await response.send(send, head=method == "HEAD")
 
     async def _respond(
-        self, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]
+        self, page: Page, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]
     ) -> HttpResponse:
+        limit = asyncio.timeout(self._limits.call_timeout)
         try:
-            if self._guard is not None:
-                self._guard.check_page(scope)
-            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
-                value = await handler(request)
-            else:
-                value = await self._in_thread(lambda: handler(request), {})
+            async with limit:
+                value = await (self._run_own(handler, request, scope) if page.is_own else handler(request))
             return value if isinstance(value, HttpResponse) else HttpResponse(value)
         except RequestError as error:
             return HttpResponse(f"{error.message}\n", status=error.status, headers=dict(error.headers))
-        except Exception:
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                logger.warning("The page %s did not finish in time.", request.path)
+                return HttpResponse("The server did not finish this page in time.\n", status=503)
             logger.exception("The page %s failed.", request.path)
             return HttpResponse(
                 "The server failed to serve this page. Its log has the details.\n", status=500
             )
+
+    async def _run_own(self, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]) -> Any:
+        if self._guard is not None:
+            self._guard.check_page(scope)
+        if self._running >= self._limits.max_calls:
+            raise Busy("The server is at its limit of requests: try again.")
+        self._running += 1
+        try:
+            if self._start is not None:
+                await self._start()
+            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+                return await handler(request)
+            return await self._in_thread(lambda: handler(request), {})
+        finally:
+            self._running -= 1
 
 
 def _path(scope: Mapping[str, Any]) -> str:

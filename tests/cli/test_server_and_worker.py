@@ -123,19 +123,15 @@ async def test_a_server_counts_its_calls_in_metrics(shop: Path) -> None:
 
 
 async def test_a_stopping_server_is_not_ready() -> None:
-    from antiphon.transport.server.http.probes import Probes
-
-    server = Server("leaving", store="memory:")
-    app = server.asgi()
-    probes = Probes(server, app, is_ready=lambda: app.is_ready)
-    async with serving(probes) as address, httpx2.AsyncClient() as http:
+    app = Server("leaving", store="memory:").asgi(probes=True)
+    async with serving(app) as address, httpx2.AsyncClient() as http:
         place = f"http://127.0.0.1:{address.port}"
         assert (await http.get(f"{place}/readyz")).json() == {"ready": True, "store": "up"}
         app.begin_shutdown()
         leaving = await http.get(f"{place}/readyz")
         assert (leaving.status_code, leaving.json()["ready"]) == (503, False)
         assert (await http.get(f"{place}/healthz")).status_code == 200
-        assert (await http.post(f"{place}/healthz")).status_code == 404
+        assert (await http.post(f"{place}/healthz")).status_code == 405
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])

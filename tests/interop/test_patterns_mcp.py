@@ -113,7 +113,7 @@ async def test_failures_are_parsed(connect: Callable[[], Client]) -> None:
         for tool in ("crash", "lying", "breaks_off", "partial_text"):
             assert (await client.call_tool(tool, {})).is_error
         unknown = await client.call_tool("use", {"artifact_id": "none"})
-        assert (unknown.is_error, "once more" in text(unknown)) == (True, True)
+        assert (unknown.is_error, "again" in text(unknown)) == (True, True)
 
 
 @pytest.mark.parametrize(

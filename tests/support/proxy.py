@@ -30,6 +30,8 @@ class RoundRobin:
         task = asyncio.create_task(self.serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it begins never comes to its own clean-up.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _pick(self) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
         for _ in self.backends:

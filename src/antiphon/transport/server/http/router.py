@@ -133,7 +133,7 @@ class Routes:
         """Keep a path for the MCP endpoint; raises `DefinitionError` if a page has it already."""
         self._reserved.update((path.rstrip("/"), path.rstrip("/") + "/"))
         for taken in self._reserved & self.pages.keys():
-            raise DefinitionError(f"The route {taken} would hide the MCP endpoint: choose another path.")
+            raise _hides_endpoint(taken)
 
     def add(self, path: str, methods: Sequence[str], handler: Handler) -> None:
         """Serve a path with a function; raises `DefinitionError`."""
@@ -146,7 +146,7 @@ class Routes:
                 f'The methods of the route {path!r} must be a list, such as methods=["GET", "POST"].'
             )
         if path in self._reserved:
-            raise DefinitionError(f"The route {path} would hide the MCP endpoint: choose another path.")
+            raise _hides_endpoint(path)
         page = self.pages.setdefault(path, {})
         for method in (name.upper() for name in methods):
             if method in page:
@@ -252,6 +252,10 @@ class Router:
             return await self._in_thread(lambda: handler(request), {})
         finally:
             self._running -= 1
+
+
+def _hides_endpoint(path: str) -> DefinitionError:
+    return DefinitionError(f"The route {path} would hide the MCP endpoint: choose another path.")
 
 
 def _path(scope: Mapping[str, Any]) -> str:

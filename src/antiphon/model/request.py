@@ -297,7 +297,9 @@ class RequestMeta(msgspec.Struct, frozen=True):
     @property
     def trace_context(self) -> dict[str, str]:
         """The W3C trace context of the request; empty without one."""
-        return {key: self.raw[key] for key in _TRACE_KEYS if isinstance(self.raw.get(key), str)}
+        if _TRACE_KEYS.isdisjoint(self.raw):
+            return {}
+        return {key: value for key, value in self.raw.items() if key in _TRACE_KEYS and isinstance(value, str)}
 
 
-_TRACE_KEYS = ("traceparent", "tracestate", "baggage")
+_TRACE_KEYS = frozenset(("traceparent", "tracestate", "baggage"))

@@ -167,7 +167,7 @@ class Dispatcher:
             logging=True,
             list_changes=frozenset(kind for kind, offered in lists.items() if offered),
             resource_subscriptions=lists["resources"],
-            tasks=bool(registry.task_tools),
+            tasks=registry.has_task_tools,
             streams=bool(registry.tools),
         )
 
@@ -178,7 +178,7 @@ class Dispatcher:
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout
-        if tool.task == "forbidden" and call.request.task is not None and self._registry.task_tools:
+        if tool.task == "forbidden" and call.request.task is not None and self._registry.has_task_tools:
             raise TaskHandlers.task_forbidden(tool)
         if tool.task == "forbidden" or self.task_handlers is None:
             answer: Awaitable[Any] = tool.run(call, self.environment)
@@ -187,7 +187,7 @@ class Dispatcher:
         return _stream_response(call, answer) if call.wants_stream else answer
 
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
-        if self.task_handlers is None or not self._registry.task_tools:
+        if self.task_handlers is None or not self._registry.has_task_tools:
             raise MethodNotFound("This server has no tasks.")
         return self.task_handlers.handlers[type(call.request)]
 

@@ -100,6 +100,11 @@ class Registry:
         """The names of the tools that can run as tasks."""
         return tuple(name for name, tool in self.tools.items() if tool.task != "forbidden")
 
+    @property
+    def has_task_tools(self) -> bool:
+        """Whether any tool can run as a task."""
+        return any(tool.task != "forbidden" for tool in self.tools.values())
+
     def page(self, kind: Kind, cursor: str | None, ttl_ms: int) -> Page:
         """Return a page of a list; raises `InvalidParams` for an invalid cursor."""
         definitions = self._definitions.get(kind)

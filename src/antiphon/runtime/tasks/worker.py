@@ -142,7 +142,12 @@ class Worker:
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Supervise a claimed task whose function is already running."""
         self._running[claimed.task.id] = (claimed, task)
-        task.add_done_callback(lambda _: self._running.pop(claimed.task.id, None))
+        task.add_done_callback(lambda _: self._forget(claimed))
+
+    def _forget(self, claimed: ClaimedTask) -> None:
+        """Forget a task that runs no more."""
+        self._running.pop(claimed.task.id, None)
+        claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
     def cancel(self, id: str) -> bool:
         """Stop a task that was cancelled or has expired; return false if it does not run in this process."""

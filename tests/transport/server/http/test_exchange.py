@@ -1,14 +1,22 @@
-"""A client that is connected but does not read is disconnected."""
+"""How exchanges end: when a client does not read, and what is left of a call afterwards."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
-from antiphon import Limits, Server
+import pytest
+
+from antiphon import Client, Context, Limits, Server
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.transport.server.http.exchange import Exchange
+from tests.support.polling import until
 from tests.support.serving import serving
-from tests.support.speakers import Bare
+from tests.support.speakers import Bare, speaker
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{},"stream":{}}}'
 
@@ -42,3 +50,48 @@ async def test_a_client_that_does_not_read_is_disconnected() -> None:
                         break  # its place is free again
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("dialect", ["modern", "session", "bare"])
+async def test_a_finished_call_is_freed_without_the_garbage_collector(dialect: str) -> None:
+    server = Server("freed")
+
+    @server.tool
+    async def hello() -> str:
+        return "hello"
+
+    async with serving(server) as address:
+        client = await speaker(dialect, address.port)
+        await client.call("hello")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                assert (await client.call("hello")).status == 200
+            await until(lambda: not _alive(Exchange, Call))
+        finally:
+            gc.enable()
+
+
+async def test_a_finished_task_is_freed_without_the_garbage_collector() -> None:
+    server = Server("freed")
+
+    @server.tool(task="required")
+    async def hello(ctx: Context) -> str:
+        await ctx.step(asyncio.sleep, 0)
+        return "hello"
+
+    async with serving(server) as address, Client(address.url) as client:
+        await client.call("hello")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                assert (await client.call("hello")).text == "hello"
+            await until(lambda: not _alive(Exchange, Call, ClaimedTask))
+        finally:
+            gc.enable()
+
+
+def _alive(*types: type[Any]) -> list[Any]:
+    return [thing for thing in gc.get_objects() if type(thing) in types]

@@ -158,6 +158,7 @@ class Endpoint:
                 self._calls -= 1
             if exchange.session is not None and exchange.call is not None:
                 exchange.session.calls.remove(exchange.call.id, exchange)
+            exchange.call = None  # the two refer to each other: without this, each request waits for the gc
             if exchange.event_stream is not None or exchange.tasks is not None:
                 exchange.close()
 

@@ -44,7 +44,7 @@ class Exchange(Supervised, Caller):
     dialect: Dialect
     """The dialect of the request, from the phase `addressed` on."""
     call: Call[Any] | None = None
-    """The call, from the phase `running` on; `None` for a stream that a client opened by GET."""
+    """The call, from the phase `running` until its end; `None` for a stream that a client opened by GET."""
     session: Session | None = None
     streams_only: bool = False
     """Whether the answer is an event stream even if it is the only message."""

@@ -299,7 +299,9 @@ class RequestMeta(msgspec.Struct, frozen=True):
         """The W3C trace context of the request; empty without one."""
         if _TRACE_KEYS.isdisjoint(self.raw):
             return {}
-        return {key: value for key, value in self.raw.items() if key in _TRACE_KEYS and isinstance(value, str)}
+        return {
+            key: value for key, value in self.raw.items() if key in _TRACE_KEYS and isinstance(value, str)
+        }
 
 
 _TRACE_KEYS = frozenset(("traceparent", "tracestate", "baggage"))

@@ -5,9 +5,7 @@ import os
 from antiphon_promises import server
 from serve import serve
 
-from antiphon.transport.server.http.probes import Probes
-
 server.configure(store=os.environ["BENCH_STORE"])
 
 if __name__ == "__main__":
-    serve(Probes(server, server.asgi()))
+    serve(server.asgi(probes=True))

@@ -51,9 +51,10 @@ class Operation(NamedTuple):
 class Batch:
     """The rows that a transaction has loaded, and its unwritten changes."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, lease_now: int) -> None:
         self._connection = connection
         self._now = now
+        self._lease_now = lease_now
         self._rows: dict[str, Row] = {}
         self._last_key = 0
         self._new: dict[int, Row] = {}
@@ -85,7 +86,7 @@ class Batch:
         row.key = self._last_key
         self._rows[row.id] = self._new[row.key] = row
         if worker is not None:
-            rules.claim(row, worker, self._now + lease)
+            rules.claim(row, worker, self._lease_now + lease)
         self._add_entries(row, 1, entries)
         self._counts[row.phase] += 1
         return None if worker is None else Claim(rules.record_of(row), row.token)
@@ -117,7 +118,7 @@ class Batch:
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
-            if row and rules.renew(row, token, until=self._now + lease):
+            if row and rules.renew(row, token, until=self._lease_now + lease):
                 self._mark_changed(row)
                 held.add(id)
         return held
@@ -125,7 +126,7 @@ class Batch:
     def release(self, id: str, token: int, delay: int = 0) -> None:
         """Give up a claim, so that the task can be claimed after `delay` milliseconds."""
         row = self._rows.get(id)
-        if row and rules.release(row, token, until=self._now + delay if delay else 0):
+        if row and rules.release(row, token, until=self._lease_now + delay if delay else 0):
             self._mark_changed(row)
             self.ready = self.ready or rules.is_claimable(row)
 
@@ -134,7 +135,7 @@ class Batch:
         if limit < 1:
             return []
         self._flush()
-        values = {"now": self._now, "limit": _MAX_ENDED_LEASES}
+        values = {"now": self._lease_now, "limit": _MAX_ENDED_LEASES}
         self._connection.execute(statements.END_EXPIRED_LEASES, values)
         if tools is None:
             names = _names.decode(self._fetch_text(statements.TOOLS_WITH_READY_TASKS))
@@ -143,7 +144,7 @@ class Batch:
         by_tool = [self._claimable(tool, limit) for tool in names]
         claims = []
         for row in islice(merge(*by_tool, key=lambda row: (row.created, row.key)), limit):
-            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._now + lease)))
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._lease_now + lease)))
             row.head = None  # unchanged, so it is not written
             self._rows[row.id] = row
             self._mark_changed(row)

@@ -35,6 +35,7 @@ from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_p
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchThread
 from antiphon.store.sqlite.change_poller import ChangePoller
+from antiphon.store.sqlite.clock import MachineClock, StoreClock, find_machine_clock
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
@@ -65,21 +66,24 @@ class SQLiteStore:
     `busy_timeout` is how many seconds to wait while another process writes. `poll_interval` is how many
     seconds pass between two polls for the commits of other processes, while there are watchers. `max_queued`
     is how many operations may be queued, and `max_bytes` how large the file may get. A store belongs to the
-    event loop that opened it.
+    event loop that opened it. For tests, `clock` replaces the wall clock, and `machine_clock` the clock of
+    leases; leases go by `clock` if only that is given.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        machine_clock: MachineClock | None = None,
         busy_timeout: float = 10.0,
         poll_interval: float = 0.015,
         max_queued: int = 20_000,
         max_bytes: int | None = None,
     ) -> None:
         self._database = Database(os.path.abspath(path), busy_timeout, max_bytes)
-        self._clock = clock
+        machine = find_machine_clock() if clock is None and machine_clock is None else machine_clock
+        self._clock = StoreClock(clock or time.time, machine)
         self._poll_interval = poll_interval
         self._max_queued = max_queued
         self._watchers = Watchers(self._set_idle)
@@ -219,7 +223,7 @@ class SQLiteStore:
 
     async def probe(self) -> None:
         key = f"probe:{self._opened().writer.origin}"
-        until = int(self._clock() * 1000) + _PROBE_KEPT_MILLISECONDS
+        until = self._clock.now() + _PROBE_KEPT_MILLISECONDS
         await self._write(lambda batch: batch.probe(key, until))
         if not await self._read(lambda reader: reader.has_key(key)):
             raise StoreUnavailable(
@@ -270,6 +274,7 @@ class SQLiteStore:
     def _prepare(self, poller: ChangePoller) -> None:
         self._database.check()
         prepare(self._database)
+        self._clock.agree(self._database)
         poller.start()
 
     def _set_idle(self, idle: bool) -> None:

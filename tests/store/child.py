@@ -104,9 +104,14 @@ async def fill(store: SQLiteStore) -> None:
             acknowledged += 1
     except StoreUnavailable as error:
         report("full", acknowledged, str(error))
+    try:
+        await store.probe()
+    except StoreUnavailable as error:
+        report("probe", str(error))
     report("read", (await store.read(f"t{acknowledged - 1}"))[0].data == "y" * 2000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     await store.create(record("later"), [("x", 1)])
+    await store.probe()
     report("again", await store.count("ready"))
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
@@ -29,6 +30,8 @@ _OLD_KEYS_PER_NEW_KEY = 4
 """Expired keys deleted for each new key: more than one, so that the table shrinks."""
 _MAX_EXPIRED_ENTRIES = 5000
 """Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
+_MIN_FREE_PAGES = 16
+"""Pages that must be free for a probe to succeed: about what a new task and its indexes may take."""
 _RETAINED_ROWS = 512
 """Commits and messages kept for the pollers of other processes. A poller that is further behind treats
 every task as changed."""
@@ -178,8 +181,14 @@ class Batch:
         return cursor.rowcount == 1
 
     def probe(self, key: str, until: int) -> None:
-        """Record a key again, so that something is written."""
+        """Record a key again, so that something is written; raises `StoreUnavailable` if the file is full."""
         execute = self._connection.execute
+        free, size, largest = execute(statements.FREE_PAGES).fetchone()
+        if largest - size + free < _MIN_FREE_PAGES:
+            raise StoreUnavailable(
+                f"The store is full: its file has {size} pages of at most {largest}. "
+                "Raise the store's max_bytes."
+            )
         execute(statements.DELETE_OLD_KEYS, {"now": self._now, "limit": _OLD_KEYS_PER_NEW_KEY})
         execute(statements.PROBE_KEY, {"key": key, "until": until})
 

@@ -41,7 +41,7 @@ class MachineClock:
 def find_machine_clock() -> MachineClock | None:
     """Return the clock of this machine; `None` if the system does not identify the start of the machine."""
     try:
-        boot = _BOOT_ID_FILE.read_text(encoding="ascii").strip()
+        boot = _BOOT_ID_FILE.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return None
     try:

@@ -41,11 +41,13 @@ def scripts() -> list[str]:
 def prepare(database: Database) -> None:
     """Create or migrate the file; raises `StoreUnavailable` or `sqlite3.Error`."""
     steps = scripts()
+    database.file.forget()
     connection = database.connect("write")
     try:
         database.retry_while_busy(lambda: schema_version(database, connection, len(steps)))
         database.use_wal(connection)
         migrate(database, connection, steps)
+        database.file.remember()
     finally:
         connection.close()
 

@@ -118,6 +118,7 @@ class Reader:
             return None, error
 
     def _one(self, query: str, values: Any) -> Any:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("read")
         return self._connection.execute(query, values).fetchone()

@@ -45,6 +45,8 @@ from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
 
+_PROBE_BYTES = 16_384
+"""What a probe writes: about as much as a task does, because a disk may have space for a smaller write."""
 _PROBE_KEPT_MILLISECONDS = 60_000
 """How long the row of the last probe is kept after it."""
 
@@ -222,7 +224,8 @@ class SQLiteStore:
         return since
 
     async def probe(self) -> None:
-        key = f"probe:{self._opened().writer.origin}"
+        key = f"probe:{self._opened().writer.origin}:".ljust(_PROBE_BYTES, ".")
+        await asyncio.to_thread(self._database.file.verify, at_once=True)
         until = self._clock.now() + _PROBE_KEPT_MILLISECONDS
         await self._write(lambda batch: batch.probe(key, until))
         if not await self._read(lambda reader: reader.has_key(key)):

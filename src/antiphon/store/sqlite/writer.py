@@ -11,7 +11,7 @@ import sqlite3
 
 import msgspec
 
-from antiphon.errors import StoreError
+from antiphon.errors import StoreError, StoreUnavailable
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
@@ -38,6 +38,8 @@ class Writer:
         """Run the operations in one transaction; each gets its own result."""
         try:
             return self._transact(operations)
+        except StoreUnavailable as error:
+            return BatchResult([(None, error)] * len(operations))
         except Exception as error:
             self.close()
             if _is_file_fault(error) or (isinstance(error, sqlite3.Error) and len(operations) == 1):
@@ -63,6 +65,7 @@ class Writer:
         )
 
     def _transact(self, operations: list[Operation]) -> BatchResult:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("write")
         connection = self._connection

@@ -16,6 +16,7 @@ from pathlib import Path
 from antiphon.errors import StoreUnavailable
 from antiphon.store.schema_scripts import read_scripts
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import allow_release
 
 __all__ = ["OLDEST", "migrate", "prepare", "schema_version", "scripts"]
 
@@ -44,6 +45,7 @@ def prepare(database: Database) -> None:
     database.file.forget()
     connection = database.connect("write")
     try:
+        allow_release(connection)  # of an empty file, before anything is written to it
         database.retry_while_busy(lambda: schema_version(database, connection, len(steps)))
         database.use_wal(connection)
         migrate(database, connection, steps)

@@ -19,6 +19,7 @@ FREE_PAGES = """
 """
 """The free pages, all pages, the largest number of pages, and how a file releases free pages."""
 
+_RELEASE_ON_REQUEST = "PRAGMA auto_vacuum = INCREMENTAL"
 _INCREMENTAL = 2
 """The value of `auto_vacuum` for a file that releases free pages on request."""
 _MIN_FREE_PAGES = 1024
@@ -32,8 +33,9 @@ _MAX_PORTIONS = 16
 
 
 def allow_release(connection: sqlite3.Connection) -> None:
-    """Prepare an empty file for releasing pages. Has no effect on a file that has tables."""
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    """Prepare an empty file for releasing pages. Leaves other files alone."""
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        connection.execute(_RELEASE_ON_REQUEST)
 
 
 def is_worth_releasing(free: int, pages: int, mode: int) -> bool:
@@ -69,7 +71,7 @@ def compact(database: Database) -> None:
     """
     connection = database.connect("write")
     try:
-        allow_release(connection)
+        connection.execute(_RELEASE_ON_REQUEST)
         database.retry_while_busy(lambda: connection.execute("VACUUM"))
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     finally:

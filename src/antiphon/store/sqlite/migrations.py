@@ -45,7 +45,7 @@ def prepare(database: Database) -> None:
     database.file.forget()
     connection = database.connect("write")
     try:
-        allow_release(connection)  # of an empty file, before anything is written to it
+        database.retry_while_busy(lambda: allow_release(connection))
         database.retry_while_busy(lambda: schema_version(database, connection, len(steps)))
         database.use_wal(connection)
         migrate(database, connection, steps)

@@ -71,7 +71,7 @@ def compact(database: Database) -> None:
     """
     connection = database.connect("write")
     try:
-        connection.execute(_RELEASE_ON_REQUEST)
+        database.retry_while_busy(lambda: connection.execute(_RELEASE_ON_REQUEST))
         database.retry_while_busy(lambda: connection.execute("VACUUM"))
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     finally:

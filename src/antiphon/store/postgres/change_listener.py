@@ -45,6 +45,7 @@ class ChangeListener:
         self._id_by_digest: dict[str, str] = {}
         self._task_states: dict[str, str] = {}
         self._settled_message = 0
+        self._settled_transaction = 0
         self._delivered: set[int] = set()
         self._announced: list[int] = []
         self._wakeup = asyncio.Event()
@@ -116,6 +117,7 @@ class ChangeListener:
             self._settled_message = rows[0][0]
         self._listening = connection
         self._task_states = {}
+        self._settled_transaction = 0
         return True
 
     def _on_notification(self, connection: Any, pid: int, channel: str, payload: object) -> None:
@@ -160,7 +162,9 @@ class ChangeListener:
 
     async def _poll_tasks(self) -> None:
         watched = [escape_text(id) for id in self._watchers.watched_tasks]
-        row = (await self._connection.fetch(sql("poll_tasks"), watched, retry=True))[0]
+        values = watched, self._settled_transaction
+        row = (await self._connection.fetch(sql("poll_tasks"), *values, retry=True))[0]
+        self._settled_transaction = row["settled"]
         states: dict[str, str] = {}
         for state in row["places"]:
             id, version, updated = state.rsplit(" ", 2)

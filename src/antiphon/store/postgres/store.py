@@ -19,6 +19,7 @@ from antiphon.store.contract import UNSET, Claim, Entry, Page, Phase, Record, Un
 from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
 from antiphon.store.postgres.batcher import Batcher
 from antiphon.store.postgres.change_listener import ChangeListener
+from antiphon.store.postgres.claimer import ClaimTasks
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.lease_keeper import PostgresLeaseKeeper
 from antiphon.store.postgres.migrations import prepare
@@ -34,7 +35,6 @@ from antiphon.store.postgres.reader import (
 )
 from antiphon.store.postgres.writer import (
     Append,
-    ClaimTasks,
     Create,
     Expire,
     Probe,

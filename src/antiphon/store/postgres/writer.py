@@ -6,6 +6,8 @@ operations it refuses; `rules.py` then finds the reason. The writer does not kno
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,15 +19,15 @@ from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import UNSET, Claim, Phase, UnsetType
 from antiphon.store.postgres.batcher import Job
+from antiphon.store.postgres.claimer import Claimer, ClaimTasks
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
-from antiphon.store.rules import EncodedEntry, Row
+from antiphon.store.rules import MAX_INT64, EncodedEntry, Row
 from antiphon.store.watchers import Watchers
 
 __all__ = [
     "Append",
-    "ClaimTasks",
     "Create",
     "Expire",
     "Probe",
@@ -44,8 +46,17 @@ _MAX_ATTEMPTS = 5
 """Attempts of a statement that PostgreSQL aborts because of a deadlock with another process."""
 _PROBE_KEY = "\1probe"
 """The key that probes record. `escape_text` never returns it, so it is no caller's key."""
+_FULL_EXPIRE_SECONDS = 30.0
+"""How often the search for expired tasks begins at the start. It finds a task that another process ended
+after its time had passed."""
+_EXPIRE_SLACK_MILLISECONDS = 2000
+"""How far the search for expired tasks goes back otherwise; `expire.sql` has the same number."""
+_EXPIRED_NEVER = -MAX_INT64
+"""A time before which no task expires."""
 _COUNT_SLOTS = 251
 """Rows per phase in the `counts` table. A prime, so that the random origins spread evenly over the rows."""
+_MAX_SLOT_USES = 100
+"""Changes of the counts in one slot, before the process goes on with another one."""
 
 
 class Create(NamedTuple):
@@ -98,15 +109,6 @@ class Publish(NamedTuple):
     data: str
 
 
-class ClaimTasks(NamedTuple):
-    """Claims tasks."""
-
-    worker: str
-    lease: int
-    limit: int
-    tools: Sequence[str] | None
-
-
 class Expire(NamedTuple):
     """Deletes expired tasks."""
 
@@ -147,8 +149,12 @@ class Writer:
         self.connection = ReconnectingConnection(database)
         self._database = database
         self._origin = origin
-        self._slot = int(origin, 16) % _COUNT_SLOTS
+        self._slot_number = int(origin, 16) % _COUNT_SLOTS
+        self._slot_uses = 0
+        self._expired_before = _EXPIRED_NEVER
+        self._full_expire_at = 0.0
         self._clock = clock
+        self._claimer = Claimer(self.connection, clock)
         self._watchers = watchers
         self._stats = stats
 
@@ -201,10 +207,12 @@ class Writer:
             *_columns(_entry_rows(creates, appends), 4),
         )
         rows = await self.connection.fetch(
-            sql("write"), self._clock(), FORMAT, *values, self._slot, self._database.schema, self._origin
+            sql("write"), self._clock(), FORMAT, *values, self._slot(), self._database.schema, self._origin
         )
         written = {row["id"]: row for row in rows}
         self._count(len(written))
+        for job in jobs:
+            self._note_ended(job.operation)
         self._watchers.notify([unescape_text(id) for id in written], any(row["free"] for row in rows))
         for job in creates:
             operation: Create = job.operation
@@ -301,33 +309,30 @@ class Writer:
 
     async def _claim(self, jobs: _Jobs) -> None:
         for job in jobs:
-            operation: ClaimTasks = job.operation
-            values: list[Any] = [
-                self._clock(),
-                escape_text(operation.worker),
-                operation.lease,
-                operation.limit,
-            ]
-            if operation.tools is None:
-                rows = await self.connection.fetch(sql("claim"), *values)
-            else:
-                tools = [escape_text(tool) for tool in operation.tools]
-                rows = await self.connection.fetch(sql("claim_by_tool"), *values, tools)
-            self._count(len(rows))
-            rows.sort(key=lambda row: (row["created"], row["key"]))
-            job.succeed([Claim(record_of(row), row["token"]) for row in rows])
+            claims = await self._claimer.claim(job.operation)
+            self._count(len(claims))
+            job.succeed(claims)
 
     async def _expire(self, jobs: _Jobs) -> None:
         for job in jobs:
+            if time.monotonic() >= self._full_expire_at:
+                self._expired_before = _EXPIRED_NEVER
+                self._full_expire_at = time.monotonic() + _FULL_EXPIRE_SECONDS
             rows = await self.connection.fetch(
                 sql("expire"),
                 self._clock(),
                 job.operation.limit,
                 _MAX_EXPIRED_ENTRIES,
-                self._slot,
+                self._slot(),
                 self._database.schema,
                 self._origin,
+                self._expired_before,
             )
+            if rows[0]["key"] is None:
+                self._expired_before = rows[0]["now"] - _EXPIRE_SLACK_MILLISECONDS
+                rows = []
+            else:
+                self._expired_before = rows[-1]["expires"] - 1
             self._count(len(rows))
             if rows:
                 keys = [row["key"] for row in rows]
@@ -335,6 +340,25 @@ class Writer:
             records = [record_of(row) for row in rows]
             self._watchers.notify([record.id for record in records], False)
             job.succeed(records)
+
+    def _note_ended(self, operation: Create | Append) -> None:
+        """Search for expired tasks from the start again if a task ends whose time has already passed."""
+        if isinstance(operation, Append):
+            phase, expires = operation.phase, operation.expires
+        else:
+            phase, expires = operation.row.phase, operation.row.expires
+        if phase == "ended" and not (isinstance(expires, int) and expires > self._expired_before):
+            self._expired_before = _EXPIRED_NEVER
+
+    def _slot(self) -> int:
+        """Return the slot for the next change of the counts, another one after some changes.
+
+        While another transaction is open for long, each change of a row makes the next one slower.
+        """
+        self._slot_uses += 1
+        if self._slot_uses > _MAX_SLOT_USES:
+            self._slot_number, self._slot_uses = secrets.randbelow(_COUNT_SLOTS), 1
+        return self._slot_number
 
     async def _probe(self, jobs: _Jobs) -> None:
         await self.connection.fetch(sql("probe"), _PROBE_KEY, retry=True)

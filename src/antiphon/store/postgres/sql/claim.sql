@@ -1,4 +1,5 @@
--- Claims the oldest claimable tasks of all tools, and skips the ones that other processes are claiming.
+-- Claims the oldest claimable tasks of all tools, and skips the ones that other processes are claiming. Workers name
+-- their tools (claim_by_tool.sql), so this statement does without the limits of that search.
 -- A task with an expired lease is claimable, and keeps its place in the order. Up to 1000 of them are
 -- considered, so that a claim after a long pause does not lock too many rows.
 WITH moment AS MATERIALIZED (

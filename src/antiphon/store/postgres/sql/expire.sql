@@ -1,11 +1,12 @@
--- Deletes some ended tasks that have expired, with their logs; fewer tasks if the logs are long. A notification names up to 400
--- tasks, because PostgreSQL allows less than 8000 bytes.
+-- Deletes some ended tasks that expired after $7, with their logs; fewer tasks if the logs are long. A notification
+-- names up to 400 tasks, because PostgreSQL allows less than 8000 bytes. One row comes back in any case, for the time.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 expired AS MATERIALIZED (
     SELECT key, expires, version FROM tasks
     WHERE phase = 'ended' AND expires <= (SELECT now FROM moment)
+        AND expires > least($7::bigint, (SELECT now FROM moment) - 2000)
     ORDER BY expires, key LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (
@@ -36,6 +37,5 @@ notified AS (
     SELECT pg_notify($5::text, $6::text || '0' || string_agg(digest, ',')) AS sent
     FROM digests GROUP BY portion
 )
-SELECT deleted.key, deleted.id, deleted.principal, deleted.tool, deleted.phase, deleted.version, deleted.created, deleted.updated,
-    deleted.expires, deleted.format, deleted.head, (SELECT count(sent::text) FROM notified) AS notices
-FROM deleted ORDER BY deleted.expires, deleted.key
+SELECT moment.now, deleted.*, (SELECT count(sent::text) FROM notified) AS notices
+FROM moment LEFT JOIN deleted ON true ORDER BY deleted.expires, deleted.key

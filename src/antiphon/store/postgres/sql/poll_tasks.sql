@@ -1,4 +1,8 @@
--- Gets the versions of watched tasks and whether any task is claimable, in case a notification was lost.
+-- Gets the versions of watched tasks and whether a task became claimable since a transaction, in case a notification
+-- was lost. `settled` is the transaction for the next poll.
 SELECT
     ARRAY(SELECT id || ' ' || version || ' ' || updated FROM tasks WHERE id = ANY ($1::text[])) AS places,
-    EXISTS (SELECT FROM tasks WHERE phase = 'ready' AND lease = 0) AS ready
+    (
+        SELECT freed FROM tasks WHERE phase = 'ready' AND lease = 0 AND freed >= $2::bigint ORDER BY freed LIMIT 1
+    ) IS NOT NULL AS ready,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS settled

@@ -1,0 +1,131 @@
+"""Claims tasks, and remembers where the next search for claimable tasks begins.
+
+A search from the start reads the index entries of all tasks that were claimed since the last vacuum. They are
+many while another transaction is open for long, such as the one of `pg_dump`. So a search has limits.
+
+The limits only save time: a search from the start finds the same tasks. This module owns the limits of one
+process. It does not know the callers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import asyncpg
+import msgspec
+
+from antiphon.store.contract import Claim
+from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.statements import escape_text, record_of, sql
+from antiphon.store.rules import MAX_INT64
+
+__all__ = ["ClaimTasks", "Claimer"]
+
+_FULL_SEARCH_SECONDS = 30.0
+"""How often a search begins at the start. It finds a lease even if its writer stalled for seconds between
+reading the clock and the commit."""
+_LEASE_SLACK_MILLISECONDS = 2000
+"""How long the writer of a lease may stall in this way before only a search from the start finds the lease;
+the statements have the same number."""
+_MAX_ARRIVED_TASKS = 1000
+"""Tasks that became claimable since the last claim. If there are more, a search from the start is cheaper."""
+_MAX_REMAINING_TASKS = 100
+"""Tasks of them that were not claimed. If there are more, the next search begins at the oldest of them."""
+_MAX_SEARCHES = 16
+"""Sets of tools whose limits are kept. A worker has one, which changes with the tools of its server."""
+_START = (-MAX_INT64, 0)
+"""A creation time and key below those of every task."""
+
+
+class ClaimTasks(NamedTuple):
+    """Claims tasks."""
+
+    worker: str
+    lease: int
+    limit: int
+    tools: Sequence[str] | None
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    """Where the next search for tasks of some tools begins."""
+
+    oldest: dict[str, tuple[int, int]]
+    """The creation time and key of the oldest claimable task of a tool; no entry if there is none."""
+    since: int | None = None
+    """The first transaction whose tasks `oldest` does not cover; `None` for a search from the start."""
+    ended_after: int = 0
+    """The time before which all leases that ended were looked at."""
+    connection: asyncpg.Connection | None = None
+    """The connection of the search. Another one may lead to a database that was restored from a copy."""
+    full_search_at: float = 0.0
+    """When a search has to begin at the start again."""
+
+
+class Claimer:
+    """Claims tasks on the connection that writes."""
+
+    def __init__(self, connection: ReconnectingConnection, clock: Callable[[], int | None]) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._limits_by_tools: dict[tuple[str, ...], _Limits] = {}
+
+    async def claim(self, operation: ClaimTasks) -> list[Claim]:
+        """Claim the oldest claimable tasks; raises `StoreUnavailable`."""
+        values = (self._clock(), escape_text(operation.worker), operation.lease, operation.limit)
+        if operation.tools is None:
+            rows = await self._connection.fetch(sql("claim"), *values)
+        else:
+            rows = await self._claim_by_tool(values, tuple(map(escape_text, operation.tools)))
+        rows.sort(key=lambda row: (row["created"], row["key"]))
+        return [Claim(record_of(row), row["token"]) for row in rows]
+
+    async def _claim_by_tool(self, values: tuple[Any, ...], tools: tuple[str, ...]) -> list[Any]:
+        connection, now = await self._connection.connect(), time.monotonic()
+        limits = self._limits_by_tools.pop(tools, None)
+        if limits is None or limits.connection is not connection or now >= limits.full_search_at:
+            limits = _from_start(tools, connection, now)
+        found, claimed = await self._search(values, tools, limits)
+        if found["is_partial"]:
+            limits = _from_start(tools, connection, now)
+            found, claimed = await self._search(values, tools, limits)
+        while len(self._limits_by_tools) >= _MAX_SEARCHES:
+            del self._limits_by_tools[next(iter(self._limits_by_tools))]
+        self._limits_by_tools[tools] = _next_limits(limits, found)
+        return claimed
+
+    async def _search(
+        self, values: tuple[Any, ...], tools: tuple[str, ...], limits: _Limits
+    ) -> tuple[Any, list[Any]]:
+        """Return the row with the limits of the next search, and the rows of the claimed tasks."""
+        values = (*values, tools, limits.since, limits.ended_after, _MAX_ARRIVED_TASKS)
+        if limits.oldest:
+            oldest = [limits.oldest.get(tool, (None, None)) for tool in tools]
+            columns = [created for created, _ in oldest], [key for _, key in oldest]
+            rows = await self._connection.fetch(sql("claim_by_tool"), *values, *columns)
+        else:
+            rows = await self._connection.fetch(sql("claim_arrived"), *values)
+        (found,) = (row for row in rows if row["key"] is None)
+        return found, [row for row in rows if row["key"] is not None]
+
+
+def _from_start(tools: tuple[str, ...], connection: asyncpg.Connection, now: float) -> _Limits:
+    return _Limits(
+        dict.fromkeys(tools, _START), connection=connection, full_search_at=now + _FULL_SEARCH_SECONDS
+    )
+
+
+def _next_limits(limits: _Limits, found: Any) -> _Limits:
+    """Return the limits after a search that had these limits and found this row."""
+    oldest = {tool: (created, key) for tool, created, key in found["next_search"] or ()}
+    remaining, since = found["remaining"] or (), found["settled"]
+    if len(remaining) > _MAX_REMAINING_TASKS:
+        for tool, created, key in remaining:
+            oldest[tool] = min(oldest.get(tool, (created, key)), (created, key))
+    elif remaining:
+        since = min(since, found["first_freed"])
+    ended_after = found["now"] - _LEASE_SLACK_MILLISECONDS
+    if found["first_ended"] is not None:
+        ended_after = min(ended_after, found["first_ended"] - 1)
+    return msgspec.structs.replace(limits, oldest=oldest, since=since, ended_after=ended_after)

@@ -144,7 +144,7 @@ def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
     assert first.split()[:4] == [id, "input_required", "greet", "-"]
     assert first.endswith("asks first")
     listed = json.loads(antiphon("tasks", "ls", served.store, "--json", "--limit", "1").stdout)
-    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
+    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", None)]
 
 
 def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
@@ -252,7 +252,7 @@ def test_does_not_cancel_a_finished_task(served: Served) -> None:
 def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        start_waiting_task(Served(server.url, store), "brief")
+        assert antiphon("call", server.url, "fleeting").returncode == 0
         server.process.kill()
         server.process.wait()
     removed = 0

@@ -64,8 +64,13 @@ TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("waiting", "answered"): "working",
     ("waiting", "faulted"): "faulted",
     ("waiting", "cancelled"): "cancelled",
+    ("cancelled", "recorded"): "cancelled",
 }
-"""The state of a task after an entry. A pair that is missing is invalid; a finished task never changes."""
+"""The state of a task after an entry. A pair that is missing is invalid.
+
+A finished task never changes for its callers. The log of a cancelled task may still get an entry, which says
+that its function has unwound.
+"""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,7 +109,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State = "working"
     message: str | None = None
     ttl: int | None = None
-    """How long the store keeps the task after its creation, in milliseconds; `None` means for ever."""
+    """How long after its creation the task expires, in milliseconds; `None` means never, or not decided yet.
+
+    A caller may ask for it. Otherwise it is decided when the task ends, from `keep`.
+    """
     poll: int = 1000
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
@@ -116,11 +124,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The number of segments in the log. The content of the result comes after them."""
     progress: TaskProgress | None = None
     """The progress that `message` describes, while the task works. It is not in the log."""
+    keep: int | None = None
+    """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the task has finished. A finished task never changes."""
         return self.state in ("done", "faulted", "cancelled")
+
+    @property
+    def expires(self) -> int | None:
+        """When the task expires; `None` means never, or not decided yet."""
+        return None if self.ttl is None else self.created + self.ttl
 
     @property
     def visible_state(self) -> tuple[Any, ...]:
@@ -140,7 +155,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
         if state != self.state:  # the message was about the state before
             changes.update(message=None, progress=None)
-        if "message" in data:
+        if "message" in data and self.state != "cancelled":
             changes.update(message=data["message"], progress=None)
         if kind == "asked":
             changes["questions"] = data[STORED_QUESTIONS]
@@ -157,7 +172,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
         elif kind == "cancelled":
             changes["questions"] = {}
-        return msgspec.structs.replace(self, **changes)
+        after = msgspec.structs.replace(self, **changes)
+        return after._with_lifetime() if after.has_ended and state != self.state else after
+
+    def _with_lifetime(self) -> Task:
+        """Return a task that has just ended with its lifetime, which counts from its end."""
+        if self.keep is None:
+            return self
+        ttl = self.updated - self.created + self.keep
+        return msgspec.structs.replace(self, ttl=ttl if self.ttl is None else min(ttl, self.ttl))
 
 
 def answer_entry(key: str) -> str:

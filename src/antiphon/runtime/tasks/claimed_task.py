@@ -20,9 +20,9 @@ from antiphon.model.segment import CallerMessage
 from antiphon.model.task import TRANSITIONS, EntryKind, Task, TaskProgress
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.progress import ProgressWriter, log_message
-from antiphon.store.contract import Phase, Record, Store
+from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
-__all__ = ["PHASES", "ClaimedTask", "head_of", "now_ms", "task_of"]
+__all__ = ["PHASES", "ClaimedTask", "expiry_after", "head_of", "now_ms", "phase_after", "task_of"]
 
 PHASES: dict[str, Phase] = {
     "working": "ready",
@@ -60,6 +60,16 @@ def head_of(task: Task) -> Any:
 def task_of(record: Record) -> Task:
     """Return the task that a record keeps."""
     return msgspec.convert(record.head, Task)
+
+
+def phase_after(before: Task, after: Task) -> Phase:
+    """Return the phase of a task after an entry."""
+    return PHASES[after.state]
+
+
+def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
+    return UNSET if after.ttl == before.ttl else after.expires
 
 
 class ClaimedTask:
@@ -187,6 +197,7 @@ class ClaimedTask:
                 phase=PHASES[task.state],
                 head=head_of(task),
                 token=self.token,
+                expires=expiry_after(self.task, task),
             )
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):

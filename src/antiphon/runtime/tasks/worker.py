@@ -46,6 +46,7 @@ from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.contract import Claim, Store
 
@@ -53,8 +54,6 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
-_EXPIRE_BATCH_TASKS = 1000
-"""How many expired tasks are deleted in one operation."""
 _READ_PAGE_ENTRIES = 16
 """How many entries of a log are read at once. Each may hold a whole batch of segments."""
 _STORE_RETRY_SECONDS = 1.0
@@ -247,13 +246,9 @@ class Worker:
                 self.lost_leases += 1
 
     async def _expire(self) -> None:
-        while True:
-            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-            for record in expired:
-                self.cancel(record.id)
-                self._finished.evict(record.id)
-            if len(expired) < _EXPIRE_BATCH_TASKS:
-                return
+        """End the tasks that did not finish in time, and delete those whose lifetime is over."""
+        await end_overdue(self._store, self.cancel)
+        await delete_expired(self._store, self._finished.evict)
 
     # Running
 

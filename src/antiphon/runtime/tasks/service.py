@@ -41,6 +41,7 @@ from antiphon.runtime.tasks.claimed_task import (
     ClaimedTask,
     expiry_after,
     head_of,
+    lease_clock,
     now_ms,
     phase_after,
     task_of,
@@ -123,6 +124,8 @@ class TaskService:
             "journal": journal,
             "resume": tool.resume,
         }
+        if tool.problems_of(call.request.arguments) is not None:
+            created["fits"] = False
         if call.request_meta.wants_stream or call.request_meta.response_modes:
             created["modes"] = call.request_meta.response_modes or ("streaming",)
         if call.request_meta.client is not None:
@@ -133,11 +136,13 @@ class TaskService:
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
         if emitted:
-            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
+            # The claim that comes with the creation has the first token.
+            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted), "by": 1}
             entries.append(("emitted", segments))
             task = task.after("emitted", segments, at)
             head = head_of(task)
         here = self.worker.has_room or not run
+        since = lease_clock()
         claim = await self.store.create(
             Record(
                 id=task.id,
@@ -164,9 +169,11 @@ class TaskService:
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
+            lease=self._limits.lease_seconds,
+            since=since,
         )
         if run:
-            self.worker.run(claimed)
+            self.worker.run(claimed, tool)
         return claimed
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:

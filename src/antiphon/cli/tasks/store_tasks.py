@@ -23,6 +23,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks.claimed_task import task_of
+from antiphon.runtime.tasks.expiry import end_overdue
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store import open_store
@@ -119,7 +120,11 @@ class StoreTasks:
         return TaskView.from_record(await self._record(id)).status
 
     async def remove_expired(self) -> int:
-        """Remove the expired tasks. Return how many there were."""
+        """Remove the expired tasks. Return how many there were.
+
+        A task that waits for an answer is cancelled first, and stays until a worker has unwound its function.
+        """
+        await end_overdue(self._store, lambda _: None)
         count = 0
         while removed := await self._store.expire():
             count += len(removed)

@@ -1,6 +1,7 @@
 """The call that runs a claimed task, built from the request in the task's log.
 
-The caller of a task is not connected. Its questions park the task, and its segments go into the log.
+The caller of a task is not connected. Its questions park the task, its segments go into the log, and its progress
+becomes the status message of the task.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import msgspec
 
 from antiphon.model.identity import Implementation, Principal
 from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.segment import CallerMessage
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.journal import Journal
@@ -50,6 +52,10 @@ class _TaskCaller(Caller):
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
         self.task_id = claimed.task.id
+
+    async def notify(self, message: CallerMessage) -> None:
+        """Store progress as the status message of the task; log messages go into the server's log."""
+        self._claimed.notify(message)
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Write segments into the log, after those of earlier runs."""

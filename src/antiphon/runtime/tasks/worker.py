@@ -43,6 +43,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import begin_attempt, check_arguments, fail_attempt
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
+from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.task_call import call_of
@@ -55,8 +56,6 @@ logger = logging.getLogger("antiphon")
 Outcome: TypeAlias = Result | InputRequired | RequestError
 """The end of a run: a result, questions to wait for, or an error in place of a result."""
 
-_EXPIRE_BATCH_TASKS = 1000
-"""How many expired tasks are deleted in one operation."""
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
 _EXPIRE_INTERVAL_SECONDS = 0.5
@@ -204,6 +203,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
     def cancel(self, id: str) -> bool:
@@ -339,13 +339,9 @@ class Worker:
                 self._stop(claimed, task, LeaseLost(reason))
 
     async def _expire(self) -> None:
-        while True:
-            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-            for record in expired:
-                self.cancel(record.id)
-                self._finished.evict(record.id)
-            if len(expired) < _EXPIRE_BATCH_TASKS:
-                return
+        """End the tasks that did not finish in time, and delete those whose lifetime is over."""
+        await end_overdue(self._store, self.cancel)
+        await delete_expired(self._store, self._finished.evict)
 
     # Running
 
@@ -412,7 +408,8 @@ class Worker:
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
         try:
-            await claimed.write(*_entry(outcome, claimed.journal.take_unwritten()))
+            new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
+            await claimed.write(*_entry(outcome, new, progress))
         except StoreError:
             raise
         except Exception as error:
@@ -445,9 +442,13 @@ class Worker:
             return await prepend_emitted(call, Result(message, is_error=True))
 
 
-def _entry(outcome: Outcome, journal: dict[str, Any]) -> tuple[EntryKind, dict[str, Any]]:
+def _entry(
+    outcome: Outcome, journal: dict[str, Any], progress: dict[str, Any] | None = None
+) -> tuple[EntryKind, dict[str, Any]]:
     """Return the entry that records the outcome of a run, with the journal that is not written yet."""
     data: dict[str, Any] = {"journal": journal} if journal else {}
+    if progress is not None:
+        data["progress"] = progress
     if isinstance(outcome, InputRequired):
         return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
     if isinstance(outcome, RequestError):

@@ -16,7 +16,7 @@ the error.
     │   │   ├── NotAcceptable            406
     │   │   ├── BadOrigin                403
     │   │   ├── Unauthorized             401, with WWW-Authenticate
-    │   │   ├── Forbidden                403
+    │   │   ├── Forbidden                403; in a tool, a result with isError
     │   │   ├── NoEndpoint               404
     │   │   ├── SessionLost              404
     │   │   ├── StreamGone               410
@@ -114,7 +114,10 @@ class AntiphonError(Exception):
 
 
 class Failure(AntiphonError):
-    """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed."""
+    """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed.
+
+    In a prompt or a resource, the request gets a JSON-RPC error with the message.
+    """
 
     def __init__(
         self,
@@ -237,7 +240,11 @@ class Unauthorized(InvalidRequest):
 
 
 class Forbidden(InvalidRequest):
-    """The caller is authenticated, but not allowed to do this."""
+    """The caller is authenticated, but not allowed to do this.
+
+    `authenticate` and middleware refuse the HTTP request with it. In a tool, the call fails with the message.
+    In a prompt or a resource, the request gets a JSON-RPC error with the message.
+    """
 
     status = 403
 
@@ -285,7 +292,7 @@ class NotFound(InvalidParams):
 
 
 class ResourceNotFound(NotFound):
-    """The server has no resource with this URI."""
+    """The server has no resource with this URI. The function of a template raises it for an unknown URI."""
 
 
 class InternalError(RequestError):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
+from antiphon.errors import InvalidParams, MissingCapability, RequestError, ResourceNotFound, TaskRequired
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.content import Block, ResourceLink, Text
@@ -33,7 +33,7 @@ from antiphon.model.request import (
     Unsubscribe,
 )
 from antiphon.model.segment import MODES, CallerMessage, SegmentPage, Segments, StreamEnd
-from antiphon.model.task import Promise
+from antiphon.model.task import Promise, TaskResult
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
@@ -104,10 +104,19 @@ class V2025(Dialect):
         return tuple(mode for mode in modes if mode in known or mode not in MODES)
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """Return the frame of an error. A missing capability has no code here, so the tool fails."""
-        if type(error) is MissingCapability and isinstance(request, CallTool):
-            return self.response(request, request_id, Result(error.message, is_error=True))
-        return super().refusal(request, request_id, error)
+        """Return the frame of an error.
+
+        These versions have no code for a missing capability: a tool fails, and other requests are invalid.
+        """
+        if type(error) is not MissingCapability:
+            return super().refusal(request, request_id, error)
+        failed = Result(error.message, is_error=True)
+        if isinstance(request, CallTool):
+            return self.response(request, request_id, failed)
+        if isinstance(request, RedeemTask):
+            return self.response(request, request_id, TaskResult(failed, request.task_id))
+        data = error.data if error.needs is None else self.missing_capabilities(error.needs)
+        return super().refusal(request, request_id, InvalidParams(error.message, data=data))
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Return the frame of a notification; segments are partial responses."""

@@ -305,6 +305,8 @@ def _request_error(error: Failure | Forbidden) -> RequestError:
 async def _stream_response(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
     """Return the final response of a tool call whose segments were streamed."""
     outcome = await answer
+    if type(outcome) is InputRequired:
+        outcome.streamed = True
     return _final_response(call, outcome) if type(outcome) is Result else outcome
 
 

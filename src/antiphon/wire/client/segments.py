@@ -25,7 +25,9 @@ __all__ = ["call_outcome", "is_partial", "notification_part", "response_part", "
 
 def is_partial(frame: Frame) -> bool:
     """Return whether a response is one of several to its request, and not the last."""
-    return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
+    if not isinstance(frame.result, dict) or frame.result.get("isComplete") is not False:
+        return False
+    return frame.result.get("resultType") != "input_required"  # questions end a stream that is not complete
 
 
 def call_outcome(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:

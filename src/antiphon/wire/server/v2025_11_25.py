@@ -15,7 +15,7 @@ from antiphon.errors import InvalidParams, MissingCapability, RequestError, Reso
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.content import Block, ResourceLink, Text
-from antiphon.model.outcome import Discovery, Page, Result
+from antiphon.model.outcome import Discovery, InputRequired, Page, Result
 from antiphon.model.question import OpenUrl, Question
 from antiphon.model.request import (
     CallTool,
@@ -39,6 +39,7 @@ from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.server.segments import (
     FALLBACK,
+    NO_SEGMENTS,
     declared_modes,
     last_response,
     partial_response,
@@ -165,6 +166,11 @@ class V2025(Dialect):
 
     def _stream_end(self, end: StreamEnd) -> dict[str, Any]:
         return last_response(end, self.tool_result(end.result))
+
+    def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
+        """Return the result object of questions; on a stream of segments, it says that the stream goes on."""
+        value = super()._input_required(stopped)
+        return {**value, **NO_SEGMENTS} if stopped.streamed else value
 
     def _segment_page(self, page: SegmentPage) -> dict[str, Any]:
         if page.stopped is not None:

@@ -158,7 +158,7 @@ class Context:
         the question: the answer is found under the same key even if a new version of the function asks.
 
         Raises `Declined` if the user declines or dismisses the form, and `MissingCapability` if the client
-        cannot show it.
+        cannot show it. A task waits instead, because any client of its owner can answer.
         """
         if url is not None:
             answer = await self._run.ask(OpenUrl(message, url), key)

@@ -107,7 +107,7 @@ class Run:
             # A key is answered once: asking again needs a new key, or the caller would not answer.
             attempts += 1
             key = f"{first}~{attempts}"
-        require(question, self.call.request_meta.capabilities)
+        require(question, self.call)
         if key in self.responses:
             answer = read_answer(question, key, self.responses[key])
             if check is None or check(answer) is None:
@@ -255,9 +255,12 @@ def _accepted(question: Question, key: str, response: Any, check: Check | None) 
     return answer if check is None or check(answer) is None else None
 
 
-def require(question: Question, capabilities: Mapping[str, Any]) -> None:
-    """Raise `MissingCapability` if the client did not declare that it can answer a question."""
-    if can_answer(capabilities, question):
+def require(question: Question, call: Call[Any]) -> None:
+    """Raise `MissingCapability` if the client did not declare that it can answer a question.
+
+    A question of a task is never refused: the task waits, and any client of its owner can answer.
+    """
+    if call.carrier.anyone_answers or can_answer(call.request_meta.capabilities, question):
         return
     name, mode = needed_capability(question)
     what = name if mode is None else f"{name} ({mode})"

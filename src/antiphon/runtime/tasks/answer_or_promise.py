@@ -191,6 +191,11 @@ class _ConvertibleCarrier:
         """Whether a busy server may end a run at a checkpoint: not once the call is a task."""
         return self._carrier.sheds
 
+    @property
+    def anyone_answers(self) -> bool:
+        """Whether other clients can answer a question: once the call is a task, they can."""
+        return self._carrier.anyone_answers
+
     def convert(self, journal: Journal) -> None:
         """Let the store carry the journal from now on."""
         self._carrier = StoreCarrier(journal)

@@ -19,6 +19,7 @@ from antiphon.errors import (
     TaskNotFound,
     TaskRequired,
 )
+from antiphon.model.capabilities import can_answer
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.question import Question
@@ -180,9 +181,21 @@ class TaskHandlers:
         return TaskResult(result_of(await self._service.with_content(task)), id)
 
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
-        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer."""
-        questions = load_questions(task.questions).items()
-        asking = asyncio.gather(*(self._ask(call, task.id, key, question) for key, question in questions))
+        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer.
+
+        Questions that the caller cannot answer are left to other clients.
+        """
+        capabilities = call.request_meta.capabilities
+        questions = {
+            key: question
+            for key, question in load_questions(task.questions).items()
+            if can_answer(capabilities, question)
+        }
+        if not questions:
+            return
+        asking = asyncio.gather(
+            *(self._ask(call, task.id, key, question) for key, question in questions.items())
+        )
         # The task may be cancelled meanwhile, or answered on another connection.
         changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
         waiting_for: set[asyncio.Future[Any]] = {asking, changed}

@@ -26,6 +26,7 @@ the error.
     │   ├── InvalidParams     −32602
     │   │   ├── TaskNotFound
     │   │   ├── TaskEnded
+    │   │   ├── TaskNotWaiting           the task has no open question to answer
     │   │   └── NotFound                 no such tool or prompt
     │   │       └── ResourceNotFound
     │   ├── InternalError     −32603
@@ -99,6 +100,7 @@ __all__ = [
     "TaskForbidden",
     "TaskLost",
     "TaskNotFound",
+    "TaskNotWaiting",
     "TaskRequired",
     "TimedOut",
     "TooLarge",
@@ -356,6 +358,10 @@ class TaskNotFound(InvalidParams):
 
 class TaskEnded(InvalidParams):
     """The task has finished, and cannot be cancelled."""
+
+
+class TaskNotWaiting(InvalidParams):
+    """The task has ended, or asks nothing at the moment, and cannot be answered."""
 
 
 class UnsupportedVersion(RequestError):

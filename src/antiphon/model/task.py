@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, with_problem
 
 __all__ = [
     "ANSWER_KIND",
@@ -88,6 +88,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
     """The open questions, by key, as `dump_questions` writes them."""
+    problems: Mapping[str, str] = {}
+    """Why the last answers to open questions did not fit, by key."""
+    times_asked: Mapping[str, int] = {}
+    """How often the function asked a question, by key, if it asked the question again after an answer."""
     result: Mapping[str, Any] | None = None
     """The result, as `dump_result` writes it, without the content that is in the log as segments."""
     fault: Fault | None = None
@@ -102,7 +106,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def visible_state(self) -> tuple[Any, ...]:
         """The parts of the task that callers are notified of when they change."""
-        return self.state, self.message, self.questions
+        return self.state, self.message, self.questions, self.problems
+
+    @property
+    def open_questions(self) -> dict[str, Question]:
+        """The open questions, by key. One that got an answer which did not fit says why."""
+        questions = load_questions(self.questions)
+        return {key: with_problem(question, self.problems.get(key)) for key, question in questions.items()}
+
+    def unique_key(self, key: str) -> str:
+        """Return the key of a question for versions in which a key names one question for ever."""
+        times = self.times_asked.get(key)
+        return key if times is None else f"{key}~{times}"
 
     @property
     def failed(self) -> bool:
@@ -118,20 +133,28 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if "message" in data:
             changes["message"] = data["message"]
         if kind == "asked":
-            changes["questions"] = data[STORED_QUESTIONS]
+            changes.update(questions=data[STORED_QUESTIONS], problems={})
+            if again := data.get("again"):
+                counts = {key: self.times_asked.get(key, 1) + 1 for key in again}
+                changes["times_asked"] = {**self.times_asked, **counts}
         elif kind == "answered":
             changes["questions"] = {
                 key: question for key, question in self.questions.items() if key not in data["responses"]
             }
             changes["state"] = "waiting" if changes["questions"] else "working"
+            if self.problems or "problems" in data:
+                problems = {**self.problems, **data.get("problems", {})}
+                changes["problems"] = {
+                    key: problem for key, problem in problems.items() if key in changes["questions"]
+                }
         elif kind == "emitted":
             changes["segments"] = self.segments + len(data["blocks"])
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
-            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
+            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
         elif kind == "cancelled":
-            changes["questions"] = {}
+            changes.update(questions={}, problems={})
         return msgspec.structs.replace(self, **changes)
 
 

@@ -15,7 +15,7 @@ from antiphon.errors import TaskNotFound
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import StreamTask
 from antiphon.model.segment import SegmentPage, Segments
-from antiphon.model.task import Task, TaskChanged, TaskView, load_questions, load_result
+from antiphon.model.task import Task, TaskChanged, TaskView, load_result
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.tasks.service import TaskService
 
@@ -68,7 +68,7 @@ class SegmentStreams:
                 elif update.has_ended:
                     ended = update
                 elif update.state == "waiting" and call.carrier.returns_questions:
-                    stopped = InputRequired(load_questions(update.questions))
+                    stopped = InputRequired(update.open_questions)
                     task = None if task is None else update
                     return SegmentPage(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
                 elif task is not None:  # no segments yet: tell the caller the id of its task
@@ -94,7 +94,7 @@ class SegmentStreams:
         if not task.has_ended:
             stopped = None
             if task.state == "waiting" and call.carrier.returns_questions:
-                stopped = InputRequired(load_questions(task.questions))
+                stopped = InputRequired(task.open_questions)
             return SegmentPage(after + 1, blocks, id, is_complete=False, stopped=stopped)
         end = _last_page(task, after + len(blocks), None)
         return msgspec.structs.replace(end, first=after + 1, blocks=(*blocks, *end.blocks))

@@ -22,14 +22,13 @@ from antiphon.errors import (
     StoreUnavailable,
     TaskEnded,
     TaskNotFound,
+    TaskNotWaiting,
 )
-from antiphon.model.form import problems
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ElicitResult, read_answer
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
+from antiphon.model.task import EntryKind, Promise, Task, load_result
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
@@ -38,6 +37,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
@@ -211,14 +211,32 @@ class TaskService:
         """Answer a task's questions, and return the task.
 
         Responses to questions that are not open are ignored. A question whose response does not match its
-        form stays open. Raises `InvalidParams` for a response of the wrong kind.
+        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
+        `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
+        undo the other responses.
         """
+        sorted_responses = SortedResponses({}, {}, {})
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            valid = _valid_responses(task, responses)
-            return ("answered", {"responses": valid}) if valid else None
+            nonlocal sorted_responses
+            if task.state != "waiting":
+                raise not_waiting(task)
+            sorted_responses = sort_responses(task, responses)
+            data: dict[str, Any] = {"responses": sorted_responses.valid}
+            if any(task.problems.get(key) != problem for key, problem in sorted_responses.unfit.items()):
+                data["problems"] = sorted_responses.unfit
+            return ("answered", data) if any(data.values()) else None
 
-        return await self._write(id, principal, entry)
+        try:
+            task = await self._write(id, principal, entry)
+        except TaskNotWaiting:
+            record = await self._record(id, principal)
+            if not await is_repeated(self.store, record, responses):
+                raise
+            return task_of(record)
+        if sorted_responses.malformed:
+            raise InvalidParams(" ".join(sorted_responses.malformed.values()))
+        return task
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""
@@ -355,21 +373,3 @@ def result_of(task: Task) -> Result:
             raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
         raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
-
-
-def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the responses that answer an open question and match its form."""
-    found = {}
-    for key, ask in load_questions(task.questions).items():
-        if key not in responses:
-            continue
-        answer = read_answer(ask, key, responses[key])
-        if (
-            isinstance(ask, Elicit)
-            and isinstance(answer, ElicitResult)
-            and answer.action == "accept"
-            and problems(ask.schema, answer.content or {})
-        ):
-            continue
-        found[key] = responses[key]
-    return found

@@ -33,6 +33,7 @@ from antiphon.model.task import (
     Fault,
     Task,
     TaskHistory,
+    answer_entry,
     dump_questions,
     dump_result,
 )
@@ -279,6 +280,9 @@ class Worker:
         new = claimed.journal.take_unwritten()
         data: dict[str, Any] = {"journal": new} if new else {}
         if isinstance(outcome, InputRequired):
+            entries = claimed.journal.entries
+            if again := [key for key in outcome.questions if answer_entry(key) in entries]:
+                data["again"] = again
             await claimed.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
             needs = outcome.needs if isinstance(outcome, MissingCapability) else None

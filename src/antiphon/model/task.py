@@ -16,6 +16,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
     "ANSWER_KIND",
+    "MAX_MESSAGE_CHARACTERS",
     "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
@@ -26,6 +27,7 @@ __all__ = [
     "TaskChanged",
     "TaskHistory",
     "TaskPage",
+    "TaskProgress",
     "TaskResult",
     "TaskView",
     "answer_entry",
@@ -40,6 +42,9 @@ STORED_QUESTIONS = "asks"
 
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
+
+MAX_MESSAGE_CHARACTERS = 500
+"""The length of the longest status message. A longer progress message is cut."""
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
@@ -73,6 +78,22 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """The client capabilities that were missing, if they are why the task failed."""
 
 
+class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of a task, as its function reported it last."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The progress as a sentence for people, for example `3 of 10: fetching`."""
+        done = f"{self.progress:.15g}"
+        count = done if self.total is None else f"{done} of {self.total:.15g}"
+        text = f"{count}: {self.message}" if self.message else count
+        return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a task. Times are in milliseconds since 1970."""
 
@@ -97,6 +118,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: Fault | None = None
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
+    progress: TaskProgress | None = None
+    """The progress that `message` describes, while the task works. It is not in the log."""
 
     @property
     def has_ended(self) -> bool:
@@ -130,8 +153,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if state is None:
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
+        if state != self.state:  # the message was about the state before
+            changes.update(message=None, progress=None)
         if "message" in data:
-            changes["message"] = data["message"]
+            changes.update(message=data["message"], progress=None)
         if kind == "asked":
             changes.update(questions=data[STORED_QUESTIONS], problems={})
             if again := data.get("again"):

@@ -62,6 +62,8 @@ Not a setting: callers reconnect by themselves.
 """
 _POLL_SECONDS = 5.0
 """How often a followed task is read although the store reported no change."""
+_NOTHING_SEEN = (-1, -1)
+"""The state of a record that nobody has read."""
 
 
 class TaskService:
@@ -241,7 +243,7 @@ class TaskService:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, backoff = -1, Backoff(timeout=0)
+            seen, backoff = _NOTHING_SEEN, Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -249,8 +251,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     yield task
                     if task.has_ended:
@@ -264,12 +266,12 @@ class TaskService:
         also if the task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
+            reader, seen, nothing_sent = SegmentReader(self.store, id, after), _NOTHING_SEEN, True
             backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
-                    if record.version != seen:
+                    if _state_of(record) != seen:
                         async for first, blocks in reader.up_to(record.version):
                             nothing_sent = False
                             yield Segments(first, blocks, id)
@@ -277,8 +279,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     if (
                         nothing_sent
@@ -286,7 +288,7 @@ class TaskService:
                         and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
                     ):
                         # The log has grown: read it before reporting that the task is running.
-                        seen, nothing_sent = -1, False
+                        seen, nothing_sent = _NOTHING_SEEN, False
                         continue
                     nothing_sent = False
                     yield task
@@ -373,3 +375,8 @@ def result_of(task: Task) -> Result:
             raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
         raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
+
+
+def _state_of(record: Record) -> tuple[int, int]:
+    """Return a value that differs after every change. Progress changes a record without an entry."""
+    return record.version, record.updated

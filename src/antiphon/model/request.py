@@ -293,6 +293,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """The response modes that the caller accepts, or `None` if it does not say; see `MODES`."""
     wants_stream: bool = False
     """Whether the caller wants the tool's output while the tool runs."""
+    inlines_results: bool = False
+    """Whether the status of a task carries the result of the task."""
     raw: Mapping[str, Any] = {}
     """The `_meta` object, as it was sent."""
 

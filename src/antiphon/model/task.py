@@ -17,9 +17,11 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 __all__ = [
     "ANSWER_KIND",
     "MAX_MESSAGE_CHARACTERS",
+    "SEGMENT_ENTRIES",
     "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
+    "EntryRanges",
     "Fault",
     "Promise",
     "State",
@@ -42,6 +44,9 @@ STORED_QUESTIONS = "asks"
 
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
+
+SEGMENT_ENTRIES = "segment_entries"
+"""The key, in the entry that ends a task, of the ranges of entries that hold segments."""
 
 MAX_MESSAGE_CHARACTERS = 500
 """The length of the longest status message. A longer progress message is cut."""
@@ -94,6 +99,22 @@ class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
 
 
+class EntryRanges:
+    """The numbers of some entries of a log, as ranges that include their ends."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(self) -> None:
+        self.ranges: list[list[int]] = []
+
+    def add(self, number: int) -> None:
+        """Add the number of a later entry."""
+        if self.ranges and self.ranges[-1][1] == number - 1:
+            self.ranges[-1][1] = number
+        else:
+            self.ranges.append([number, number])
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a task. Times are in milliseconds since 1970."""
 
@@ -114,7 +135,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     times_asked: Mapping[str, int] = {}
     """How often the function asked a question, by key, if it asked the question again after an answer."""
     result: Mapping[str, Any] | None = None
-    """The result, as `dump_result` writes it, without the content that is in the log as segments."""
+    """The result, as `dump_result` writes it, without the content that is in the log as segments.
+
+    In a task with all its content, the content is JSON.
+    """
     fault: Fault | None = None
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
@@ -251,13 +275,17 @@ def dump_result(result: Result) -> dict[str, Any]:
 
 
 def load_result(data: Mapping[str, Any]) -> Result:
-    """Return the result that `dump_result` wrote. Its blocks stay plain mappings."""
+    """Return the result that `dump_result` wrote. Its blocks stay plain mappings, or JSON."""
+    content = data["content"]
+    is_json = isinstance(content, msgspec.Raw)
     result = Result(
-        data["content"],
+        () if is_json else content,
         data=data.get("data", msgspec.UNSET),
         meta=data.get("meta"),
         is_error=data["is_error"],
     )
+    if is_json:
+        result.content = content  # the content of many segments: a dialect copies it
     result.boxed = data.get("boxed", False)
     result.emitted = data.get("emitted", 0)
     return result

@@ -79,8 +79,11 @@ class TaskView(msgspec.Struct, frozen=True):
 
 def _load_result(data: Mapping[str, Any]) -> Result:
     """Return a stored result with its content as blocks of the model."""
-    result = load_result(data)
-    result.content = results.result({"content": list(result.content)}).content
+    content = data["content"]
+    if isinstance(content, msgspec.Raw):  # segments from the log
+        content = msgspec.json.decode(content)
+    result = load_result({**data, "content": ()})
+    result.content = results.result({"content": list(content)}).content
     return result
 
 

@@ -33,6 +33,8 @@ Shed: TypeAlias = Callable[[float], bool]
 
 _GATHER_TURNS = 3
 """How many turns of the event loop a run waits for further questions before it stops at those it has."""
+_REPLAY_ENTRIES = 100
+"""How many entries of the journal are replayed before the event loop runs other tasks."""
 _MAX_UNUSED_BYTES = 4096
 """How many bytes of answers that the run did not use are kept in the journal."""
 
@@ -50,6 +52,7 @@ class Run:
         "_futures",
         "_limits",
         "_questions",
+        "_replayed",
         "_running_steps",
         "_shed",
         "_stop_handle",
@@ -86,6 +89,7 @@ class Run:
         self._questions: dict[str, Question] = {}
         self._futures: set[asyncio.Future[None]] = set()
         self._running_steps = 0
+        self._replayed = 0
         self._stop_handle: asyncio.Handle | None = None
 
     # Asking
@@ -105,6 +109,7 @@ class Run:
         while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
             answer, problem = _checked(question, renamed, recorded, check)
             if problem is None:
+                await self._yield_in_replay()
                 return answer
             # Earlier versions asked again under a new key, and their logs and request states contain it.
             attempts += 1
@@ -166,6 +171,7 @@ class Run:
         self._check_running()
         recorded = self.journal.find(key)
         if recorded is not MISSING:
+            await self._yield_in_replay()
             return recorded
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
@@ -182,6 +188,12 @@ class Run:
                 self._schedule_stop(_GATHER_TURNS)
         await self.checkpoint()
         return value
+
+    async def _yield_in_replay(self) -> None:
+        """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
+        self._replayed += 1
+        if self._replayed % _REPLAY_ENTRIES == 0:
+            await asyncio.sleep(0)
 
     async def checkpoint(self) -> None:
         """Hand the call back to the caller if the server sheds load.

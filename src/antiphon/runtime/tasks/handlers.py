@@ -136,7 +136,8 @@ class TaskHandlers:
         return TaskForbidden(f"The tool {tool.name!r} does not run as a task: call it without a task.")
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
-        return TaskView(await self._service.get(call.request.task_id, call.principal))
+        task = await self._service.get(call.request.task_id, call.principal)
+        return TaskView(await self._service.with_content(task) if call.request_meta.inlines_results else task)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
         tasks, cursor = await self._service.list(call.principal, call.request.cursor)

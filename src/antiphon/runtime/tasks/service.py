@@ -28,7 +28,7 @@ from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, Promise, Task, load_result
+from antiphon.model.task import EntryKind, EntryRanges, Promise, Task, load_result
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
@@ -37,6 +37,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
@@ -51,8 +52,6 @@ _QUEUE_RETRY_AFTER_SECONDS = 10
 """When a caller should try again after its task was refused because too many tasks wait."""
 _QUEUE_COUNT_INTERVAL_TASKS = 100
 """How many tasks a process creates before it asks the store again how many wait."""
-_LAST_VERSION = 2**62
-"""A version above that of every log, to read a log to its end."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
 """How long a stream waits for first segments before it reports that the task is running."""
 _STORE_OUTAGE_SECONDS = 15.0
@@ -74,6 +73,7 @@ class TaskService:
         self.worker = worker
         self._relay = relay
         self._limits = limits
+        self._finished_content = FinishedContent(store)
         self._queued = 0
         self._created_count = 0
 
@@ -123,11 +123,13 @@ class TaskService:
         if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
+        segment_entries = EntryRanges()
         if emitted:
             segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
             entries.append(("emitted", segments))
             task = task.after("emitted", segments, at)
             head = head_of(task)
+            segment_entries.add(len(entries))
         here = self.worker.has_room or not run
         claim = await self.store.create(
             Record(
@@ -155,6 +157,7 @@ class TaskService:
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
+            segment_entries=segment_entries,
         )
         if run:
             self.worker.run(claimed)
@@ -181,9 +184,12 @@ class TaskService:
         return await conversion.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
-        """Return a task; raises `TaskNotFound`, with the same message for every reason."""
+        """Return a task without its segments.
+
+        Raises `TaskNotFound`, with the same message for every reason.
+        """
         local = await self.worker.find_local(id, principal.id)
-        return await self.with_content(task_of(await self._record(id, principal)) if local is None else local)
+        return task_of(await self._record(id, principal)) if local is None else local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -306,9 +312,7 @@ class TaskService:
         """Return the task with its segments in the content of its result, if it has a result."""
         if task.result is None or not task.segments:
             return task
-        reader = SegmentReader(self.store, task.id, 0)
-        blocks = [block async for _, some in reader.up_to(_LAST_VERSION) for block in some]
-        content = [*blocks, *task.result["content"]]
+        content = await self._finished_content.of(task)
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
     # Reading and writing records

@@ -31,6 +31,7 @@ from antiphon.model.segment import CallerMessage
 from antiphon.model.task import (
     STORED_QUESTIONS,
     EntryKind,
+    EntryRanges,
     Fault,
     Task,
     TaskHistory,
@@ -213,12 +214,17 @@ class Worker:
     async def _resume(self, claim: Claim) -> None:
         """Read the log of a claimed task and run the task, or fail it if its tool does not resume."""
         history, number, version = TaskHistory(), 0, claim.record.version
+        segment_entries = EntryRanges()
         while number < version:
+            if number:
+                await asyncio.sleep(0)  # a long log must not hold the event loop
             entries = await self._store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
             if not entries:
                 return
             for entry in entries[: version - number]:
                 history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+                if entry.kind == "emitted":
+                    segment_entries.add(entry.number)
             number = entries[-1].number
         assert history.task is not None
         claimed = ClaimedTask(
@@ -229,6 +235,7 @@ class Worker:
             token=claim.token,
             journal=history.journal,
             responses=history.responses,
+            segment_entries=segment_entries,
         )
         # A task that was parked and answered has an answer as its last entry. Otherwise its worker was lost.
         was_lost = claim.token > 1 and history.last != "answered"

@@ -201,6 +201,7 @@ class V2026(Dialect):
                 progress_token=token if isinstance(token, str | int) else None,
                 accepts_tasks=_declares(EXTENSION, meta[CAPABILITIES]),
                 wants_stream=_declares(STREAMING, meta[CAPABILITIES]),
+                inlines_results=True,
                 raw=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:

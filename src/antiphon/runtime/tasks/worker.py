@@ -33,12 +33,14 @@ from antiphon.model.task import (
     EntryKind,
     Fault,
     Task,
+    answer_entry,
     dump_questions,
     dump_result,
 )
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import begin_attempt, check_arguments, fail_attempt
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
@@ -409,7 +411,7 @@ class Worker:
         """
         try:
             new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
-            await claimed.write(*_entry(outcome, new, progress))
+            await claimed.write(*_entry(outcome, claimed.journal, new, progress))
         except StoreError:
             raise
         except Exception as error:
@@ -420,7 +422,7 @@ class Worker:
                 f"The tool {claimed.task.tool!r} returned a value that cannot be stored. The server's log "
                 f"has the details, under task {claimed.task.id}."
             )
-            await claimed.write(*_entry(InternalError(message), {}))
+            await claimed.write(*_entry(InternalError(message), claimed.journal, {}))
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.principal)
@@ -443,13 +445,15 @@ class Worker:
 
 
 def _entry(
-    outcome: Outcome, journal: dict[str, Any], progress: dict[str, Any] | None = None
+    outcome: Outcome, journal: Journal, unwritten: dict[str, Any], progress: dict[str, Any] | None = None
 ) -> tuple[EntryKind, dict[str, Any]]:
     """Return the entry that records the outcome of a run, with the journal that is not written yet."""
-    data: dict[str, Any] = {"journal": journal} if journal else {}
+    data: dict[str, Any] = {"journal": unwritten} if unwritten else {}
     if progress is not None:
         data["progress"] = progress
     if isinstance(outcome, InputRequired):
+        if again := [key for key in outcome.questions if answer_entry(key) in journal.entries]:
+            data["again"] = again
         return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
     if isinstance(outcome, RequestError):
         needs = outcome.needs if isinstance(outcome, MissingCapability) else None

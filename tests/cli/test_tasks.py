@@ -93,6 +93,20 @@ def test_shows_the_status_of_a_task_on_a_terminal(served: Served) -> None:
         assert " s, working" in terminal.screen
 
 
+def test_the_progress_of_a_task_is_shown(served: Served) -> None:
+    for options in (["--task"], []):
+        done = antiphon("call", served.url, "pack", *options)
+        assert (done.returncode, done.stdout) == (0, "packed\n")
+        assert "[3/3] box 3\n" in done.stderr
+
+
+def test_the_progress_of_a_task_is_shown_in_its_line(served: Served) -> None:
+    with in_terminal("call", served.url, "pack", "--task") as terminal:
+        assert terminal.wait()[0] == 0
+        assert " s, working: 3 of 3: box 3" in terminal.screen
+        assert "[3/3]" not in terminal.screen
+
+
 def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", served.url, "ponder", "--task"],

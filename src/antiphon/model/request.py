@@ -206,6 +206,8 @@ class RedeemTask(Value, frozen=True):
     """If present: return only the segments numbered above this."""
     stream: dict[str, Any] | None = None
     """If present, even empty: send the segments while the task runs."""
+    input_responses: dict[str, dict[str, Any]] = {}
+    """Answers to the questions of the task, by key, which are taken first."""
 
 
 class StreamTask(Value, frozen=True):

@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, with_problem
 
 __all__ = [
     "ANSWER_KIND",
+    "MAX_MESSAGE_CHARACTERS",
     "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
@@ -26,6 +27,7 @@ __all__ = [
     "TaskChanged",
     "TaskHistory",
     "TaskPage",
+    "TaskProgress",
     "TaskResult",
     "TaskView",
     "answer_entry",
@@ -40,6 +42,9 @@ STORED_QUESTIONS = "asks"
 
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
+
+MAX_MESSAGE_CHARACTERS = 500
+"""The length of the longest status message. A longer progress message is cut."""
 
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
@@ -73,6 +78,22 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """The client capabilities that were missing, if they are why the task failed."""
 
 
+class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of a task, as its function reported it last."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The progress as a sentence for people, for example `3 of 10: fetching`."""
+        done = f"{self.progress:.15g}"
+        count = done if self.total is None else f"{done} of {self.total:.15g}"
+        text = f"{count}: {self.message}" if self.message else count
+        return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a task. Times are in milliseconds since 1970."""
 
@@ -88,11 +109,17 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
     """The open questions, by key, as `dump_questions` writes them."""
+    problems: Mapping[str, str] = {}
+    """Why the last answers to open questions did not fit, by key."""
+    times_asked: Mapping[str, int] = {}
+    """How often the function asked a question, by key, if it asked the question again after an answer."""
     result: Mapping[str, Any] | None = None
     """The result, as `dump_result` writes it, without the content that is in the log as segments."""
     fault: Fault | None = None
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
+    progress: TaskProgress | None = None
+    """The progress that `message` describes, while the task works. It is not in the log."""
 
     @property
     def has_ended(self) -> bool:
@@ -102,7 +129,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def visible_state(self) -> tuple[Any, ...]:
         """The parts of the task that callers are notified of when they change."""
-        return self.state, self.message, self.questions
+        return self.state, self.message, self.questions, self.problems
+
+    @property
+    def open_questions(self) -> dict[str, Question]:
+        """The open questions, by key. One that got an answer which did not fit says why."""
+        questions = load_questions(self.questions)
+        return {key: with_problem(question, self.problems.get(key)) for key, question in questions.items()}
+
+    def unique_key(self, key: str) -> str:
+        """Return the key of a question for versions in which a key names one question for ever."""
+        times = self.times_asked.get(key)
+        return key if times is None else f"{key}~{times}"
 
     @property
     def failed(self) -> bool:
@@ -115,23 +153,33 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if state is None:
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
+        if state != self.state:  # the message was about the state before
+            changes.update(message=None, progress=None)
         if "message" in data:
-            changes["message"] = data["message"]
+            changes.update(message=data["message"], progress=None)
         if kind == "asked":
-            changes["questions"] = data[STORED_QUESTIONS]
+            changes.update(questions=data[STORED_QUESTIONS], problems={})
+            if again := data.get("again"):
+                counts = {key: self.times_asked.get(key, 1) + 1 for key in again}
+                changes["times_asked"] = {**self.times_asked, **counts}
         elif kind == "answered":
             changes["questions"] = {
                 key: question for key, question in self.questions.items() if key not in data["responses"]
             }
             changes["state"] = "waiting" if changes["questions"] else "working"
+            if self.problems or "problems" in data:
+                problems = {**self.problems, **data.get("problems", {})}
+                changes["problems"] = {
+                    key: problem for key, problem in problems.items() if key in changes["questions"]
+                }
         elif kind == "emitted":
             changes["segments"] = self.segments + len(data["blocks"])
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
-            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
+            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
         elif kind == "cancelled":
-            changes["questions"] = {}
+            changes.update(questions={}, problems={})
         return msgspec.structs.replace(self, **changes)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.task import Fault
@@ -47,6 +48,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """The result, in protocol versions that send it with the status."""
     error: Fault | None = None
     """The JSON-RPC error of a failed task, in protocol versions that send it with the status."""
+    progress: Progress | None = None
+    """The progress that `message` describes, if the server sends the numbers too."""
 
     @property
     def has_ended(self) -> bool:

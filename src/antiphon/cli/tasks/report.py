@@ -11,7 +11,7 @@ import msgspec
 from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
-from antiphon.model.task import Fault, Task, load_questions, load_result
+from antiphon.model.task import Fault, Task, load_result
 from antiphon.model.task_status import TaskStatus
 from antiphon.store.contract import Entry, Record
 from antiphon.wire.client import results
@@ -69,7 +69,7 @@ class TaskView(msgspec.Struct, frozen=True):
             task.created,
             task.updated,
             task.ttl,
-            load_questions(task.questions),
+            task.open_questions,
             None if task.result is None else _load_result(task.result),
             task.fault,
             task.tool,

@@ -26,6 +26,7 @@ class StoreCarrier:
 
     returns_questions = True
     sheds = False
+    anyone_answers = True
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -147,7 +147,7 @@ def _check(run: Run, stopped: InputRequired) -> None:
     questions nor state.
     """
     for question in stopped.questions.values():
-        require(question, run.call.request_meta.capabilities)
+        require(question, run.call)
     if stopped.state is not None:
         run.journal.state = stopped.state
     if not stopped.questions and not run.journal.entries:

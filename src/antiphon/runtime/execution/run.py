@@ -17,7 +17,7 @@ import msgspec
 from antiphon.errors import InvalidParams, MissingCapability
 from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Question, question_key, read_answer
+from antiphon.model.question import Question, question_key, read_answer, with_problem
 from antiphon.model.task import answer_entry
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
@@ -93,27 +93,33 @@ class Run:
     async def ask(self, question: Question, key: str | None, check: Check | None = None) -> Any:
         """Return the answer to a question: from the journal, from the request, or through the carrier.
 
-        An answer with which `check` finds something wrong is not accepted, and the question is asked again.
-        Raises `InvalidParams` for a response that does not answer this kind of question.
+        An answer with which `check` finds something wrong is not accepted: the question is asked again under
+        the same key, and says what was wrong. Raises `InvalidParams` for a response that does not answer this
+        kind of question.
         """
         self._check_running()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
-        first = key = self.journal.question_key(key or question_key(question))
-        attempts = 1
-        while (recorded := self.journal.find(answer_entry(key))) is not MISSING:
-            if (answer := _accepted(question, key, recorded, check)) is not None:
+        key = self.journal.question_key(key or question_key(question))
+        renamed, attempts, problem = key, 1, None
+        while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
+            answer, problem = _checked(question, renamed, recorded, check)
+            if problem is None:
                 return answer
-            # A key is answered once: asking again needs a new key, or the caller would not answer.
+            # Earlier versions asked again under a new key, and their logs and request states contain it.
             attempts += 1
-            key = f"{first}~{attempts}"
-        require(question, self.call.request_meta.capabilities)
-        if key in self.responses:
-            answer = read_answer(question, key, self.responses[key])
-            if check is None or check(answer) is None:
-                self.record_answer(key, self.responses[key])
+            renamed = f"{key}~{attempts}"
+        require(question, self.call)
+        for given in (key,) if renamed == key else (key, renamed):
+            response = self.responses.get(given)
+            if response is None or response == self.journal.find(answer_entry(given)):
+                continue
+            answer = read_answer(question, given, response)
+            problem = None if check is None else check(answer)
+            if problem is None:
+                self.record_answer(key, response)
                 return answer
-        return await self.call.carrier.ask(self, key, question, check)
+        return await self.call.carrier.ask(self, key, with_problem(question, problem), check)
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
@@ -246,18 +252,21 @@ class Run:
             future.cancel()
 
 
-def _accepted(question: Question, key: str, response: Any, check: Check | None) -> Any:
-    """Return the answer in a recorded response, or `None` if the response does not fit."""
+def _checked(question: Question, key: str, response: Any, check: Check | None) -> tuple[Any, str | None]:
+    """Return the answer in a recorded response, and why it does not fit; `None` if it fits."""
     try:
         answer = read_answer(question, key, response)
-    except InvalidParams:
-        return None
-    return answer if check is None or check(answer) is None else None
+    except InvalidParams as error:
+        return None, error.message
+    return answer, None if check is None else check(answer)
 
 
-def require(question: Question, capabilities: Mapping[str, Any]) -> None:
-    """Raise `MissingCapability` if the client did not declare that it can answer a question."""
-    if can_answer(capabilities, question):
+def require(question: Question, call: Call[Any]) -> None:
+    """Raise `MissingCapability` if the client did not declare that it can answer a question.
+
+    A question of a task is never refused: the task waits, and any client of its owner can answer.
+    """
+    if call.carrier.anyone_answers or can_answer(call.request_meta.capabilities, question):
         return
     name, mode = needed_capability(question)
     what = name if mode is None else f"{name} ({mode})"

@@ -15,8 +15,11 @@ import msgspec
 
 from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
-from antiphon.model.task import TRANSITIONS, EntryKind, Task
+from antiphon.model.notification import Progress
+from antiphon.model.segment import CallerMessage
+from antiphon.model.task import TRANSITIONS, EntryKind, Task, TaskProgress
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.tasks.progress import ProgressWriter, log_message
 from antiphon.store.contract import Phase, Record, Store
 
 __all__ = ["PHASES", "ClaimedTask", "head_of", "now_ms", "task_of"]
@@ -64,6 +67,7 @@ class ClaimedTask:
 
     __slots__ = (
         "_lock",
+        "_progress",
         "_store",
         "_version",
         "_waiting",
@@ -95,6 +99,7 @@ class ClaimedTask:
         self.journal = Journal(journal, write=self._record)
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
+        self._progress: ProgressWriter | None = None
 
     @property
     def principal(self) -> str:
@@ -119,6 +124,19 @@ class ClaimedTask:
     async def emit(self, first: int, blocks: Sequence[Any]) -> None:
         """Append segments; `first` is the number of the first one."""
         await self.write("emitted", {"first": first, "blocks": msgspec.to_builtins(blocks)})
+
+    def notify(self, message: CallerMessage) -> None:
+        """Store progress as the status message of the task, and write a log message into the server's log."""
+        if isinstance(message, Progress):
+            if self._progress is None:
+                self._progress = ProgressWriter(self._write_progress)
+            self._progress.report(message)
+        else:
+            log_message(self.task.id, message)
+
+    def close_progress(self) -> dict[str, Any] | None:
+        """Stop storing progress; return the last report as JSON, or `None` if there was none."""
+        return None if self._progress is None else self._progress.close()
 
     async def wait_for_write(self) -> Task | None:
         """Wait for a change of state that is being written, and return the task after it.
@@ -193,6 +211,33 @@ class ClaimedTask:
 
     async def _record(self, new: dict[str, Any]) -> None:
         await self.write("recorded", {"journal": new})
+
+    async def _write_progress(self, progress: TaskProgress) -> None:
+        """Store the progress in the task's record. The log does not grow."""
+        async with self._lock:
+            for _ in range(_MAX_WRITE_ATTEMPTS):
+                if self.task.state != "working":
+                    return
+                task = msgspec.structs.replace(
+                    self.task,
+                    message=progress.text,
+                    progress=progress,
+                    updated=max(now_ms(), self.task.updated),
+                )
+                try:
+                    await self._store.append(
+                        task.id,
+                        [],
+                        expect=self._version,
+                        phase=PHASES[task.state],
+                        head=head_of(task),
+                        token=self.token,
+                    )
+                except Stale:
+                    await self._reload()
+                else:
+                    self.task = task
+                    return
 
     async def _reload(self) -> None:
         """Load the task again, because another process has appended entries."""

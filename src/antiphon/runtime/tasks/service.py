@@ -22,14 +22,13 @@ from antiphon.errors import (
     StoreUnavailable,
     TaskEnded,
     TaskNotFound,
+    TaskNotWaiting,
 )
-from antiphon.model.form import problems
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ElicitResult, read_answer
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
+from antiphon.model.task import EntryKind, Promise, Task, load_result
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
@@ -38,6 +37,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
@@ -62,6 +62,8 @@ Not a setting: callers reconnect by themselves.
 """
 _POLL_SECONDS = 5.0
 """How often a followed task is read although the store reported no change."""
+_NOTHING_SEEN = (-1, -1)
+"""The state of a record that nobody has read."""
 
 
 class TaskService:
@@ -211,19 +213,37 @@ class TaskService:
         """Answer a task's questions, and return the task.
 
         Responses to questions that are not open are ignored. A question whose response does not match its
-        form stays open. Raises `InvalidParams` for a response of the wrong kind.
+        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
+        `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
+        undo the other responses.
         """
+        sorted_responses = SortedResponses({}, {}, {})
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            valid = _valid_responses(task, responses)
-            return ("answered", {"responses": valid}) if valid else None
+            nonlocal sorted_responses
+            if task.state != "waiting":
+                raise not_waiting(task)
+            sorted_responses = sort_responses(task, responses)
+            data: dict[str, Any] = {"responses": sorted_responses.valid}
+            if any(task.problems.get(key) != problem for key, problem in sorted_responses.unfit.items()):
+                data["problems"] = sorted_responses.unfit
+            return ("answered", data) if any(data.values()) else None
 
-        return await self._write(id, principal, entry)
+        try:
+            task = await self._write(id, principal, entry)
+        except TaskNotWaiting:
+            record = await self._record(id, principal)
+            if not await is_repeated(self.store, record, responses):
+                raise
+            return task_of(record)
+        if sorted_responses.malformed:
+            raise InvalidParams(" ".join(sorted_responses.malformed.values()))
+        return task
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, backoff = -1, Backoff(timeout=0)
+            seen, backoff = _NOTHING_SEEN, Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -231,8 +251,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     yield task
                     if task.has_ended:
@@ -246,12 +266,12 @@ class TaskService:
         also if the task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
+            reader, seen, nothing_sent = SegmentReader(self.store, id, after), _NOTHING_SEEN, True
             backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
-                    if record.version != seen:
+                    if _state_of(record) != seen:
                         async for first, blocks in reader.up_to(record.version):
                             nothing_sent = False
                             yield Segments(first, blocks, id)
@@ -259,8 +279,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     if (
                         nothing_sent
@@ -268,7 +288,7 @@ class TaskService:
                         and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
                     ):
                         # The log has grown: read it before reporting that the task is running.
-                        seen, nothing_sent = -1, False
+                        seen, nothing_sent = _NOTHING_SEEN, False
                         continue
                     nothing_sent = False
                     yield task
@@ -357,19 +377,6 @@ def result_of(task: Task) -> Result:
     raise RequestError("The task was cancelled.", code=-32603)
 
 
-def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the responses that answer an open question and match its form."""
-    found = {}
-    for key, ask in load_questions(task.questions).items():
-        if key not in responses:
-            continue
-        answer = read_answer(ask, key, responses[key])
-        if (
-            isinstance(ask, Elicit)
-            and isinstance(answer, ElicitResult)
-            and answer.action == "accept"
-            and problems(ask.schema, answer.content or {})
-        ):
-            continue
-        found[key] = responses[key]
-    return found
+def _state_of(record: Record) -> tuple[int, int]:
+    """Return a value that differs after every change. Progress changes a record without an entry."""
+    return record.version, record.updated

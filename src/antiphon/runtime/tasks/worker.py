@@ -27,12 +27,14 @@ from antiphon.errors import (
 from antiphon.model.identity import Implementation, Principal
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.segment import CallerMessage
 from antiphon.model.task import (
     STORED_QUESTIONS,
     EntryKind,
     Fault,
     Task,
     TaskHistory,
+    answer_entry,
     dump_questions,
     dump_result,
 )
@@ -147,6 +149,7 @@ class Worker:
     def _forget(self, claimed: ClaimedTask) -> None:
         """Forget a task that runs no more."""
         self._running.pop(claimed.task.id, None)
+        claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
     def cancel(self, id: str) -> bool:
@@ -278,7 +281,12 @@ class Worker:
         """Write the outcome of a run: the result, the error, or the questions that the task waits for."""
         new = claimed.journal.take_unwritten()
         data: dict[str, Any] = {"journal": new} if new else {}
+        if (progress := claimed.close_progress()) is not None:
+            data["progress"] = progress
         if isinstance(outcome, InputRequired):
+            entries = claimed.journal.entries
+            if again := [key for key in outcome.questions if answer_entry(key) in entries]:
+                data["again"] = again
             await claimed.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
         elif isinstance(outcome, RequestError):
             needs = outcome.needs if isinstance(outcome, MissingCapability) else None
@@ -339,6 +347,10 @@ class _TaskCaller(Caller):
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
         self.task_id = claimed.task.id
+
+    async def notify(self, message: CallerMessage) -> None:
+        """Store progress as the status message of the task; log messages go into the server's log."""
+        self._claimed.notify(message)
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Write segments into the log, after those of earlier runs."""

@@ -88,6 +88,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
     def _transact(self, *statements: _Statement) -> None:
         connection = self._connection
         assert connection is not None
+        self._database.file.verify()
         self._database.begin(connection)
         try:
             for statement, values in statements:
@@ -103,6 +104,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         def fetch() -> list[Any]:
             assert self._connection is not None
+            self._database.file.verify()
             return self._connection.execute(*_with_numbers(statement, values)).fetchall()
 
         return await self._run("read", fetch)

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
-from antiphon.store.contract import Claim, Phase, Record
+from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
 
@@ -29,6 +30,8 @@ _OLD_KEYS_PER_NEW_KEY = 4
 """Expired keys deleted for each new key: more than one, so that the table shrinks."""
 _MAX_EXPIRED_ENTRIES = 5000
 """Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
+_MIN_FREE_PAGES = 16
+"""Pages that must be free for a probe to succeed: about what a new task and its indexes may take."""
 _RETAINED_ROWS = 512
 """Commits and messages kept for the pollers of other processes. A poller that is further behind treats
 every task as changed."""
@@ -51,9 +54,10 @@ class Operation(NamedTuple):
 class Batch:
     """The rows that a transaction has loaded, and its unwritten changes."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, lease_now: int) -> None:
         self._connection = connection
         self._now = now
+        self._lease_now = lease_now
         self._rows: dict[str, Row] = {}
         self._last_key = 0
         self._new: dict[int, Row] = {}
@@ -85,7 +89,7 @@ class Batch:
         row.key = self._last_key
         self._rows[row.id] = self._new[row.key] = row
         if worker is not None:
-            rules.claim(row, worker, self._now + lease)
+            rules.claim(row, worker, self._lease_now + lease)
         self._add_entries(row, 1, entries)
         self._counts[row.phase] += 1
         return None if worker is None else Claim(rules.record_of(row), row.token)
@@ -98,6 +102,7 @@ class Batch:
         phase: Phase,
         head: str,
         token: int | None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         """Append to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
         row = rules.check_append(self._rows.get(id), id, expect=expect, token=token, now=self._now)
@@ -105,7 +110,7 @@ class Batch:
             self._counts[row.phase] -= 1
             self._counts[phase] += 1
         first = row.version + 1
-        rules.apply_append(row, len(entries), phase=phase, now=self._now)
+        rules.apply_append(row, len(entries), phase=phase, now=self._now, expires=expires)
         row.head = head
         self._add_entries(row, first, entries)
         self._mark_changed(row)
@@ -116,15 +121,15 @@ class Batch:
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
-            if row and rules.renew(row, token, until=self._now + lease, now=self._now):
+            if row and rules.renew(row, token, until=self._lease_now + lease):
                 self._mark_changed(row)
                 held.add(id)
         return held
 
-    def release(self, id: str, token: int) -> None:
-        """Give up a claim."""
+    def release(self, id: str, token: int, delay: int = 0) -> None:
+        """Give up a claim, so that the task can be claimed after `delay` milliseconds."""
         row = self._rows.get(id)
-        if row and rules.release(row, token):
+        if row and rules.release(row, token, until=self._lease_now + delay if delay else 0):
             self._mark_changed(row)
             self.ready = self.ready or rules.is_claimable(row)
 
@@ -133,7 +138,7 @@ class Batch:
         if limit < 1:
             return []
         self._flush()
-        values = {"now": self._now, "limit": _MAX_ENDED_LEASES}
+        values = {"now": self._lease_now, "limit": _MAX_ENDED_LEASES}
         self._connection.execute(statements.END_EXPIRED_LEASES, values)
         if tools is None:
             names = _names.decode(self._fetch_text(statements.TOOLS_WITH_READY_TASKS))
@@ -142,7 +147,7 @@ class Batch:
         by_tool = [self._claimable(tool, limit) for tool in names]
         claims = []
         for row in islice(merge(*by_tool, key=lambda row: (row.created, row.key)), limit):
-            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._now + lease)))
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._lease_now + lease)))
             row.head = None  # unchanged, so it is not written
             self._rows[row.id] = row
             self._mark_changed(row)
@@ -175,6 +180,18 @@ class Batch:
         cursor = execute(statements.INSERT_KEY, {"key": key, "until": until, "now": self._now})
         return cursor.rowcount == 1
 
+    def probe(self, key: str, until: int) -> None:
+        """Record a key again, so that something is written; raises `StoreUnavailable` if the file is full."""
+        execute = self._connection.execute
+        free, size, largest = execute(statements.FREE_PAGES).fetchone()
+        if largest - size + free < _MIN_FREE_PAGES:
+            raise StoreUnavailable(
+                f"The store is full: its file has {size} pages of at most {largest}. "
+                "Raise the store's max_bytes."
+            )
+        execute(statements.DELETE_OLD_KEYS, {"now": self._now, "limit": _OLD_KEYS_PER_NEW_KEY})
+        execute(statements.PROBE_KEY, {"key": key, "until": until})
+
     def publish(self, topic: str, data: str) -> None:
         """Add a message for other processes."""
         self._messages.append((topic, data))
@@ -195,7 +212,7 @@ class Batch:
             )
 
     def _claimable(self, tool: str, limit: int) -> list[Row]:
-        values = {"tool": tool, "now": self._now, "limit": limit}
+        values = {"tool": tool, "limit": limit}
         return _rows.decode(self._fetch_text(statements.CLAIMABLE_TASKS, values))
 
     def _insert_numbered(self, insert: str, values: tuple[Any, ...], delete_old: str) -> None:
@@ -235,4 +252,14 @@ def _all_columns(row: Row) -> Sequence[Any]:
 
 
 def _changing_columns(row: Row) -> Sequence[Any]:
-    return row.key, row.phase, row.version, row.updated, row.token, row.worker, row.lease, row.head
+    return (
+        row.key,
+        row.phase,
+        row.version,
+        row.updated,
+        row.expires,
+        row.token,
+        row.worker,
+        row.lease,
+        row.head,
+    )

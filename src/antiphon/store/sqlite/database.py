@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from antiphon.backoff import Backoff
 from antiphon.errors import StoreUnavailable
+from antiphon.store.sqlite.file_check import FileCheck
 
 __all__ = ["Database"]
 
@@ -46,7 +47,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Database:
     """One file, and how to connect to it."""
 
@@ -55,9 +56,18 @@ class Database:
     """Seconds to wait while another process writes."""
     max_bytes: int | None = None
     """The largest size of the file; `None` for no limit."""
+    file: FileCheck = field(init=False)
+    """Notices that the file was deleted or replaced."""
+
+    def __post_init__(self) -> None:
+        self.file = FileCheck(self.path)
 
     def connect(self, role: Literal["write", "read"]) -> sqlite3.Connection:
-        """Return a new connection, which one thread at a time may use; raises `sqlite3.Error`."""
+        """Return a new connection, which one thread at a time may use.
+
+        Raises `sqlite3.Error`, and `StoreUnavailable` if the file was deleted or replaced.
+        """
+        self.file.verify(at_once=True)  # otherwise SQLite would create a new file
         connection = sqlite3.connect(
             self.path,
             timeout=self.busy_timeout,

@@ -16,6 +16,7 @@ from antiphon.store import rules, unavailable
 from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
+from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
 
 __all__ = ["ReadOperation", "Reader"]
@@ -35,7 +36,7 @@ class ReadOperation(NamedTuple):
 class Reader:
     """A read-only connection to the file."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: StoreClock) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
@@ -60,7 +61,7 @@ class Reader:
 
     def read(self, id: str, after: int, limit: int) -> list[Entry]:
         """Return entries of one log."""
-        values = {"id": id, "after": after, "limit": limit, "now": self._now()}
+        values = {"id": id, "after": after, "limit": limit, "now": self._clock.now()}
         try:
             text, newest_format = self._one(statements.READ_ENTRIES, values)
         except sqlite3.DataError:  # the entries exceed the longest text that SQLite can return
@@ -74,7 +75,7 @@ class Reader:
     def page(self, principal: str | None, position: tuple[int, int], limit: int) -> Page:
         """Return a page of records."""
         values: dict[str, Any] = {"created": position[0], "key": position[1], "limit": limit + 1}
-        values |= {"principal": principal, "now": self._now()}
+        values |= {"principal": principal, "now": self._clock.now()}
         text, newest_format, positions = self._one(statements.list_records(principal is not None), values)
         records = _records.decode(self._check_format(text, newest_format))
         if len(records) <= limit:
@@ -87,13 +88,22 @@ class Reader:
 
     def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed."""
-        found = self._one(statements.OLDEST_READY, {"now": self._now()})
+        found = self._one(statements.OLDEST_READY, ())
         return None if found is None else int(found[0])
+
+    def overdue(self, limit: int) -> list[Record]:
+        """Return tasks that have not ended although their time has passed."""
+        text, newest_format = self._one(statements.OVERDUE_TASKS, {"now": self._clock.now(), "limit": limit})
+        return _records.decode(self._check_format(text, newest_format))
+
+    def has_key(self, key: str) -> bool:
+        """Return whether a key is recorded."""
+        return self._one(statements.PROBED_KEY, (key,)) is not None
 
     def _get(self, ids: list[str]) -> dict[str, Record]:
         found: dict[str, Record] = {}
         for size, values in statements.padded_portions([(id,) for id in dict.fromkeys(ids)]):
-            text, newest_format = self._one(statements.get_records(size), [*values, self._now()])
+            text, newest_format = self._one(statements.get_records(size), [*values, self._clock.now()])
             for record in _records.decode(self._check_format(text, newest_format)):
                 found[record.id] = record
         return found
@@ -108,6 +118,7 @@ class Reader:
             return None, error
 
     def _one(self, query: str, values: Any) -> Any:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("read")
         return self._connection.execute(query, values).fetchone()
@@ -117,6 +128,3 @@ class Reader:
         if newest_format is not None and newest_format > statements.FORMAT:
             raise unavailable.newer_format(self._database.path)
         return text
-
-    def _now(self) -> int:
-        return int(self._clock() * 1000)

@@ -19,6 +19,7 @@ from antiphon.errors import (
     MissingCapability,
     RequestError,
     TaskEnded,
+    TaskNotWaiting,
     TaskRequired,
 )
 from antiphon.model.capabilities import ServerCapabilities
@@ -280,8 +281,12 @@ class V2026(Dialect):
         return value
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """Return the frame of an error. Cancelling a task that has ended succeeds."""
-        if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
+        """Return the frame of an error. Cancelling a task that has ended succeeds.
+
+        Answers to questions that are not open are ignored:
+        https://github.com/modelcontextprotocol/ext-tasks
+        """
+        if isinstance(error, TaskEnded | TaskNotWaiting) and isinstance(request, CancelTask | AnswerTask):
             return self.response(request, request_id, DONE)
         if isinstance(error, TaskRequired):
             error.needs = NEEDS_TASKS
@@ -296,7 +301,7 @@ class V2026(Dialect):
         else:
             method, params = _NOTIFICATIONS[type(notification)](notification)
         if isinstance(notification, ListChanged | ResourceUpdated | Acknowledged | TaskChanged):
-            params["_meta"] = {SUBSCRIPTION_ID: request_id}
+            params["_meta"] = {**params.get("_meta", {}), SUBSCRIPTION_ID: request_id}
         return jsonrpc.notification(method, params)
 
     def _page(self, page: Page) -> dict[str, Any]:

@@ -69,7 +69,8 @@ class Client:
     `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
     long a child process has to answer in the newest version before the client tries an older one.
     `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a server may
-    be unreachable while the client waits for a task. All of them are in seconds.
+    be unreachable while the client waits for a task. `keep_alive_timeout` is how long a stream of changes
+    may bring nothing, not even a keep-alive, before the client opens it again. All of them are in seconds.
     `max_message` bounds one message of the server, and all segments of one stream, in bytes. `max_requests`
     bounds the requests that the client sends over HTTP at once.
 
@@ -98,6 +99,7 @@ class Client:
         probe_timeout: float = 5.0,
         shutdown_timeout: float = 2.0,
         reconnect_timeout: float = 30.0,
+        keep_alive_timeout: float = 60.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
         max_pages: int = 1000,
@@ -139,6 +141,7 @@ class Client:
                 max_message=max_message,
                 max_requests=max_requests,
                 shutdown_timeout=shutdown_timeout,
+                keep_alive_timeout=keep_alive_timeout,
             ),
             Implementation(name, _own_version() if version is None else version),
             {**declared, **(capabilities or {})},
@@ -415,6 +418,9 @@ class Client:
 
         async with client.listen("file:///notes.txt") as changes:
             async for change in changes: ...
+
+        If the connection is lost, the client connects again for as long as the context lasts. It then yields
+        a change of everything that it listens to, with `assumed=True`, because it may have missed some.
         """
         return self._notifications.listen(*uris, lists=lists)
 

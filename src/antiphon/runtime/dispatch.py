@@ -220,7 +220,7 @@ class Dispatcher:
         return await self._registry.prompt(call.request.name).fill(call, self.environment)
 
     async def _complete(self, call: Call[Complete]) -> Completion:
-        return await self._completions.suggest(call)
+        return await self._completions.suggest(call, self.environment)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)

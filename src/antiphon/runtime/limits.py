@@ -66,5 +66,8 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int | float) or value < 0:
+            if not isinstance(value, int | float) or not value >= 0:  # also refuses NaN
                 raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number of at least 0.")
+        for name in ("lease_seconds", "max_threads"):
+            if getattr(self, name) == 0:
+                raise DefinitionError(f"Limits({name}=0): this limit must be greater than 0.")

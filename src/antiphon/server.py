@@ -345,7 +345,7 @@ class Server:
         elif transport in ("http", "streamable-http"):
             from antiphon.transport.server.http.serve import serve_http
 
-            serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain_timeout)
+            serve_http(self.asgi(path=path), host=host, port=port)
         else:
             raise ValueError(f"Unknown transport {transport!r}: use 'stdio', 'http' or 'streamable-http'.")
 

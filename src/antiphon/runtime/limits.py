@@ -31,7 +31,9 @@ class Limits:
     keep_alive_interval: float = 15.0
     """How long a stream may be silent before the server sends a comment to keep the connection open."""
     drain_timeout: float = 30.0
-    """How long a shutdown waits for calls and tasks that still run."""
+    """How long a shutdown waits for calls and tasks that still run, both together."""
+    shutdown_delay: float = 0.0
+    """How long a server that gets SIGTERM still accepts requests, while `/readyz` returns 503."""
     max_sessions: int = 10_000
     """How many sessions a process holds, with their log level, subscriptions and streams."""
     session_lifetime: float = 24 * 3600.0

@@ -120,19 +120,24 @@ class Worker:
             work.append((self._claim_forever, _STORE_RETRY_SECONDS))
         self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
 
+    def stop_claiming(self) -> None:
+        """Claim no more tasks. Running tasks continue, and their leases are renewed."""
+        self._draining = True
+
     async def stop(self, *, within: float) -> None:
         """Stop claiming, wait `within` seconds for running tasks, and release those that did not finish."""
-        self._draining = True
-        for loop in self._loops:
-            loop.cancel()
+        self.stop_claiming()
         running = {task: claimed for claimed, task in self._running.values()}
+        unfinished: set[asyncio.Task[None]] = set()
         if running:
             _, unfinished = await asyncio.wait(running, timeout=within)
-            for task in unfinished:
-                task.cancel()
-                await _release(running[task])
-            if unfinished:
-                await asyncio.wait(unfinished)
+        for loop in self._loops:  # the leases of running tasks were renewed until now
+            loop.cancel()
+        for task in unfinished:
+            task.cancel()
+            await _release(running[task])
+        if unfinished:
+            await asyncio.wait(unfinished)
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     def run(self, claimed: ClaimedTask) -> None:
@@ -182,7 +187,7 @@ class Worker:
         async with self._store.watch_ready() as ready:
             while True:
                 room = self._limits.max_running_tasks - len(self._running)
-                if room > 0:
+                if room > 0 and not self._draining:
                     claims = await self._store.claim(
                         self.name,
                         lease=self._limits.lease_seconds,

@@ -159,6 +159,9 @@ class _NoQuestions:
         """Return an empty journal."""
         return Journal()
 
+    def confirm(self) -> None:
+        """Return `None`: the run may always go on."""
+
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Raise `RuntimeError`."""
         raise RuntimeError("A completion function cannot ask the caller: ask in the prompt or the resource.")

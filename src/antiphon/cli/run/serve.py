@@ -1,7 +1,8 @@
 """`antiphon run`: serves a Python file over HTTP or stdio.
 
-Owns the listening socket and the worker processes. On SIGTERM or SIGINT the app stops accepting calls and
-closes streams that have no end of their own; running calls get `Limits.drain_timeout` seconds to finish.
+Owns the listening socket and the worker processes. On SIGTERM or SIGINT the app is no longer ready and claims
+no more tasks. `Limits.shutdown_delay` seconds after SIGTERM, it stops listening and closes streams that have
+no end of their own; running calls and tasks get `Limits.drain_timeout` seconds to finish.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -124,36 +124,42 @@ def create_worker_app() -> App:
 
 
 def notify_on_signals(app: App) -> None:
-    """Tell the app about SIGTERM and SIGINT before the current handlers run.
+    """Tell the app about SIGTERM and SIGINT, and call the current handlers when it stops listening.
 
     Worker processes need this: their supervisor creates a plain `uvicorn.Server`, which has no hook for
-    signals.
+    signals and no delay.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
-        _prepend_handler(number, app.begin_shutdown)
+        _prepend_handler(number, app, app.limits.shutdown_delay if number == signal.SIGTERM else 0.0)
 
 
-def _prepend_handler(number: int, notify: Callable[[], None]) -> None:
+def _prepend_handler(number: int, app: App, delay: float) -> None:
     current = signal.getsignal(number)
 
-    def handle(received: int, frame: FrameType | None) -> None:
-        notify()
+    def close(received: int, frame: FrameType | None) -> None:
+        app.begin_shutdown()
         if callable(current):
             current(received, frame)
+
+    def handle(received: int, frame: FrameType | None) -> None:
+        app.announce_shutdown()
+        if delay:
+            loop = asyncio.get_running_loop()
+            loop.call_soon_threadsafe(loop.call_later, delay, close, received, None)
+        else:
+            close(received, frame)
 
     signal.signal(number, handle)
 
 
 def _serve_alone(server: Server, settings: Settings, listening: socket.socket, announcement: str) -> None:
-    from antiphon.transport.server.http.serve import HttpServer
+    from antiphon.transport.server.http.serve import create_server
 
     # uvicorn raises the signal again after it has shut down: exit with code 0 then.
     signal.signal(signal.SIGTERM, _exit)
     app = create_app(server, settings)
     config = _config(app, server, settings)
-    runner = HttpServer(
-        config, on_listening=lambda: print(announcement, flush=True), on_signal=app.begin_shutdown
-    )
+    runner = create_server(config, app, on_listening=lambda: print(announcement, flush=True))
     try:
         runner.run(sockets=[listening])
     except KeyboardInterrupt:

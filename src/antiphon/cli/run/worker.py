@@ -61,14 +61,17 @@ def run_worker(
 
 
 async def _run_until_signal(server: Server, announcement: str, listening: socket.socket | None) -> None:
-    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    loop, stopping, has_started = asyncio.get_running_loop(), asyncio.Event(), False
 
     def stop(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    async with server.running(), _probes(server, listening, is_ready=lambda: not stopping.is_set()):
+    # The probes outlive the tasks: they say that the worker is not ready while it drains.
+    probes = _probes(server, listening, is_ready=lambda: has_started and not stopping.is_set())
+    async with probes, server.running():
+        has_started = True
         print(announcement, flush=True)
         await stopping.wait()
 

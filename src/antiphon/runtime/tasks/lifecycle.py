@@ -93,10 +93,15 @@ class TaskLifecycle:
         self._worker.start()
         return TaskHandlers(TaskService(self._store, self._worker, self.limits, self._relay))
 
-    async def stop(self) -> None:
-        """Wait for running tasks, release those that do not finish in time, and close the store."""
+    def stop_claiming(self) -> None:
+        """Claim no more tasks, because the server is about to stop. Running tasks continue."""
         if self._worker is not None:
-            await self._worker.stop(within=self.limits.drain_timeout)
+            self._worker.drain()
+
+    async def stop(self, *, within: float) -> None:
+        """Wait `within` seconds for running tasks, release those that still run, and close the store."""
+        if self._worker is not None:
+            await self._worker.stop(within=within)
         await self._relay.close()
         if self._probe is not None:
             self._probe.cancel()

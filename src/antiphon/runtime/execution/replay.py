@@ -137,17 +137,25 @@ class Replay:
     def _find_by_arguments(self, key: str, step: StepPrint) -> str | None:
         """Return the key of an unused entry for this name and these arguments, wherever it was recorded."""
         if self._index is None:
-            self._index = {}
-            for other in self._entries:
-                if other.startswith(_STEP_KIND) and (recorded := self._recorded(other)) is not None:
-                    self._index.setdefault((_name(other), recorded.digest), []).append(other)
-        for other in self._index.get((_name(key), step.digest), ()):
-            if other not in self._used:
-                recorded = self._recorded(other)
-                if recorded is not None and step.matches(recorded):
-                    self.diverged |= recorded.is_retried
-                    return other
+            self._index = self._indexed()
+        same = self._index.get((_name(key), step.digest), ())
+        for other in same:
+            recorded = self._recorded(other)
+            if recorded is not None and other not in self._used and step.matches(recorded):
+                # Of several steps with these arguments, another one may have failed in the run before.
+                self.diverged |= recorded.is_retried or any(map(self.has_failed, same))
+                return other
         return None
+
+    def _indexed(self) -> dict[tuple[str, str], list[str]]:
+        """Return the keys of recorded and of failed steps by their names and arguments."""
+        index: dict[tuple[str, str], list[str]] = {}
+        prefix = fingerprint_key(_STEP_KIND)
+        for entry, written in self._entries.items():
+            if entry.startswith(prefix):
+                key = entry.removeprefix(fingerprint_key(""))
+                index.setdefault((_name(key), StepPrint.read(written, key).digest), []).append(key)
+        return index
 
 
 def _name(key: str) -> str:

@@ -47,6 +47,7 @@ _EXAMPLES = {
         "antiphon tasks ls $URL --protocol 2025-11-25",
     ),
     "tasks show": ("antiphon tasks show sqlite:///tasks.db ID --json",),
+    "tasks export": ("antiphon tasks export sqlite:///tasks.db ID -o tests/histories/pay.json",),
     "tasks watch": ("antiphon tasks watch $URL ID && echo done",),
     "tasks answer": (
         "antiphon tasks answer $URL ID how=Fixed",

@@ -154,6 +154,7 @@ class _NoQuestions:
 
     returns_questions = False
     sheds = False
+    anyone_answers = False
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return an empty journal."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, Forbidden, InternalError, RequestError, StoreError
+from antiphon.errors import Failure, Forbidden, InternalError, ReplayMismatch, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result, text_result
@@ -132,7 +132,10 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run the function and return its outcome; raises only `RequestError` and `StoreError`."""
+        """Run the function and return its outcome.
+
+        Raises only `RequestError`, `StoreError` and `ReplayMismatch`.
+        """
         if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
                 call, self.counters, lambda: self._perform(call, environment)
@@ -208,7 +211,7 @@ class Tool:
             return await prepend_emitted(call, failure_result(error))
         if isinstance(error, Forbidden):  # clients do not show an HTTP 403, but they show a failed tool
             return await prepend_emitted(call, Result(error.message, is_error=True))
-        if isinstance(error, RequestError | StoreError):
+        if isinstance(error, RequestError | StoreError | ReplayMismatch):
             if isinstance(error, RequestError) and error.data is not None:
                 error.data = to_jsonable(error.data, lossy=True)
             if call.output is not None:

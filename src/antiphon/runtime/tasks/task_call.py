@@ -1,7 +1,7 @@
 """The call that runs a claimed task, built from the request in the task's log.
 
-The caller of a task is not connected. Its questions park the task, its segments go into the log, and its progress
-becomes the status message of the task.
+The caller of a task is not connected. Its questions park the task, its segments go into the log, and its
+progress becomes the status message of the task.
 """
 
 from __future__ import annotations

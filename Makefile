@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Tests wait for processes more than they compute, so there are more of them at once than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-pythons check bench format reference map site tour clean
+.PHONY: demo test test-pythons soak check bench format reference map site tour clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -17,6 +17,11 @@ test: .venv/tested .venv/mcp-1/installed .node/installed
 # The fast part of the tests, on each of Python 3.11 to 3.14 that this machine has.
 test-pythons:
 	$(PYTHON) scripts/test_pythons.py $(ARGS)
+
+# A service with 2,000 tasks under kills, stops, outages, clock jumps and two versions at once, on both stores; its
+# outside history is compared with the store. About ten minutes.
+soak: .venv/tested
+	$(BIN)/python -m tests.soak $(ARGS)
 
 check: .venv/checked
 	$(BIN)/ruff format --check .

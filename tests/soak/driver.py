@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -90,6 +91,12 @@ class Process:
         """The output of all processes at this port."""
         return self._log.read_text(errors="replace")
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the process accepts connections."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
     def start(self, version: str | None = None) -> None:
         """Start the process, of another version perhaps."""
         self.version = version or self.version
@@ -137,6 +144,7 @@ class Soak:
     async def run(self) -> list[str]:
         """Give tasks, make trouble, make peace, end everything; return the violations."""
         try:
+            await self._ready()
             giving = asyncio.create_task(self._give_tasks())
             answering = asyncio.create_task(self._answer())
             async with asyncio.timeout(self.plan.seconds + 60):
@@ -152,6 +160,13 @@ class Soak:
     async def violations(self) -> list[str]:
         """Compare the store with what really happened."""
         return judge(await self.stored(), self.acknowledged, self.notes())
+
+    async def _ready(self) -> None:
+        """Wait until every process accepts connections."""
+        for process in self.processes:
+            while not process.is_listening:
+                assert process.process.poll() is None, process.log
+                await asyncio.sleep(0.05)
 
     async def stored(self) -> dict[str, Stored]:
         """Return what the store has."""
@@ -276,7 +291,7 @@ class Soak:
 
 @asynccontextmanager
 async def outage(store: str) -> AsyncIterator[None]:
-    """Lock the whole store from outside, as a stuck backup or a lost network does."""
+    """Lock the whole store from outside: for its clients it is as if it were gone."""
     if store.startswith("sqlite:///"):
         with closing(
             sqlite3.connect(store.removeprefix("sqlite:///"), timeout=5, isolation_level=None)

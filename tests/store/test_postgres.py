@@ -96,23 +96,6 @@ async def test_operations_without_changes_write_nothing(store: PostgresStore, ur
     assert await number(url, query) - before == 1
 
 
-async def test_leases_use_the_clock_of_the_database(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await store.create(task(), [])
-    assert len(await store.claim("one", lease=60, limit=1)) == 1
-    fast = PostgresStore(url)
-    await fast.open()
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 86_400)
-    assert await fast.claim("two", lease=60, limit=1) == []
-    monkeypatch.setattr(time, "time", lambda: real() - 86_400)
-    await fast.create(task("b"), [], worker="two", lease=60)
-    monkeypatch.undo()
-    assert await store.claim("one", lease=60, limit=1) == []
-    await fast.close()
-
-
 async def test_a_lost_notification_delays_a_change_by_one_poll(store: PostgresStore, url: str) -> None:
     other = PostgresStore(url)
     await other.open()

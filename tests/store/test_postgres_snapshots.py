@@ -268,6 +268,16 @@ async def test_a_lease_that_ends_is_found_whatever_the_clock_did_before(
     assert "a" in await claimed(store)
 
 
+async def test_a_lease_of_a_time_before_the_clock_went_back_is_found(
+    store: PostgresStore, clock: Clock
+) -> None:
+    assert await claimed(store) == []
+    clock.back(10)
+    await store.create(task(), [], worker="lost", lease=1)
+    clock.forward(20)
+    assert await claimed(store) == ["a"]
+
+
 async def test_another_connection_begins_a_search_at_the_start(
     store: PostgresStore, clock: Clock, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,13 @@ class Claimer:
         self._connection = connection
         self._clock = clock
         self._limits_by_tools: dict[tuple[str, ...], _Limits] = {}
+        self._last_time = 0
+
+    def note_time(self, now: int) -> None:
+        """Begin all searches at the start again if the clock went back: a lease may end before the limits."""
+        if now < self._last_time:
+            self._limits_by_tools.clear()
+        self._last_time = now
 
     async def claim(self, operation: ClaimTasks) -> list[Claim]:
         """Claim the oldest claimable tasks; raises `StoreUnavailable`."""
@@ -93,6 +100,7 @@ class Claimer:
         while len(self._limits_by_tools) >= _MAX_SEARCHES:
             del self._limits_by_tools[next(iter(self._limits_by_tools))]
         self._limits_by_tools[tools] = _next_limits(limits, found)
+        self.note_time(found["now"])
         return claimed
 
     async def _search(

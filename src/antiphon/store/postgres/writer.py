@@ -160,6 +160,8 @@ class Writer:
 
     async def run(self, jobs: _Jobs) -> None:
         """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
+        if (now := self._clock()) is not None:
+            self._claimer.note_time(now)
         for kinds, handler in (
             ((Create, Append), self._write),
             ((Release,), self._release),

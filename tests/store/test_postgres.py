@@ -285,6 +285,23 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
     assert await number(url, "SELECT max(version) FROM schema_versions") == len(steps)
 
 
+async def test_a_migration_does_not_hold_up_others_behind_a_long_transaction(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "_TABLE_LOCK_SECONDS", 1)
+    before = migrations.scripts()[:2]
+    await migrations.prepare(Database.from_url(url, 10.0), before)
+    async with direct_connection(url) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM tasks")  # as pg_dump reads
+            with pytest.raises(StoreUnavailable, match="pg_dump.*try again when it has ended"):
+                await PostgresStore(url).open()
+        assert await connection.fetchval("SELECT max(version) FROM schema_versions") == len(before)
+    store = PostgresStore(url)
+    await store.open()
+    await store.close()
+
+
 async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_alone(url: str) -> None:
     newer = len(migrations.scripts()) + 1
     steps = [*migrations.scripts(), "ALTER TABLE tasks RENAME TO works"]

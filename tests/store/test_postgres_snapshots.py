@@ -88,6 +88,12 @@ async def run_tasks(store: PostgresStore, clock: Clock, count: int, *, waits: bo
         clock.forward(1)
 
 
+def max_pages(plan: dict[str, Any]) -> int:
+    """Return the pages of the most expensive part: the total leaves out changes that return nothing."""
+    own = int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    return max([own, *map(max_pages, plan.get("Plans", ()))])
+
+
 @contextmanager
 def count_pages(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count the pages that the writing statements read, by the first words of the statement."""
@@ -102,7 +108,7 @@ def count_pages(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterat
         explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
         plan = json.loads(await connection.fetchval(explain + statement, *values))[0]["Plan"]
         await transaction.rollback()
-        pages[statement.split()[1]] += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        pages[statement.split()[1]] += max_pages(plan)
         return await fetch(statement, *values, retry=retry)
 
     with monkeypatch.context() as patch:
@@ -168,7 +174,7 @@ async def test_an_open_transaction_does_not_make_messages_expensive(
         await store.publish("news", 1)
     async with direct_connection(url) as connection:
         assert await connection.fetchval("SELECT count(*) FROM messages WHERE origin = 'other'") == 0
-    assert pages["Publishes"] <= 40
+    assert pages["Publishes"] <= 30
 
 
 async def test_the_poll_finds_the_tasks_that_became_claimable_since_the_last_poll(

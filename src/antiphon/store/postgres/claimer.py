@@ -24,8 +24,8 @@ from antiphon.store.rules import MAX_INT64
 __all__ = ["ClaimTasks", "Claimer", "next_full_search"]
 
 _FULL_SEARCH_SECONDS = 60.0
-"""How often a search begins at the start. It finds tasks that the limits of a search leave out, such as a task
-that an operator restored from a copy."""
+"""How often a search begins at the start. It finds tasks that the limits of a search leave out, such as a
+task that an operator restored from a copy."""
 _FULL_SEARCH_SHARE = 0.005
 """The share of the time that searches from the start may take. If they take long, they are less frequent."""
 _LEASE_SLACK_MILLISECONDS = 2000

@@ -293,6 +293,17 @@ async def test_a_lease_that_ends_is_found_whatever_the_clock_did_before(
     assert "a" in await claimed(store)
 
 
+async def test_many_leases_that_ended_are_all_found(store: PostgresStore, clock: Clock) -> None:
+    ids = [f"t{n}" for n in range(1300)]
+    await asyncio.gather(
+        *(store.create(task(id, created=START + n), [], worker="lost", lease=1) for n, id in enumerate(ids))
+    )
+    clock.forward(60)
+    assert await claimed(store, limit=1100) == ids[:1100]
+    clock.forward(1)
+    assert await claimed(store, limit=1100) == ids[1100:]
+
+
 async def test_a_lease_of_a_time_before_the_clock_went_back_is_found(
     store: PostgresStore, clock: Clock
 ) -> None:

@@ -96,10 +96,53 @@ class Bench:
         """Claim the one task that is free; it is made before and ended after."""
         await self.store.create(self._record(self._id()), [])
         began = time.perf_counter()
-        (claim,) = await self.store.claim("worker", lease=60, limit=10)
+        (claim,) = await self.store.claim("worker", lease=60, limit=10, tools=["echo"])
         taken = time.perf_counter() - began
         await self.store.append(claim.record.id, [], expect=0, phase="ended", head=None, token=claim.token)
         return taken
+
+    async def run_tasks(self, count: int) -> None:
+        """Create, claim and end tasks, a hundred at a time. Each waits for an answer in between."""
+        for _ in range(0, count, 100):
+            ids = [self._id() for _ in range(100)]
+            await asyncio.gather(*(self.store.create(self._record(id), []) for id in ids))
+            for phase in ("waiting", "ended"):
+                claims = await self.store.claim("worker", lease=60, limit=100, tools=["echo"])
+                assert len(claims) == 100
+                await asyncio.gather(
+                    *(
+                        self.store.append(
+                            claim.record.id, [], expect=0, phase=phase, head=None, token=claim.token
+                        )
+                        for claim in claims
+                    )
+                )
+                if phase == "waiting":
+                    await asyncio.gather(
+                        *(self.store.append(id, [], expect=0, phase="ready", head=None) for id in ids)
+                    )
+
+
+async def held(dsn: str, tasks: int, rounds: int, times: int) -> list[float]:
+    """Microseconds of a claim while another transaction has been open for so many tasks, after those without.
+
+    The transaction keeps all dead rows, as the one of `pg_dump` does.
+    """
+    bench = Bench(dsn, 0)
+    await bench.store.open()
+    reader = await asyncpg.connect(dsn)
+    taken: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        await bench.run_tasks(100)
+        taken[0].append(statistics.median([await bench.claim() for _ in range(times)]))
+        async with reader.transaction(isolation="repeatable_read"):
+            await reader.execute("SELECT 1")
+            await bench.run_tasks(tasks)
+            taken[1].append(statistics.median([await bench.claim() for _ in range(times)]))
+        await reader.execute("VACUUM bench0.tasks")
+    await reader.close()
+    await bench.store.close()
+    return [statistics.median(each) * 1e6 for each in taken]
 
 
 async def flat(dsn: str, few: int, many: int, rounds: int, times: int) -> dict[str, list[float]]:
@@ -145,5 +188,5 @@ async def news(dsn: str, times: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     job = json.loads(sys.argv[1])
-    what = {"counted": counted, "flat": flat, "news": news}[job.pop("what")]
+    what = {"counted": counted, "flat": flat, "held": held, "news": news}[job.pop("what")]
     print(json.dumps(asyncio.run(what(**job))))

@@ -96,23 +96,6 @@ async def test_operations_without_changes_write_nothing(store: PostgresStore, ur
     assert await number(url, query) - before == 1
 
 
-async def test_leases_use_the_clock_of_the_database(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await store.create(task(), [])
-    assert len(await store.claim("one", lease=60, limit=1)) == 1
-    fast = PostgresStore(url)
-    await fast.open()
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 86_400)
-    assert await fast.claim("two", lease=60, limit=1) == []
-    monkeypatch.setattr(time, "time", lambda: real() - 86_400)
-    await fast.create(task("b"), [], worker="two", lease=60)
-    monkeypatch.undo()
-    assert await store.claim("one", lease=60, limit=1) == []
-    await fast.close()
-
-
 async def test_a_lost_notification_delays_a_change_by_one_poll(store: PostgresStore, url: str) -> None:
     other = PostgresStore(url)
     await other.open()
@@ -300,6 +283,23 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
     await flow(late, "after")
     await late.close()
     assert await number(url, "SELECT max(version) FROM schema_versions") == len(steps)
+
+
+async def test_a_migration_does_not_hold_up_others_behind_a_long_transaction(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "_TABLE_LOCK_SECONDS", 1)
+    before = migrations.scripts()[:2]
+    await migrations.prepare(Database.from_url(url, 10.0), before)
+    async with direct_connection(url) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM tasks")  # as pg_dump reads
+            with pytest.raises(StoreUnavailable, match="pg_dump.*try again when it has ended"):
+                await PostgresStore(url).open()
+        assert await connection.fetchval("SELECT max(version) FROM schema_versions") == len(before)
+    store = PostgresStore(url)
+    await store.open()
+    await store.close()
 
 
 async def test_a_schema_that_this_version_cannot_work_with_is_refused_and_left_alone(url: str) -> None:

@@ -152,6 +152,28 @@ async def test_a_claim_cancelled_while_closing_lasts_until_its_lease_ends(url: s
     await store.close()
 
 
+# Probing
+
+
+async def test_a_probe_of_a_database_that_accepts_no_writes_fails(store: PostgresStore) -> None:
+    await store.probe()
+    connection = await writer_of(store).connection.connect()
+    await connection.execute("SET default_transaction_read_only = on")
+    with pytest.raises(StoreUnavailable, match="read-only: name the primary"):
+        await store.probe()
+    assert await store.get("a") is None  # reads go on
+    await connection.execute("SET default_transaction_read_only = off")
+    await store.probe()
+
+
+async def test_probes_add_one_row(store: PostgresStore, url: str) -> None:
+    for _ in range(3):
+        await store.probe()
+    async with direct_connection(url) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM used") == 1
+    assert await store.use_once("probe", until=2**62)
+
+
 # Watching
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,12 @@ async def run_tasks(store: PostgresStore, clock: Clock, count: int, *, waits: bo
         clock.forward(1)
 
 
+def max_pages(plan: dict[str, Any]) -> int:
+    """Return the pages of the most expensive part: the total leaves out changes that return nothing."""
+    own = int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    return max([own, *map(max_pages, plan.get("Plans", ()))])
+
+
 @contextmanager
 def count_pages(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count the pages that the writing statements read, by the first words of the statement."""
@@ -101,7 +108,7 @@ def count_pages(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterat
         explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
         plan = json.loads(await connection.fetchval(explain + statement, *values))[0]["Plan"]
         await transaction.rollback()
-        pages[statement.split()[1]] += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        pages[statement.split()[1]] += max_pages(plan)
         return await fetch(statement, *values, retry=retry)
 
     with monkeypatch.context() as patch:
@@ -150,6 +157,24 @@ async def test_the_counts_of_a_process_are_spread_over_many_rows(store: Postgres
     assert await store.count("ended") == 3 * writer._MAX_SLOT_USES
     async with direct_connection(url) as connection:
         assert await connection.fetchval("SELECT count(DISTINCT slot) FROM counts") > 1
+
+
+async def test_an_open_transaction_does_not_make_messages_expensive(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch, snapshot: None
+) -> None:
+    async with direct_connection(url) as connection:
+        await connection.execute(
+            "INSERT INTO messages (origin, at, topic, data) "
+            "SELECT 'other', clock_timestamp() - interval '1 hour', 'news', '1' "
+            "FROM generate_series(1, 5000)"
+        )
+    for _ in range(2):  # deletes the old messages
+        await asyncio.gather(*(store.publish("news", n) for n in range(1000)))
+    with count_pages(store, monkeypatch) as pages:
+        await store.publish("news", 1)
+    async with direct_connection(url) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM messages WHERE origin = 'other'") == 0
+    assert pages["Publishes"] <= 30
 
 
 async def test_the_poll_finds_the_tasks_that_became_claimable_since_the_last_poll(
@@ -268,6 +293,27 @@ async def test_a_lease_that_ends_is_found_whatever_the_clock_did_before(
     assert "a" in await claimed(store)
 
 
+async def test_many_leases_that_ended_are_all_found(store: PostgresStore, clock: Clock) -> None:
+    ids = [f"t{n}" for n in range(1300)]
+    await asyncio.gather(
+        *(store.create(task(id, created=START + n), [], worker="lost", lease=1) for n, id in enumerate(ids))
+    )
+    clock.forward(60)
+    assert await claimed(store, limit=1100) == ids[:1100]
+    clock.forward(1)
+    assert await claimed(store, limit=1100) == ids[1100:]
+
+
+async def test_a_lease_of_a_time_before_the_clock_went_back_is_found(
+    store: PostgresStore, clock: Clock
+) -> None:
+    assert await claimed(store) == []
+    clock.back(10)
+    await store.create(task(), [], worker="lost", lease=1)
+    clock.forward(20)
+    assert await claimed(store) == ["a"]
+
+
 async def test_another_connection_begins_a_search_at_the_start(
     store: PostgresStore, clock: Clock, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,12 +334,18 @@ async def test_another_connection_begins_a_search_at_the_start(
 async def test_a_search_begins_at_the_start_now_and_then(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claimer, "_FULL_SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(claimer, "next_full_search", lambda began: began)
     assert await claimed(store) == []
     async with direct_connection(url) as connection:
         await connection.execute("ALTER TABLE tasks DISABLE TRIGGER ALL")
         await store.create(task(), [])
     assert await claimed(store) == ["a"]
+
+
+def test_searches_from_the_start_that_take_long_are_less_frequent() -> None:
+    now = time.monotonic()
+    assert claimer.next_full_search(now) >= now + 60
+    assert claimer.next_full_search(now - 10) >= now + 2000
 
 
 async def test_the_limits_of_many_sets_of_tools_are_bounded(store: PostgresStore) -> None:

@@ -21,14 +21,16 @@ from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.statements import escape_text, record_of, sql
 from antiphon.store.rules import MAX_INT64
 
-__all__ = ["ClaimTasks", "Claimer"]
+__all__ = ["ClaimTasks", "Claimer", "next_full_search"]
 
-_FULL_SEARCH_SECONDS = 30.0
-"""How often a search begins at the start. It finds a lease even if its writer stalled for seconds between
-reading the clock and the commit."""
+_FULL_SEARCH_SECONDS = 60.0
+"""How often a search begins at the start. It finds tasks that the limits of a search leave out, such as a
+task that an operator restored from a copy."""
+_FULL_SEARCH_SHARE = 0.005
+"""The share of the time that searches from the start may take. If they take long, they are less frequent."""
 _LEASE_SLACK_MILLISECONDS = 2000
-"""How long the writer of a lease may stall in this way before only a search from the start finds the lease;
-the statements have the same number."""
+"""How long after the end of a lease the transaction that wrote it may be committed; the statements have the
+same number. Only a search from the start finds the lease of a later one."""
 _MAX_ARRIVED_TASKS = 1000
 """Tasks that became claimable since the last claim. If there are more, a search from the start is cheaper."""
 _MAX_REMAINING_TASKS = 100
@@ -63,6 +65,12 @@ class _Limits(msgspec.Struct, frozen=True):
     """When a search has to begin at the start again."""
 
 
+def next_full_search(began: float) -> float:
+    """Return when a search has to begin at the start again, after one that began at `began` and ends now."""
+    now = time.monotonic()
+    return now + max(_FULL_SEARCH_SECONDS, (now - began) / _FULL_SEARCH_SHARE)
+
+
 class Claimer:
     """Claims tasks on the connection that writes."""
 
@@ -70,6 +78,13 @@ class Claimer:
         self._connection = connection
         self._clock = clock
         self._limits_by_tools: dict[tuple[str, ...], _Limits] = {}
+        self._last_time = 0
+
+    def note_time(self, now: int) -> None:
+        """Begin all searches at the start again if the clock went back: a lease may end before the limits."""
+        if now < self._last_time:
+            self._limits_by_tools.clear()
+        self._last_time = now
 
     async def claim(self, operation: ClaimTasks) -> list[Claim]:
         """Claim the oldest claimable tasks; raises `StoreUnavailable`."""
@@ -82,17 +97,19 @@ class Claimer:
         return [Claim(record_of(row), row["token"]) for row in rows]
 
     async def _claim_by_tool(self, values: tuple[Any, ...], tools: tuple[str, ...]) -> list[Any]:
-        connection, now = await self._connection.connect(), time.monotonic()
+        connection, began = await self._connection.connect(), time.monotonic()
         limits = self._limits_by_tools.pop(tools, None)
-        if limits is None or limits.connection is not connection or now >= limits.full_search_at:
-            limits = _from_start(tools, connection, now)
+        if limits is None or limits.connection is not connection or began >= limits.full_search_at:
+            limits = _from_start(tools)
         found, claimed = await self._search(values, tools, limits)
         if found["is_partial"]:
-            limits = _from_start(tools, connection, now)
+            limits = _from_start(tools)
             found, claimed = await self._search(values, tools, limits)
+        full_search_at = next_full_search(began) if limits.since is None else limits.full_search_at
         while len(self._limits_by_tools) >= _MAX_SEARCHES:
             del self._limits_by_tools[next(iter(self._limits_by_tools))]
-        self._limits_by_tools[tools] = _next_limits(limits, found)
+        self._limits_by_tools[tools] = _next_limits(found, connection, full_search_at)
+        self.note_time(found["now"])
         return claimed
 
     async def _search(
@@ -110,14 +127,12 @@ class Claimer:
         return found, [row for row in rows if row["key"] is not None]
 
 
-def _from_start(tools: tuple[str, ...], connection: asyncpg.Connection, now: float) -> _Limits:
-    return _Limits(
-        dict.fromkeys(tools, _START), connection=connection, full_search_at=now + _FULL_SEARCH_SECONDS
-    )
+def _from_start(tools: tuple[str, ...]) -> _Limits:
+    return _Limits(dict.fromkeys(tools, _START))
 
 
-def _next_limits(limits: _Limits, found: Any) -> _Limits:
-    """Return the limits after a search that had these limits and found this row."""
+def _next_limits(found: Any, connection: asyncpg.Connection, full_search_at: float) -> _Limits:
+    """Return the limits after a search on this connection that found this row."""
     oldest = {tool: (created, key) for tool, created, key in found["next_search"] or ()}
     remaining, since = found["remaining"] or (), found["settled"]
     if len(remaining) > _MAX_REMAINING_TASKS:
@@ -128,4 +143,4 @@ def _next_limits(limits: _Limits, found: Any) -> _Limits:
     ended_after = found["now"] - _LEASE_SLACK_MILLISECONDS
     if found["first_ended"] is not None:
         ended_after = min(ended_after, found["first_ended"] - 1)
-    return msgspec.structs.replace(limits, oldest=oldest, since=since, ended_after=ended_after)
+    return _Limits(oldest, since, ended_after, connection, full_search_at)

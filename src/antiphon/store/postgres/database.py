@@ -60,6 +60,10 @@ _ADVICE = (
         asyncpg.TooManyConnectionsError,
         "Raise PostgreSQL's max_connections: each process of Antiphon needs five.",
     ),
+    (
+        asyncpg.LockNotAvailableError,
+        "Another transaction, such as the one of pg_dump, uses the tables: try again when it has ended.",
+    ),
     # Only a pooler in transaction mode loses what a session has prepared and set.
     (asyncpg.InvalidSQLStatementNameError, _POOLER_ADVICE),
     (asyncpg.DuplicatePreparedStatementError, _POOLER_ADVICE),

@@ -26,6 +26,9 @@ _MIGRATION_LOCK = 0x416E7470
 _MIGRATION_TIMEOUT_SECONDS = 3600.0
 """How long a migration, or the wait for another process that migrates, may take: tables may be large."""
 
+_TABLE_LOCK_SECONDS = 5
+"""How long a migration may wait for a table that others use. All other processes wait behind it meanwhile."""
+
 _CREATE_VERSIONS_TABLE = """
     CREATE TABLE IF NOT EXISTS schema_versions (
         version integer PRIMARY KEY, oldest integer NOT NULL, at timestamptz NOT NULL DEFAULT now()
@@ -53,6 +56,7 @@ async def prepare(database: Database, steps: Sequence[str] | None = None, *, old
                 await connection.execute(
                     "SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_TIMEOUT_SECONDS
                 )
+                await connection.execute(f"SET LOCAL lock_timeout = '{_TABLE_LOCK_SECONDS}s'")
                 await _migrate(database, connection, steps, oldest)
     except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
         raise database.explain(error, "opened") from error

@@ -19,7 +19,7 @@ from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import UNSET, Claim, Phase, UnsetType
 from antiphon.store.postgres.batcher import Job
-from antiphon.store.postgres.claimer import Claimer, ClaimTasks
+from antiphon.store.postgres.claimer import Claimer, ClaimTasks, next_full_search
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
@@ -46,11 +46,9 @@ _MAX_ATTEMPTS = 5
 """Attempts of a statement that PostgreSQL aborts because of a deadlock with another process."""
 _PROBE_KEY = "\1probe"
 """The key that probes record. `escape_text` never returns it, so it is no caller's key."""
-_FULL_EXPIRE_SECONDS = 30.0
-"""How often the search for expired tasks begins at the start. It finds a task that another process ended
-after its time had passed."""
 _EXPIRE_SLACK_MILLISECONDS = 2000
-"""How far the search for expired tasks goes back otherwise; `expire.sql` has the same number."""
+"""How far the search for expired tasks goes back; `expire.sql` has the same number. Now and then it begins at
+the start, for a task that another process ended after its time had passed."""
 _EXPIRED_NEVER = -MAX_INT64
 """A time before which no task expires."""
 _COUNT_SLOTS = 251
@@ -153,6 +151,7 @@ class Writer:
         self._slot_uses = 0
         self._expired_before = _EXPIRED_NEVER
         self._full_expire_at = 0.0
+        self._deleted_message = 0
         self._clock = clock
         self._claimer = Claimer(self.connection, clock)
         self._watchers = watchers
@@ -160,6 +159,8 @@ class Writer:
 
     async def run(self, jobs: _Jobs) -> None:
         """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
+        if (now := self._clock()) is not None:
+            self._claimer.note_time(now)
         for kinds, handler in (
             ((Create, Append), self._write),
             ((Release,), self._release),
@@ -299,9 +300,10 @@ class Writer:
 
     async def _publish(self, jobs: _Jobs) -> None:
         messages = [(escape_text(job.operation.topic), job.operation.data) for job in jobs]
-        await self.connection.fetch(
-            sql("publish"), *_columns(messages, 2), self._database.schema, self._origin
+        rows = await self.connection.fetch(
+            sql("publish"), *_columns(messages, 2), self._database.schema, self._origin, self._deleted_message
         )
+        self._deleted_message = rows[0]["last_deleted"] or self._deleted_message
         self._count(len(jobs))
         for job in jobs:
             self._watchers.deliver(job.operation.topic, msgspec.json.decode(job.operation.data))
@@ -315,9 +317,9 @@ class Writer:
 
     async def _expire(self, jobs: _Jobs) -> None:
         for job in jobs:
-            if time.monotonic() >= self._full_expire_at:
+            began = time.monotonic()
+            if began >= self._full_expire_at:
                 self._expired_before = _EXPIRED_NEVER
-                self._full_expire_at = time.monotonic() + _FULL_EXPIRE_SECONDS
             rows = await self.connection.fetch(
                 sql("expire"),
                 self._clock(),
@@ -328,6 +330,8 @@ class Writer:
                 self._origin,
                 self._expired_before,
             )
+            if began >= self._full_expire_at:
+                self._full_expire_at = next_full_search(began)
             if rows[0]["key"] is None:
                 self._expired_before = rows[0]["now"] - _EXPIRE_SLACK_MILLISECONDS
                 rows = []

@@ -21,7 +21,7 @@ lease_expired AS MATERIALIZED (
     SELECT key, created, lease FROM tasks
     WHERE lease > least($7::bigint, (SELECT now FROM moment) - 2000) AND lease > 0
         AND lease <= (SELECT now FROM moment) AND tool = ANY ($5::text[]) AND NOT (SELECT is_partial FROM search)
-    ORDER BY lease LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ORDER BY lease LIMIT 1000 + $4::bigint FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (
     SELECT key FROM (

@@ -1,5 +1,5 @@
 -- Claims the oldest claimable tasks of some tools, and skips the ones that other processes are claiming. A task with
--- an expired lease is claimable, and keeps its place in the order. Up to 1000 of them are considered.
+-- an expired lease is claimable, and keeps its place in the order. Up to 1000 more of them than claimed are considered.
 --
 -- The search leaves out the dead entries of the indexes (see schema/3.sql). It looks at the tasks that became
 -- claimable since the transaction $6, and for each tool in $5 at the tasks from the creation time and key in $9 and
@@ -41,7 +41,7 @@ lease_expired AS MATERIALIZED (
     SELECT key, created, lease FROM tasks
     WHERE lease > least($7::bigint, (SELECT now FROM moment) - 2000) AND lease > 0
         AND lease <= (SELECT now FROM moment) AND tool = ANY ($5::text[]) AND NOT (SELECT is_partial FROM search)
-    ORDER BY lease LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ORDER BY lease LIMIT 1000 + $4::bigint FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (
     SELECT key FROM (

@@ -205,7 +205,7 @@ class Run:
         output = self.call.output
         if output is None:
             output = self.call.open_output(self.journal, self._limits)
-        if (confirming := self.call.carrier.confirm()) is not None:
+        if not output.replays and (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
         try:
             await output.emit(emitted)

@@ -82,7 +82,12 @@ def task_of(record: Record) -> Task:
 
 
 def phase_after(before: Task, after: Task) -> Phase:
-    """Return the phase of a task after an entry."""
+    """Return the phase of a task after an entry.
+
+    A task that waited and was cancelled is ready once more: a worker unwinds its function.
+    """
+    if after.state == "cancelled" and before.state == "waiting":
+        return "ready"
     return PHASES[after.state]
 
 
@@ -316,6 +321,41 @@ class ClaimedTask:
         async with self._lock:
             await self._append_release({**data, "released": True, "by": self.token})
         await self.abandon(delay=delay)
+
+    async def was_cancelled(self) -> bool:
+        """Return whether the task was cancelled or has expired while this process ran it.
+
+        Raises `StoreUnavailable`.
+        """
+        record = await self._store.get(self.task.id)
+        if record is None:
+            return True
+        return task_of(record).state == "cancelled" and record.version == self._version + 1
+
+    async def write_unwound(self, *, is_complete: bool) -> None:
+        """End a cancelled task whose function was unwound; raises `StoreError`.
+
+        `is_complete` is whether the function has cleaned up without an error.
+        """
+        data, backoff = {"unwound": is_complete, "by": self.token}, Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        async with self._lock:
+            task = self.task.after("recorded", data, now_ms())
+            while True:
+                try:
+                    self._version = await self._store.append(
+                        task.id,
+                        [("recorded", data)],
+                        expect=self._version,
+                        phase="ended",
+                        head=head_of(task),
+                        token=self.token,
+                        expires=task.expires,
+                    )
+                except StoreUnavailable as error:
+                    await backoff.wait(error)
+                else:
+                    self.task = task
+                    return
 
     async def abandon(self, *, delay: float = 0.0) -> None:
         """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""

@@ -33,6 +33,7 @@ from antiphon.model.task import (
     EntryKind,
     Fault,
     Task,
+    TaskHistory,
     answer_entry,
     dump_questions,
     dump_result,
@@ -49,6 +50,7 @@ from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.task_call import call_of
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -186,7 +188,11 @@ class Worker:
                     _UNWIND_SECONDS,
                 )
         await asyncio.gather(
-            *(release(claimed, began=True) for claimed, _ in running if claimed.task.state == "working")
+            *(
+                release(claimed, began=claimed.task.state == "working")
+                for claimed, task in running
+                if claimed.task.state == "working" or (claimed.task.state == "cancelled" and task.cancelled())
+            )
         )
 
     def run(self, claimed: ClaimedTask, tool: Tool) -> None:
@@ -215,12 +221,10 @@ class Worker:
             self._stop(*found, StoreError(f"The task {id} was cancelled or has expired."))
         return found is not None
 
-    @staticmethod
-    def _stop(claimed: ClaimedTask, task: asyncio.Task[None], reason: StoreError) -> None:
-        """Cancel a run. Once only, so that a function that cleans up is not interrupted."""
+    def _stop(self, claimed: ClaimedTask, task: asyncio.Task[None], reason: StoreError) -> None:
+        """Cancel a run. Once only, so that a function that cleans up is not interrupted for a while."""
         claimed.stop(reason)
-        if not task.cancelling():
-            task.cancel()
+        cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
 
     async def find_local(self, id: str, principal: str) -> Task | None:
         """Return a task that finished in this process or is about to; `None` for any other task."""
@@ -307,6 +311,9 @@ class Worker:
             await give_back(self._store, claim, delay=_UNKNOWN_TOOL_DELAY_SECONDS)
             return
         claimed = claimed_task(self._store, claim, history, lease=self._limits.lease_seconds, since=since)
+        if claimed.task.state == "cancelled":
+            self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
+            return
         outcome = await begin_attempt(claimed, history, tool)
         if outcome is True:
             outcome = await check_arguments(claimed, tool)
@@ -317,6 +324,19 @@ class Worker:
             await release(claimed)
         elif outcome:
             self.run(claimed, tool)
+
+    async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
+        """Unwind the function of a task that was cancelled while it waited for an answer."""
+        try:
+            await unwind(claimed, history, tool, self._environment, timeout=self._limits.unwind_timeout)
+        except StoreError as error:
+            logger.warning(
+                "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
+            )
+        except asyncio.CancelledError:
+            if claimed.stopped is None or self._draining:
+                raise
+            self._log_stopped(claimed, claimed.stopped)
 
     # Leases
 
@@ -361,8 +381,11 @@ class Worker:
 
         Raises `StoreError` if the function raised it although the task is held.
         """
+        outcome: Outcome | None = None
         try:
-            await self.finish(claimed, await self._outcome(claimed, work))
+            outcome = await self._outcome(claimed, work)
+            await self.finish(claimed, outcome)
+            return
         except StoreError as error:
             if claimed.stopped is None:
                 raise
@@ -371,6 +394,9 @@ class Worker:
             if claimed.stopped is None or self._draining:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
+        if isinstance(outcome, InputRequired):
+            tool = self._find_tool(claimed.task.tool)
+            await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:

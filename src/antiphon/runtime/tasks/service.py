@@ -34,7 +34,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import CANCELLED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import (
     ClaimedTask,
@@ -233,6 +233,22 @@ class TaskService:
         task = await self._write(id, principal, entry)
         if is_running and not self.worker.cancel(id):
             await self._relay.publish(CANCELLED_TASKS, id)
+        return task
+
+    async def retry(self, id: str, principal: Principal) -> Task:
+        """Queue a failed task again, with its journal, on behalf of an operator.
+
+        Raises `InvalidParams` if the task has not failed.
+        """
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
+            if not task.failed and task.state != "faulted":
+                raise InvalidParams(f"Cannot retry task {id}: only a task that has failed can be retried.")
+            return "recorded", {"retry": True, "message": "The task failed, and an operator retries it."}
+
+        task = await self._write(id, principal, entry)
+        self.worker.forget_finished(id)
+        await self._relay.publish(RETRIED_TASKS, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:

@@ -202,6 +202,7 @@ class Worker:
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Supervise a claimed task whose function is already running."""
         self._running[claimed.task.id] = (claimed, task)
+        self._finished.evict(claimed.task.id)
         if len(self._running) == 1 and self._lease_thread is not None:
             self._lease_thread.wake()
         task.add_done_callback(lambda _: self._forget(claimed))
@@ -225,6 +226,10 @@ class Worker:
         """Cancel a run. Once only, so that a function that cleans up is not interrupted for a while."""
         claimed.stop(reason)
         cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
+
+    def forget_finished(self, id: str) -> None:
+        """Forget how a task ended: it was queued again."""
+        self._finished.evict(id)
 
     async def find_local(self, id: str, principal: str) -> Task | None:
         """Return a task that finished in this process or is about to; `None` for any other task."""

@@ -18,7 +18,7 @@ from antiphon.client.callbacks import (
     handlers_for,
 )
 from antiphon.client.catalog_cache import CatalogCache
-from antiphon.client.connection import Callback, Connection
+from antiphon.client.connection import Callback, Connection, deliver
 from antiphon.client.input_rounds import InputRounds, responses
 from antiphon.client.notifications import Notifications
 from antiphon.client.streaming.segment_queue import SegmentQueue
@@ -241,6 +241,7 @@ class Client:
         answers: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         on_progress: Callback | None = None,
+        on_task: Callback | None = None,
         log_level: LogLevel | None = None,
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
@@ -250,7 +251,9 @@ class Client:
 
         Further keywords are arguments of the tool. The client's callbacks answer the tool's questions. If the
         server makes a task of the call, the client waits for the task; `timeout` covers that too, and
-        without one there is no limit. `resume` and `answers` continue a call that `call_once` left off.
+        without one there is no limit. A call that is given up cancels the task, unless you pass `on_task`: it
+        gets the `TaskHandle`, and the task is yours. `resume` and `answers` continue a call that `call_once`
+        left off.
 
         Raises `Failure` if the tool failed, unless `check` is false; `TaskCancelled` or `TaskLost` if a
         task ended without a result.
@@ -258,7 +261,10 @@ class Client:
         request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
         if isinstance(outcome, TaskStatus):
-            outcome = await self._handle(outcome, on_progress).drive(timeout=timeout)
+            handle = self._handle(outcome, on_progress)
+            if on_task is not None:
+                await deliver(on_task, handle)
+            outcome = await handle.drive(timeout=timeout, cancels=on_task is None)
         return checked(outcome, f"The tool {name!r}") if check else cast(Result, outcome)
 
     async def call_once(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from antiphon.errors import LeaseLost, NoTask
+from antiphon.errors import LeaseLost
 from antiphon.store.contract import Store
 
 from .support import START, Clock, task
@@ -177,9 +178,10 @@ async def test_renewing_extends_the_lease(store: Store, clock: Clock) -> None:
 
 async def test_renewing_returns_the_tasks_that_are_still_held(store: Store, clock: Clock) -> None:
     for id in "abcd":
-        await store.create(task(id, expires=START + 2000 if id == "d" else None), [])
+        await store.create(task(id), [])
     tokens = {claim.record.id: claim.token for claim in await store.claim("one", lease=1, limit=4)}
     await store.release("b", tokens["b"])
+    await store.append("d", [], expect=0, phase="waiting", head=None, token=tokens["d"])
     clock.forward(1)
     await store.renew([("a", tokens["a"])], lease=10)
     await store.claim("two", lease=10, limit=1, tools=["echo"])  # b, or c, which ran out
@@ -208,10 +210,91 @@ async def test_releasing_with_a_wrong_token_does_nothing(store: Store) -> None:
     assert await store.renew([("a", mine.token)], lease=1) == {"a"}
 
 
-async def test_an_expired_task_is_held_by_nobody(store: Store, clock: Clock) -> None:
+async def test_an_overdue_task_stays_with_its_worker(store: Store, clock: Clock) -> None:
     await store.create(task(expires=START + 1000), [])
-    (mine,) = await store.claim("one", lease=100, limit=1)
+    (mine,) = await store.claim("one", lease=1, limit=1)
+    clock.forward(2)
+    assert await store.renew([("a", mine.token)], lease=1) == {"a"}
     clock.forward(1)
-    assert await store.renew([("a", mine.token)], lease=1) == set()
-    with pytest.raises(NoTask):
+    (theirs,) = await store.claim("two", lease=1, limit=1)
+    assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=theirs.token) == 1
+
+
+async def test_a_task_released_with_a_delay_cannot_be_claimed_before(store: Store, clock: Clock) -> None:
+    await store.create(task("a"), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.create(task("b"), [])
+    await store.release("a", mine.token, delay=5)
+    assert await claimed(store, "two") == ["b"]
+    clock.forward(4.999)
+    assert await claimed(store, "two") == []
+    assert await store.oldest_ready() is None
+    clock.forward(0.001)
+    (theirs,) = await store.claim("two", lease=10, limit=5)
+    assert theirs.token > mine.token
+    clock.forward(1)
+    assert await claimed(store, "three") == []
+
+
+async def test_a_delayed_release_makes_the_token_invalid_at_once(store: Store, clock: Clock) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.release("a", mine.token, delay=5)
+    with pytest.raises(LeaseLost):
         await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=mine.token)
+    assert await store.renew([("a", mine.token)], lease=1) == set()
+    await store.release("a", mine.token)
+    assert await claimed(store, "two") == []
+    clock.forward(5)
+    with pytest.raises(LeaseLost):
+        await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=mine.token)
+
+
+async def test_a_delay_ends_when_the_task_leaves_the_phase_ready(store: Store) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    await store.release("a", mine.token, delay=1000)
+    await store.append("a", [], expect=0, phase="waiting", head=None)
+    await store.append("a", [("answer", 1)], expect=0, phase="ready", head=None)
+    assert await claimed(store, "two") == ["a"]
+
+
+async def test_releasing_with_a_wrong_token_and_a_delay_does_nothing(store: Store) -> None:
+    await store.create(task(), [])
+    await store.release("a", 0, delay=1000)
+    await store.release("nobody", 1, delay=1000)
+    assert await claimed(store) == ["a"]
+
+
+@pytest.mark.parametrize("delay", [-1.0, float("inf"), float("nan")])
+async def test_an_invalid_delay_is_refused(store: Store, delay: float) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=100, limit=1)
+    with pytest.raises(ValueError, match="Invalid delay"):
+        await store.release("a", mine.token, delay=delay)
+    assert await store.renew([("a", mine.token)], lease=1) == {"a"}
+
+
+async def test_a_lease_keeper_renews_from_a_thread_while_the_loop_is_blocked(
+    store: Store, clock: Clock
+) -> None:
+    for id in "ab":
+        await store.create(task(id), [])
+    tokens = {claim.record.id: claim.token for claim in await store.claim("one", lease=10, limit=2)}
+    keeper = store.lease_keeper()
+    if keeper is None:
+        pytest.skip("this store needs no lease keeper")
+    with ThreadPoolExecutor(1) as thread:
+        await store.release("b", tokens["b"])
+        clock.forward(8)
+        # `result` blocks this thread, and with it the event loop.
+        claims = [*tokens.items(), ("nobody", 1)]
+        assert thread.submit(keeper.renew, claims, lease=10).result() == {"a"}
+        assert thread.submit(keeper.renew, [], lease=10).result() == set()
+        clock.forward(8)
+        assert await claimed(store, "two") == ["b"]
+        clock.forward(2)
+        assert await claimed(store, "two") == ["a"]
+        assert thread.submit(keeper.renew, claims, lease=10).result() == set()
+        thread.submit(keeper.close).result()
+        thread.submit(keeper.close).result()

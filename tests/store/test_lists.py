@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.errors import NoTask, Stale
+from antiphon.errors import NoTask, Stale, StoreUnavailable
 from antiphon.store.contract import Store
 
 from .support import START, Clock, task
@@ -68,20 +68,19 @@ async def test_a_page_limit_of_zero_is_refused(store: Store) -> None:
 
 
 async def test_an_expired_task_is_gone_at_once(store: Store, clock: Clock) -> None:
-    await store.create(task(expires=START + 1000), [("x", 1)])
+    await store.create(task(phase="ended", expires=START + 1000), [("x", 1)])
     clock.forward(0.999)
     assert await store.get("a") is not None
     clock.forward(0.001)
     assert await store.get("a") is None
     assert await store.read("a") == []
     assert await listed(store, "ann", 10) == [[]]
-    assert await store.claim("w", lease=1, limit=1) == []
     with pytest.raises(NoTask):
         await store.append("a", [("y", 1)], expect=1, phase="ended", head=None)
 
 
 async def test_an_id_stays_in_use_until_its_expired_task_is_deleted(store: Store, clock: Clock) -> None:
-    await store.create(task(expires=START + 1000), [("x", 1)])
+    await store.create(task(phase="ended", expires=START + 1000), [("x", 1)])
     clock.forward(1)
     with pytest.raises(Stale):
         await store.create(task(), [])
@@ -91,36 +90,111 @@ async def test_an_id_stays_in_use_until_its_expired_task_is_deleted(store: Store
 
 
 async def test_expire_deletes_tasks_with_their_logs_and_returns_them(store: Store, clock: Clock) -> None:
-    await store.create(task("a", expires=START + 2000), [("x", 1)])
-    await store.create(task("b", expires=START + 1000, phase="waiting"), [("x", 1), ("y", 2)])
-    await store.create(task("c", expires=None), [("x", 1)])
-    await store.create(task("d", expires=START + 9000), [("x", 1)])
+    await store.create(task("a", expires=START + 2000, phase="ended"), [("x", 1)])
+    await store.create(task("b", expires=START + 1000, phase="ended"), [("x", 1), ("y", 2)])
+    await store.create(task("c", expires=None, phase="ended"), [("x", 1)])
+    await store.create(task("d", expires=START + 9000, phase="ended"), [("x", 1)])
+    await store.create(task("e", expires=START + 1000), [("x", 1)])
     assert list(await store.expire()) == []
     clock.forward(2)
     gone = await store.expire()
     assert list(gone) == [
-        task("b", expires=START + 1000, phase="waiting", version=2),
-        task("a", expires=START + 2000, version=1),
+        task("b", expires=START + 1000, phase="ended", version=2),
+        task("a", expires=START + 2000, phase="ended", version=1),
     ]
     assert list(await store.expire()) == []
-    assert await listed(store, None, 10) == [["d", "c"]]
-    assert [await store.count("ready"), await store.count("waiting")] == [2, 0]
+    assert await listed(store, None, 10) == [["e", "d", "c"]]
+    assert [await store.count("ready"), await store.count("ended")] == [1, 2]
+
+
+async def test_a_task_that_has_not_ended_stays_and_is_overdue(store: Store, clock: Clock) -> None:
+    await store.create(task("a", expires=START + 2000), [("x", 1)])
+    await store.create(task("b", expires=START + 1000, phase="waiting"), [("x", 1)])
+    await store.create(task("c", expires=START + 1000, phase="ended"), [])
+    await store.create(task("d"), [])
+    assert list(await store.overdue()) == []
+    clock.forward(2)
+    waiting, ready = await store.overdue()
+    assert waiting == task("b", expires=START + 1000, phase="waiting", version=1)
+    assert ready == task("a", expires=START + 2000, version=1)
+    assert [record.id for record in await store.overdue(limit=1)] == ["b"]
+    assert list(await store.overdue(limit=0)) == []
+    assert [record.id for record in await store.expire()] == ["c"]
+    assert await store.get("a") == ready
+    assert len(await store.read("b")) == 1
+    assert await listed(store, "ann", 10) == [["d", "b", "a"]]
+    assert await store.append("b", [("y", 1)], expect=1, phase="ended", head=None) == 2
+    assert [record.id for record in await store.overdue()] == ["a"]
+    assert [record.id for record in await store.expire()] == ["b"]
+
+
+async def test_an_append_sets_when_the_task_expires(store: Store, clock: Clock) -> None:
+    for id in "ab":
+        await store.create(task(id, expires=START + 1000), [])
+        await store.append(id, [("x", 1)], expect=0, phase="ready", head=None, expires=None)
+    clock.forward(5)
+    assert list(await store.overdue()) == []
+    await store.append("a", [("end", 1)], expect=1, phase="ended", head=None, expires=START + 8000)
+    await store.append("b", [("end", 1)], expect=1, phase="ended", head=None)
+    found = await store.get("a")
+    assert found is not None
+    assert found.expires == START + 8000
+    clock.forward(3)
+    assert [record.id for record in await store.expire()] == ["a"]
+    clock.forward(3600)
+    assert await store.get("b") is not None
+
+
+async def test_the_last_time_that_was_set_counts(store: Store, clock: Clock) -> None:
+    await store.create(task(phase="ended", expires=START + 1000), [])
+    await store.append("a", [], expect=0, phase="ended", head=None, expires=START + 500)
+    await store.append("a", [], expect=0, phase="ended", head=None, expires=START + 2000)
+    clock.forward(1)
+    assert list(await store.expire()) == []
+    assert await store.get("a") is not None
+    clock.forward(1)
+    assert len(await store.expire()) == 1
+    assert list(await store.expire()) == []
+
+
+async def test_an_invalid_time_of_expiry_is_refused(store: Store) -> None:
+    await store.create(task(), [])
+    with pytest.raises(ValueError, match="timestamp"):
+        await store.append("a", [], expect=0, phase="ready", head=None, expires=2**70)
+
+
+async def test_an_append_without_entries_only_updates_the_record(store: Store, clock: Clock) -> None:
+    await store.create(task(), [("x", 1)])
+    clock.forward(1)
+    assert await store.append("a", [], expect=1, phase="ready", head={"progress": 2}) == 1
+    assert await store.get("a") == task(version=1, updated=START + 1000, head={"progress": 2})
+    assert len(await store.read("a")) == 1
+
+
+async def test_a_store_that_works_answers_a_probe(store: Store) -> None:
+    await asyncio.gather(*(store.probe() for _ in range(3)))
+    await store.probe()
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await store.probe()
+    await store.open()
+    await store.probe()
 
 
 async def test_expire_deletes_no_more_than_the_limit(store: Store, clock: Clock) -> None:
     for n in range(250):
-        await store.create(task(f"t{n:03}", expires=START + n), [("x", n)])
+        await store.create(task(f"t{n:03}", phase="ended", expires=START + n), [("x", n)])
     clock.forward(1)
     assert [record.id for record in await store.expire(limit=3)] == ["t000", "t001", "t002"]
     assert len(await store.expire(limit=201)) == 201
     assert len(await store.expire()) == 46
     assert await store.expire(limit=0) == await store.expire()
-    assert await store.count("ready") == 0
+    assert await store.count("ended") == 0
 
 
 async def test_concurrent_expires_never_return_the_same_task(store: Store, clock: Clock) -> None:
     for n in range(50):
-        await store.create(task(f"t{n}", expires=START + 1), [])
+        await store.create(task(f"t{n}", phase="ended", expires=START + 1), [])
     clock.forward(1)
     first, second = await asyncio.gather(store.expire(), store.expire())
     assert len({record.id for record in (*first, *second)}) == len(first) + len(second) == 50

@@ -161,7 +161,7 @@ async def test_the_table_of_commits_is_bounded(sqlite: SQLiteStore, path: Path) 
 
 async def test_a_long_log_is_deleted_whole(sqlite: SQLiteStore, clock: Clock, path: Path) -> None:
     for id in "ab":
-        await sqlite.create(task(id, expires=START + 1), [("x", n) for n in range(6000)])
+        await sqlite.create(task(id, phase="ended", expires=START + 1), [("x", n) for n in range(6000)])
     clock.forward(1)
     assert len(await sqlite.expire()) == 2
     assert fetch_number(path, "SELECT count(*) FROM entries") == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from antiphon.errors import StoreError
-from antiphon.store.contract import Claim, Page, Store
+from antiphon.store.contract import UNSET, Claim, Page, Store, UnsetType
 from antiphon.store.memory import MemoryStore
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
@@ -98,12 +98,24 @@ class Stores(RuleBasedStateMachine):
         expect=st.none() | st.integers(0, 4),
         phase=PHASES,
         token=st.none() | TOKENS,
+        lives=st.sampled_from([UNSET, UNSET, None, 0, 1000, 5000]),
     )
-    def append(self, id: str, count: int, expect: int | None, phase: str, token: int | None) -> None:
+    def append(
+        self,
+        id: str,
+        count: int,
+        expect: int | None,
+        phase: str,
+        token: int | None,
+        lives: int | UnsetType | None,
+    ) -> None:
         record = self.both("get", id)
         seen = record.version if record and expect is None else expect or 0
         entries = [("said", {"at": self.clock.now, "n": number}) for number in range(count)]
-        self.both("append", id, entries, expect=seen, phase=phase, head=[id, seen], token=token)
+        expires = self.clock.now + lives if isinstance(lives, int) else lives
+        self.both(
+            "append", id, entries, expect=seen, phase=phase, head=[id, seen], token=token, expires=expires
+        )
 
     @rule(
         worker=WORKERS,
@@ -118,9 +130,13 @@ class Stores(RuleBasedStateMachine):
     def renew(self, claims: list[tuple[str, int]], lease: float) -> None:
         self.both("renew", claims, lease=lease)
 
-    @rule(id=IDS, token=TOKENS)
-    def release(self, id: str, token: int) -> None:
-        self.both("release", id, token)
+    @rule(id=IDS, token=TOKENS, delay=LEASES)
+    def release(self, id: str, token: int, delay: float) -> None:
+        self.both("release", id, token, delay=delay)
+
+    @rule(limit=st.integers(0, 3))
+    def overdue(self, limit: int) -> None:
+        self.both("overdue", limit=limit)
 
     @rule(limit=st.integers(0, 3))
     def expire(self, limit: int) -> None:

@@ -34,7 +34,7 @@ async def test_changes_before_the_wait_are_not_missed(store: Store) -> None:
 
 async def test_a_watch_fires_when_a_task_is_created_or_deleted(store: Store, clock: Clock) -> None:
     async with store.watch("a") as watch:
-        await store.create(task(expires=START + 1000), [])
+        await store.create(task(phase="ended", expires=START + 1000), [])
         assert await watch.wait(SOON)
         clock.forward(1)
         await store.expire()

@@ -64,8 +64,14 @@ TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("waiting", "answered"): "working",
     ("waiting", "faulted"): "faulted",
     ("waiting", "cancelled"): "cancelled",
+    ("done", "recorded"): "working",
+    ("faulted", "recorded"): "working",
 }
-"""The state of a task after an entry. A pair that is missing is invalid; a finished task never changes."""
+"""The state of a task after an entry. A pair that is missing is invalid.
+
+A finished task never changes by itself. An operator may retry a task that failed: that is the entry
+`recorded` with `retry` in its data.
+"""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,9 +123,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     def after(self, kind: EntryKind, data: Mapping[str, Any], at: int) -> Task:
         """Return the task after one more entry; raises `ValueError` if the entry is invalid in this state."""
         state = TRANSITIONS.get((self.state, kind))
-        if state is None:
+        if state is None or (self.has_ended and state == "working" and not self._may_retry(data)):
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
+        if self.has_ended and state == "working":
+            changes.update(result=None, fault=None)
+        if state != self.state:  # the message was about the state before
+            changes["message"] = None
         if "message" in data:
             changes["message"] = data["message"]
         if kind == "asked":
@@ -139,6 +149,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes["questions"] = {}
         return msgspec.structs.replace(self, **changes)
 
+    def _may_retry(self, data: Mapping[str, Any]) -> bool:
+        return bool(data.get("retry")) and (self.failed or self.state == "faulted")
+
 
 def answer_entry(key: str) -> str:
     """Return the key of an answer in the journal, from the key of its question."""
@@ -146,9 +159,26 @@ def answer_entry(key: str) -> str:
 
 
 class TaskHistory:
-    """Reads a task's log, entry by entry. Counts segments, but does not keep them."""
+    """Reads a task's log, entry by entry. Counts segments, but does not keep them.
 
-    __slots__ = ("created", "journal", "last", "responses", "task")
+    Also counts the runs that were lost: claims that ended without an entry that says so. Every entry of a
+    worker names its claim (`by`, the token). A run ends in order with a question, with the end of the task,
+    or with an entry that has `released`. An entry with `attempt` notes a loss that was counted. Progress (a
+    step, segments, an answer) starts the count again.
+    """
+
+    __slots__ = (
+        "_claim",
+        "_in_order",
+        "_lost",
+        "created",
+        "journal",
+        "last",
+        "noted_attempts",
+        "refusals",
+        "responses",
+        "task",
+    )
 
     def __init__(self) -> None:
         self.task: Task | None = None
@@ -158,6 +188,13 @@ class TaskHistory:
         self.responses: dict[str, Any] = {}
         """The answers since the task last asked, or that came with the call that created it."""
         self.last: EntryKind | None = None
+        self.noted_attempts = 0
+        """How many attempts the log says have failed since the task last made progress."""
+        self.refusals = 0
+        """How many of the noted attempts failed before the function ran."""
+        self._lost = 0
+        self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
+        self._in_order = True  # whether the last entry queued the task in order
 
     def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
         """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
@@ -170,12 +207,46 @@ class TaskHistory:
             raise ValueError(f"The first entry of a task's log must be 'created', not {kind!r}.")
         else:
             self.task = self.task.after(kind, data, at)
+            self._count(kind, data)
         if kind == "asked":
             self.responses = {}
         elif kind == "answered":
             self.journal.update({answer_entry(key): value for key, value in data["responses"].items()})
         if kind in ("created", "answered"):
             self.responses |= data.get("responses", {})
+
+    @property
+    def names_claims(self) -> bool:
+        """Whether the log says which claims were lost. Logs of early versions do not."""
+        return self._claim is not None
+
+    def lost_runs(self, token: int) -> int:
+        """Return how many runs were lost since the last progress, before the claim with this token."""
+        if self._claim is None:
+            return self._lost if self._in_order else self._lost + 1
+        return self._lost + token - 1 - self._claim
+
+    def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
+        """Update the count of lost runs after an entry other than the first."""
+        by = data.get("by")
+        if kind == "answered" or data.get("retry"):
+            self._lost = self.noted_attempts = self.refusals = 0
+            self._in_order = True
+            return
+        if kind == "cancelled":
+            return
+        if kind in ("emitted", "asked") or data.get("journal"):
+            self._lost = self.noted_attempts = self.refusals = 0
+        elif by is not None:
+            self._lost = self.lost_runs(by)
+        self._claim = None if by is None else by - 1
+        if "attempt" in data:
+            self.noted_attempts = data["attempt"]
+            self.refusals = data.get("refused", self.refusals)
+            self._lost = self.noted_attempts - self.refusals
+        self._in_order = kind in ("asked", "ended", "faulted") or bool(data.get("released"))
+        if self._in_order:
+            self._claim = by
 
 
 _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}

@@ -12,6 +12,7 @@ Every store gives the same guarantees, and one test suite checks them all:
   log has grown since. A writer that passes a token also gets `LeaseLost` once another worker has the task.
 - One worker at a time holds the claim on a task. Its token is larger than every earlier token of the task.
   A worker that dies loses its claims when their leases end.
+- A task that has not ended is never deleted. An ended task is deleted once its `expires` has passed.
 - Watchers in every process on the same store see a change within 50 ms.
 - A published message reaches every current subscriber of its topic, in every process, exactly once.
 - No operation gets slower as the number of tasks grows.
@@ -24,8 +25,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-__all__ = ["Claim", "Entry", "Page", "Phase", "Record", "Store", "Watch"]
+__all__ = ["UNSET", "Claim", "Entry", "LeaseKeeper", "Page", "Phase", "Record", "Store", "UnsetType", "Watch"]
 
 Phase: TypeAlias = Literal["ready", "waiting", "ended"]
 """A `ready` task needs a worker, a `waiting` task needs an answer, and an `ended` task needs nothing."""
@@ -54,7 +56,7 @@ class Record(msgspec.Struct, frozen=True):
     created: int
     updated: int
     expires: int | None
-    """When the task expires; `None` for never."""
+    """When an ended task expires, or a task that has not ended becomes overdue; `None` for never."""
     head: Any
     """The state that the engine computed from the log, as JSON."""
 
@@ -78,6 +80,22 @@ class Watch(Protocol):
 
     async def wait(self, timeout: float) -> bool:
         """Wait for a change since the last call; return false after `timeout` seconds."""
+
+
+class LeaseKeeper(Protocol):
+    """Renews leases from a thread other than the event loop's. It has its own connection to the store.
+
+    One thread at a time may call it. Close it before the store.
+    """
+
+    def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
+        """Block until the leases are extended; return the ids that are still held.
+
+        Works like `Store.renew`. Raises `StoreUnavailable`.
+        """
+
+    def close(self) -> None:
+        """Close the connection. You may call this twice."""
 
 
 class Store(Protocol):
@@ -112,10 +130,12 @@ class Store(Protocol):
         phase: Phase,
         head: Any,
         token: int | None = None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         """Append entries, set the phase and the head, and return the new version.
 
-        A phase other than `ready` ends the lease. Raises `Stale`, `LeaseLost` or `NoTask`.
+        Without entries, the version stays the same. A phase other than `ready` ends the lease. `expires` sets
+        when the task expires; without it, that time stays as it is. Raises `Stale`, `LeaseLost` or `NoTask`.
         """
 
     async def get(self, id: str) -> Record | None:
@@ -138,17 +158,38 @@ class Store(Protocol):
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
         """Extend leases, given by id and token, to `lease` seconds; return the ids that are still held."""
 
-    async def release(self, id: str, token: int) -> None:
-        """Give up a claim so that another worker can claim the task. Ignores a token that is not current."""
+    def lease_keeper(self) -> LeaseKeeper | None:
+        """Return an object that renews leases while the event loop is blocked; `None` if none is needed.
+
+        While the event loop of a store in memory is blocked, no other worker can claim a task.
+        """
+
+    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+        """Give up a claim so that another worker can claim the task after `delay` seconds.
+
+        The token becomes invalid at once. Ignores a token that is not current.
+        """
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        """Delete up to `limit` expired tasks with their logs, and return their records."""
+        """Delete up to `limit` ended tasks whose `expires` has passed, and return their records."""
+
+    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
+        """Return up to `limit` tasks that have not ended although their `expires` has passed, earliest first.
+
+        A task is returned again until it ends or `append` changes its `expires`.
+        """
 
     async def count(self, phase: Phase) -> int:
         """Return the number of tasks in a phase."""
 
     async def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed; `None` if no task can be claimed."""
+
+    async def probe(self) -> None:
+        """Check that the store can be used: make a small durable write and read it.
+
+        May take as long as the disk or the network does, so bound it in time. Raises `StoreUnavailable`.
+        """
 
     async def use_once(self, key: str, *, until: int) -> bool:
         """Record a key until the time `until`; return false if the key is already recorded."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from antiphon.store import rules, unavailable
-from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.contract import UNSET, Claim, Entry, Page, Phase, Record, UnsetType, Watch
 from antiphon.store.rules import Row
 from antiphon.store.watchers import Watchers
 
@@ -55,6 +55,37 @@ class _ReadyQueue:
 
     def pop(self) -> None:
         self._members.discard(heappop(self._heap)[1])
+
+
+class _ExpiryQueue:
+    """The tasks that have a time of expiry, earliest first.
+
+    An item whose task has another time by now, or has left this queue, is removed when it reaches the front.
+    """
+
+    def __init__(self, accept: Callable[[Row], bool]) -> None:
+        self._accept = accept
+        self._heap: list[tuple[int, int]] = []
+        self._members: set[tuple[int, int]] = set()
+
+    def put(self, row: Row) -> None:
+        if row.expires is None or not self._accept(row):
+            return
+        item = (row.expires, row.key)
+        if item not in self._members:
+            self._members.add(item)
+            heappush(self._heap, item)
+
+    def take(self, tasks: dict[int, _StoredTask], now: int, limit: int) -> list[Row]:
+        """Remove and return up to `limit` tasks whose time has passed."""
+        rows: list[Row] = []
+        while self._heap and self._heap[0][0] <= now and len(rows) < limit:
+            item = heappop(self._heap)
+            self._members.discard(item)
+            task = tasks.get(item[1])
+            if task is not None and task.row.expires == item[0] and self._accept(task.row):
+                rows.append(task.row)
+        return rows
 
 
 class _TasksByAge:
@@ -98,7 +129,8 @@ class MemoryStore:
         self._by_key: dict[int, _StoredTask] = {}
         self._queues: dict[str, _ReadyQueue] = {}
         self._leases: list[tuple[int, int]] = []
-        self._expiring: list[tuple[int, int]] = []
+        self._expiring = _ExpiryQueue(lambda row: row.phase == "ended")
+        self._overdue = _ExpiryQueue(lambda row: row.phase != "ended")
         self._all_by_age = _TasksByAge()
         self._principal_by_age: dict[str, _TasksByAge] = {}
         self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0, "ended": 0}
@@ -132,8 +164,6 @@ class MemoryStore:
         self._by_id[row.id] = self._by_key[row.key] = task
         self._all_by_age.add(row)
         self._principal_by_age.setdefault(row.principal, _TasksByAge()).add(row)
-        if row.expires is not None:
-            heappush(self._expiring, (row.expires, row.key))
         self._counts[row.phase] += 1
         self._changed(row)
         return None if worker is None else Claim(rules.record_of(row), row.token)
@@ -147,15 +177,17 @@ class MemoryStore:
         phase: Phase,
         head: Any,
         token: int | None = None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         now, encoded, text = self._now(), rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
+        rules.check_expires(expires)
         task = self._by_id.get(id)
         row = rules.check_append(task.row if task else None, id, expect=expect, token=token, now=now)
         self._counts[row.phase] -= 1
         self._counts[phase] += 1
         self._by_key[row.key].log.extend((kind, now, data) for kind, data in encoded)
-        rules.apply_append(row, len(encoded), phase=phase, now=now)
+        rules.apply_append(row, len(encoded), phase=phase, now=now, expires=expires)
         row.head = text
         self._changed(row)
         return row.version
@@ -193,20 +225,14 @@ class MemoryStore:
         tops = [(top, name) for name in names if (top := self._queues[name].first(self._by_key))]
         heapify(tops)
         claims: list[Claim] = []
-        expired: list[Row] = []
         while tops and len(claims) < limit:
             (_, key), name = heappop(tops)
             row, queue = self._by_key[key].row, self._queues[name]
             queue.pop()
-            if rules.is_live(row, now):
-                claims.append(Claim(rules.record_of(row), rules.claim(row, worker, now + length)))
-                heappush(self._leases, (row.lease, key))
-            else:
-                expired.append(row)
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, now + length)))
+            heappush(self._leases, (row.lease, key))
             if top := queue.first(self._by_key):
                 heappush(tops, (top, name))
-        for row in expired:
-            self._queues[row.tool].put(row)
         return claims
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
@@ -214,23 +240,26 @@ class MemoryStore:
         held: set[str] = set()
         for id, token in claims:
             task = self._by_id.get(id)
-            if task and rules.renew(task.row, token, until=now + length, now=now):
+            if task and rules.renew(task.row, token, until=now + length):
                 heappush(self._leases, (task.row.lease, task.row.key))
                 held.add(id)
         return held
 
-    async def release(self, id: str, token: int) -> None:
-        self._now()
+    def lease_keeper(self) -> None:
+        return None
+
+    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+        now, length = self._now(), rules.lease_milliseconds(delay, kind="delay")
         task = self._by_id.get(id)
-        if task and rules.release(task.row, token):
+        if task and rules.release(task.row, token, until=now + length if length else 0):
+            if length:
+                heappush(self._leases, (task.row.lease, task.row.key))
             self._changed(task.row, grown=False)
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        now = self._now()
         records: list[Record] = []
-        while self._expiring and self._expiring[0][0] <= now and len(records) < limit:
-            row = self._by_key.pop(heappop(self._expiring)[1]).row
-            del self._by_id[row.id]
+        for row in self._expiring.take(self._by_key, self._now(), limit):
+            del self._by_key[row.key], self._by_id[row.id]
             self._all_by_age.remove(row)
             if self._principal_by_age[row.principal].remove(row):
                 del self._principal_by_age[row.principal]
@@ -238,6 +267,12 @@ class MemoryStore:
             records.append(rules.record_of(row))
         self._watchers.notify([record.id for record in records], ready=False)
         return records
+
+    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
+        rows = self._overdue.take(self._by_key, self._now(), limit)
+        for row in rows:
+            self._overdue.put(row)
+        return [rules.record_of(row) for row in rows]
 
     async def count(self, phase: Phase) -> int:
         self._now()
@@ -247,6 +282,9 @@ class MemoryStore:
         self._end_expired_leases(self._now())
         tops = [top for queue in self._queues.values() if (top := queue.first(self._by_key))]
         return self._by_key[min(tops)[1]].row.updated if tops else None
+
+    async def probe(self) -> None:
+        self._now()
 
     async def use_once(self, key: str, *, until: int) -> bool:
         now, until = self._now(), rules.check_timestamp(until)
@@ -294,6 +332,8 @@ class MemoryStore:
                 self._queues.setdefault(task.row.tool, _ReadyQueue()).put(task.row)
 
     def _changed(self, row: Row, *, grown: bool = True) -> None:
+        self._expiring.put(row)
+        self._overdue.put(row)
         if claimable := rules.is_claimable(row):
             self._queues.setdefault(row.tool, _ReadyQueue()).put(row)
         self._watchers.notify((row.id,) if grown else (), claimable)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.errors import LeaseLost, NoTask, Stale
-from antiphon.store.contract import Phase, Record
+from antiphon.store.contract import UNSET, Phase, Record, UnsetType
 
 __all__ = [
     "MAX_INT64",
@@ -23,6 +23,7 @@ __all__ = [
     "Row",
     "apply_append",
     "check_append",
+    "check_expires",
     "check_page_limit",
     "check_phase",
     "check_text",
@@ -68,7 +69,7 @@ class Row(msgspec.Struct, array_like=True):
     worker: str | None
     """The worker whose token is valid. It stays valid after the lease, until another worker's claim."""
     lease: int
-    """When the lease ends; 0 for no lease."""
+    """When the lease, or the delay after a release, ends; 0 for neither."""
     head: str | None = None
     """JSON text; `None` if the head was not loaded."""
 
@@ -83,6 +84,11 @@ def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
     return [(check_text(kind), encode_json(data)) for kind, data in entries]
 
 
+def check_expires(expires: int | UnsetType | None) -> int | UnsetType | None:
+    """Return the time of expiry; raises `ValueError` if it does not fit into a column."""
+    return check_timestamp(expires) if isinstance(expires, int) else expires
+
+
 def check_timestamp(time: int) -> int:
     """Return the timestamp; raises `ValueError` if it does not fit into a column."""
     if not -MAX_INT64 < time < MAX_INT64:
@@ -90,14 +96,14 @@ def check_timestamp(time: int) -> int:
     return time
 
 
-def lease_milliseconds(seconds: float) -> int:
-    """Convert a lease to milliseconds; raises `ValueError` if it is negative, infinite or too long."""
+def lease_milliseconds(seconds: float, *, kind: str = "lease") -> int:
+    """Convert a lease or a delay to milliseconds; raises `ValueError` if it is negative or too long."""
     try:
         length = int(seconds * 1000)
     except (OverflowError, ValueError):
         length = -1
     if not 0 <= length < MAX_INT64 // 2:
-        raise ValueError(f"Invalid lease of {seconds} seconds: use a finite number, 0 or more.")
+        raise ValueError(f"Invalid {kind} of {seconds} seconds: use a finite number, 0 or more.")
     return length
 
 
@@ -143,8 +149,8 @@ def id_in_use(id: str) -> Stale:
 
 
 def is_live(row: Row, now: int) -> bool:
-    """Return whether a task has not expired."""
-    return row.expires is None or row.expires > now
+    """Return whether a task has not expired. A task that has not ended never expires."""
+    return row.phase != "ended" or row.expires is None or row.expires > now
 
 
 def is_claimable(row: Row) -> bool:
@@ -166,11 +172,15 @@ def check_append(row: Row | None, id: str, *, expect: int, token: int | None, no
     return row
 
 
-def apply_append(row: Row, count: int, *, phase: Phase, now: int) -> None:
+def apply_append(
+    row: Row, count: int, *, phase: Phase, now: int, expires: int | UnsetType | None = UNSET
+) -> None:
     """Update a row after `count` entries were appended. A phase other than `ready` ends the lease."""
     row.version += count
     row.phase = phase
     row.updated = now
+    if expires is not UNSET:
+        row.expires = expires
     if phase != "ready":
         row.worker, row.lease = None, 0
 
@@ -182,19 +192,22 @@ def claim(row: Row, worker: str, until: int) -> int:
     return row.token
 
 
-def renew(row: Row, token: int, *, until: int, now: int) -> bool:
+def renew(row: Row, token: int, *, until: int) -> bool:
     """Extend the lease if the token is valid, and return whether it was."""
-    if not is_live(row, now) or not _is_valid_token(row, token):
+    if not _is_valid_token(row, token):
         return False
     row.lease = until
     return True
 
 
-def release(row: Row, token: int) -> bool:
-    """End the lease if the token is valid, and return whether it was."""
+def release(row: Row, token: int, *, until: int = 0) -> bool:
+    """Take the task from its worker if the token is valid, and return whether it was.
+
+    No worker can claim the task before `until`, which works like the end of a lease; 0 for at once.
+    """
     if not _is_valid_token(row, token):
         return False
-    row.worker, row.lease = None, 0
+    row.worker, row.lease = None, until
     return True
 
 

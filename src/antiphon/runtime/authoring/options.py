@@ -56,6 +56,9 @@ class ToolOptions(_Common, total=False):
     tasks is a task from the start."""
     resume: bool
     """Whether another worker resumes a task whose worker died (the default), or the task fails."""
+    max_attempts: int
+    """How often a task is tried if its worker is lost each time before the task makes progress; 5 by default.
+    A recorded step, a segment and an answer are progress."""
     streams: bool | None
     """Set it to `True` for a function that calls `ctx.emit`. Generators stream without it."""
     timeout: float | None

@@ -36,6 +36,8 @@ from antiphon.runtime.observability.telemetry import ToolCounters, call_log, cla
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
 
 logger = logging.getLogger("antiphon")
+_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+"""What a function may raise to fail its call. `sys.exit()` in a tool must not end the server."""
 _is_logged, _INFO = call_log.isEnabledFor, logging.INFO
 
 
@@ -54,6 +56,7 @@ class Tool:
         "definition",
         "function",
         "has_artifacts",
+        "max_attempts",
         "name",
         "poll_interval",
         "resume",
@@ -83,6 +86,7 @@ class Tool:
         poll_interval: float = 1.0,
         answer_within: float | None = None,
         resume: bool = True,
+        max_attempts: int = 5,
         streams: bool | None = None,
     ) -> None:
         self.function = AuthorFunction(function, threads, may_emit=True)
@@ -105,6 +109,7 @@ class Tool:
         self.poll_interval = poll_interval
         self.answer_within = answer_within
         self.resume = resume
+        self.max_attempts = max_attempts
         returns = generator_return_type(signature.returns) if self.function.emits else signature.returns
         output = ResultBuilder(
             self.name, returns, structured=structured, may_be_artifact=artifact_over is not None
@@ -161,7 +166,7 @@ class Tool:
                         self.counters.answers += 1
                         return given
                     result = await self._store_artifact(given, call, environment)
-                except Exception as error:
+                except _FAILURES as error:
                     result = await self._failed(call, error)
         except BaseException as error:
             self.counters.add(*classify(call, error), None)
@@ -185,14 +190,22 @@ class Tool:
             return await prepend_emitted(
                 call, await self._store_artifact(self._after_segments(value), call, environment)
             )
-        except Exception as error:
+        except _FAILURES as error:
             return await self._failed(call, error)
+
+    def problems_of(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with arguments, or `None` if they fit the function's signature."""
+        try:
+            self._bind(arguments)
+        except pydantic.ValidationError as error:
+            return explain(error, self.function.names)
+        return None
 
     def _invalid_arguments(self, error: pydantic.ValidationError) -> Result:
         problems = explain(error, self.function.names)
         return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
 
-    async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
+    async def _failed(self, call: Call[CallTool], error: BaseException) -> Result:
         """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))

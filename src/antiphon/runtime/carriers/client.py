@@ -97,6 +97,9 @@ class ClientCarrier:
         until = int((time.time() + self._limits.state_lifetime) * 1000)
         return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
 
+    def confirm(self) -> None:
+        """Return `None`: the caller has the journal, and makes the request again if this process is lost."""
+
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Stop the run; the caller gets the question as the outcome of its request."""
         await run.suspend(key, question)

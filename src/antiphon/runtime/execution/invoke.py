@@ -124,6 +124,8 @@ class AuthorFunction:
             work.uncancel()
             return run.outcome()
         except Suspended:
+            if run.abandoned:
+                raise asyncio.CancelledError from None
             return run.outcome()
         except BaseException:
             if run.suspending and not self._threaded:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from antiphon.errors import InvalidParams, MissingCapability, ReplayMismatch
+from antiphon.errors import InvalidParams, MissingCapability, ReplayMismatch, StoreError
 from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question, question_key, read_answer
@@ -90,7 +90,7 @@ class Run:
         self.suspending = False
         """Whether the function is being unwound to wait for an answer."""
         self.abandoned = False
-        """Whether the call is over although the function, in a thread, still runs."""
+        """Whether the call is over, or lost to another process, although the function still runs."""
         self.threaded = False
         self.replay = Replay(journal.entries) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
@@ -140,6 +140,8 @@ class Run:
             if check is None or check(answer) is None:
                 self.record_answer(key, self.responses[key])
                 return answer
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
         return await self.call.carrier.ask(self, key, question, check)
 
     def record_answer(self, key: str, response: Any) -> None:
@@ -181,7 +183,12 @@ class Run:
         output = self.call.output
         if output is None:
             output = self.call.open_output(self.journal, self._limits)
-        await output.emit(emitted)
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
+        try:
+            await output.emit(emitted)
+        except StoreError as error:
+            raise self._abandon() from error
 
     # Steps and checkpoints
 
@@ -208,6 +215,8 @@ class Run:
             while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
                 attempt = attempt.under(self.journal.key("step", name))
         self.journal.before_step(attempt.key)
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
         self._running_steps += 1
@@ -220,7 +229,10 @@ class Run:
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
-            await self.journal.commit()
+            try:
+                await self.journal.commit()
+            except StoreError as error:
+                raise self._abandon() from error
         except BaseException:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
@@ -342,6 +354,23 @@ class Run:
         """Raise `CancelledError` if the run was stopped and the function swallowed the cancellation."""
         if self.suspending or self.abandoned:
             raise asyncio.CancelledError
+
+    async def _confirm(self, confirming: Awaitable[None]) -> None:
+        """Wait for the carrier to confirm that the run may go on; unwind the function if it may not."""
+        try:
+            await confirming
+        except StoreError as error:
+            raise self._abandon() from error
+        self._check_running()
+
+    def _abandon(self) -> asyncio.CancelledError:
+        """Return the error that unwinds a function whose journal cannot be written any more.
+
+        A cancellation, because an author's `except Exception` must not take it for a failure of the step and
+        go on to the next one.
+        """
+        self.abandoned = True
+        return asyncio.CancelledError()
 
     async def _stop_after(self, turns: int) -> None:
         """Wait to be cancelled: the run stops after some turns of the event loop."""

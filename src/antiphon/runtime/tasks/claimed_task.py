@@ -1,25 +1,27 @@
 """A task that this process has claimed: only this process writes the task's log while the lease lasts.
 
-Owns the version and the token of the claim. `write` appends every entry and updates the task's record. The
-store refuses an entry after another worker has claimed the task, or after the task has ended.
+Owns the version and the token of the claim, and the time until which the lease is surely good. `write`
+appends every entry and updates the task's record. The store refuses an entry after another worker has claimed
+the task, or after the task has ended. From then on the claim is stopped: the run must begin nothing more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from antiphon.backoff import Backoff
-from antiphon.errors import LeaseLost, Stale, StoreUnavailable
+from antiphon.errors import LeaseLost, Stale, StoreError, StoreUnavailable
 from antiphon.model.task import TRANSITIONS, EntryKind, Task
 from antiphon.runtime.execution.journal import Journal
 from antiphon.store.contract import Phase, Record, Store
 
-__all__ = ["PHASES", "ClaimedTask", "head_of", "now_ms", "task_of"]
+__all__ = ["PHASES", "ClaimedTask", "head_of", "lease_clock", "now_ms", "task_of"]
 
 PHASES: dict[str, Phase] = {
     "working": "ready",
@@ -49,6 +51,14 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def lease_clock() -> float:
+    """Return the seconds of a clock that does not jump and, where the system has one, runs during sleep."""
+    return time.clock_gettime(_CLOCK)
+
+
 def head_of(task: Task) -> Any:
     """Return a task in the form that a record keeps."""
     return msgspec.to_builtins(task)
@@ -63,13 +73,18 @@ class ClaimedTask:
     """A claim on one task, with the journal of the task."""
 
     __slots__ = (
+        "_lease",
         "_lock",
         "_store",
         "_version",
         "_waiting",
         "created",
+        "failed_attempts",
+        "good_until",
         "journal",
+        "refusals",
         "responses",
+        "stopped",
         "task",
         "token",
     )
@@ -84,9 +99,20 @@ class ClaimedTask:
         token: int,
         journal: dict[str, Any],
         responses: Mapping[str, Any],
+        lease: float = math.inf,
+        since: float = 0.0,
     ) -> None:
         self._store = store
         self._version = version
+        self._lease = lease
+        self.good_until = since + lease
+        """Until when no other worker can have claimed the task, by `lease_clock`."""
+        self.stopped: StoreError | None = None
+        """Why the run must not go on, or `None` if it may."""
+        self.failed_attempts = 0
+        """How many attempts have failed since the task last made progress."""
+        self.refusals = 0
+        """How many of these attempts failed before the function ran."""
         self.task = task
         self.created = created
         self.token = token
@@ -101,12 +127,59 @@ class ClaimedTask:
         """The id of the principal that owns the task."""
         return str(self.created["principal"]["id"])
 
+    @property
+    def claim(self) -> tuple[str, int]:
+        """The id of the task and the token of the claim, as stores identify a claim."""
+        return self.task.id, self.token
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the function may run again after a run that did not finish."""
+        return bool(self.created.get("resume", True))
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an entry is being written. Its write finds out by itself if the claim was lost."""
+        return self._lock.locked()
+
+    def extend(self, since: float) -> None:
+        """Extend the lease: it was renewed by a request that was sent at `since`. Safe in any thread."""
+        self.good_until = max(self.good_until, since + self._lease)
+
+    def stop(self, reason: StoreError) -> None:
+        """Let the run begin nothing more, and write nothing more. The first reason counts."""
+        if self.stopped is None:
+            self.stopped = reason
+
+    def confirm(self) -> Awaitable[None] | None:
+        """Return `None` if this process surely holds the task, else an awaitable that asks the store.
+
+        The awaitable raises `LeaseLost` if another worker has the task or the run was stopped, and
+        `StoreUnavailable` if the store does not respond for a long time.
+        """
+        if self.stopped is None and lease_clock() < self.good_until:
+            return None
+        return self._confirm()
+
     async def write(self, kind: EntryKind, data: dict[str, Any]) -> None:
         """Append an entry; raises `LeaseLost` if another worker has the task, or the task has ended."""
+        if self.stopped is not None:
+            raise self.stopped
+        data = {**data, "by": self.token}
         state = self.task.state
-        if TRANSITIONS.get((state, kind), state) == state:
-            await self._write(kind, data)
-            return
+        try:
+            if TRANSITIONS.get((state, kind), state) == state:
+                await self._write(kind, data)
+            else:
+                await self._write_change(kind, data)
+        except StoreError as error:
+            self.stop(error)
+            raise
+        if kind == "emitted" or "journal" in data:
+            self.failed_attempts = self.refusals = 0
+
+    async def _write_change(self, kind: EntryKind, data: dict[str, Any]) -> None:
+        """Append an entry that changes the state, and tell those who wait for the change."""
         self._waiting, written = [], None
         try:
             await self._write(kind, data)
@@ -187,9 +260,56 @@ class ClaimedTask:
         written = msgspec.json.decode(msgspec.json.encode(data))
         return any(entry.kind == kind and entry.data == written for entry in entries)
 
-    async def release(self) -> None:
-        """Release the claim, so that another worker can take the task at once."""
-        await self._store.release(self.task.id, self.token)
+    async def release(self, *, delay: float = 0.0, **data: Any) -> None:
+        """Release the claim, so that another worker can take the task after `delay` seconds.
+
+        Writes an entry first, with `data`, so that the run does not count as lost. Raises `StoreError`.
+        """
+        async with self._lock:
+            await self._append_release({**data, "released": True, "by": self.token})
+        await self.abandon(delay=delay)
+
+    async def abandon(self, *, delay: float = 0.0) -> None:
+        """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
+        self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
+        await self._store.release(self.task.id, self.token, delay=delay)
+
+    async def _append_release(self, data: dict[str, Any]) -> None:
+        """Append the entry of a release. Unlike other entries, it does not wait for a store that is away."""
+        for _ in range(_MAX_WRITE_ATTEMPTS):
+            task = self.task.after("recorded", data, now_ms())
+            try:
+                self._version = await self._store.append(
+                    task.id,
+                    [("recorded", data)],
+                    expect=self._version,
+                    phase="ready",
+                    head=head_of(task),
+                    token=self.token,
+                )
+            except Stale:
+                await self._reload()
+            else:
+                self.task = task
+                return
+
+    async def _confirm(self) -> None:
+        backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        while self.stopped is None:
+            since = lease_clock()
+            try:
+                held = await self._store.renew([self.claim], lease=self._lease)
+            except StoreUnavailable as error:
+                try:
+                    await backoff.wait(error)
+                except StoreUnavailable:
+                    self.stop(error)
+                continue
+            if self.task.id in held:
+                self.extend(since)
+                return
+            self.stop(LeaseLost(f"The lease of task {self.task.id} is over, and another worker may run it."))
+        raise self.stopped
 
     async def _record(self, new: dict[str, Any]) -> None:
         await self.write("recorded", {"journal": new})

@@ -45,6 +45,7 @@ class TaskLifecycle:
         environment: Environment,
         *,
         relay: Relay,
+        task_tools: Callable[[], Collection[str]],
         needed: bool = False,
     ) -> None:
         self._needed = needed
@@ -55,6 +56,7 @@ class TaskLifecycle:
         self.limits = limits
         """The limits of the worker; changes take effect at the next start."""
         self._find = find
+        self._task_tools = task_tools
         self._environment = environment
         self._store: Store | None = None
         self._worker: Worker | None = None
@@ -79,7 +81,12 @@ class TaskLifecycle:
         self._store = open_store(setting) if isinstance(setting, str) else setting
         await self._store.open()
         self._worker = Worker(
-            self._store, self.limits, self._find, self._environment, tools=self.tools, claims=self.run_tasks
+            self._store,
+            self.limits,
+            self._find,
+            self._environment,
+            tools=self._claimed_tools,
+            claims=self.run_tasks,
         )
         await self._relay.open(self._store)
         self._worker.start()
@@ -112,6 +119,10 @@ class TaskLifecycle:
     async def use_once(self, key: str, *, until: int) -> bool:
         """Record a key in the store; return false if it was recorded before."""
         return True if self._store is None else await self._store.use_once(key, until=until)
+
+    def _claimed_tools(self) -> Collection[str]:
+        """Return the tools whose tasks this process runs: those that it has now and that are not excluded."""
+        return [name for name in self._task_tools() if self.tools is None or name in self.tools]
 
     def _cancel_task(self, id: str) -> None:
         assert self._worker is not None  # the relay closes before the worker is removed

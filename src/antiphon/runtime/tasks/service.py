@@ -37,7 +37,7 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, lease_clock, now_ms, task_of
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
@@ -112,6 +112,8 @@ class TaskService:
             "journal": journal,
             "resume": tool.resume,
         }
+        if tool.problems_of(call.request.arguments) is not None:
+            created["fits"] = False
         if call.request_meta.wants_stream or call.request_meta.response_modes:
             created["modes"] = call.request_meta.response_modes or ("streaming",)
         if call.request_meta.client is not None:
@@ -122,11 +124,13 @@ class TaskService:
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
         if emitted:
-            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
+            # The claim that comes with the creation has the first token.
+            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted), "by": 1}
             entries.append(("emitted", segments))
             task = task.after("emitted", segments, at)
             head = head_of(task)
         here = self.worker.has_room or not run
+        since = lease_clock()
         claim = await self.store.create(
             Record(
                 id=task.id,
@@ -153,9 +157,11 @@ class TaskService:
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
+            lease=self._limits.lease_seconds,
+            since=since,
         )
         if run:
-            self.worker.run(claimed)
+            self.worker.run(claimed, tool)
         return claimed
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:

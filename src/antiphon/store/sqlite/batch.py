@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from antiphon.store import rules
-from antiphon.store.contract import Claim, Phase, Record
+from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
 
@@ -98,6 +98,7 @@ class Batch:
         phase: Phase,
         head: str,
         token: int | None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         """Append to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
         row = rules.check_append(self._rows.get(id), id, expect=expect, token=token, now=self._now)
@@ -105,7 +106,7 @@ class Batch:
             self._counts[row.phase] -= 1
             self._counts[phase] += 1
         first = row.version + 1
-        rules.apply_append(row, len(entries), phase=phase, now=self._now)
+        rules.apply_append(row, len(entries), phase=phase, now=self._now, expires=expires)
         row.head = head
         self._add_entries(row, first, entries)
         self._mark_changed(row)
@@ -116,15 +117,15 @@ class Batch:
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
-            if row and rules.renew(row, token, until=self._now + lease, now=self._now):
+            if row and rules.renew(row, token, until=self._now + lease):
                 self._mark_changed(row)
                 held.add(id)
         return held
 
-    def release(self, id: str, token: int) -> None:
-        """Give up a claim."""
+    def release(self, id: str, token: int, delay: int = 0) -> None:
+        """Give up a claim, so that the task can be claimed after `delay` milliseconds."""
         row = self._rows.get(id)
-        if row and rules.release(row, token):
+        if row and rules.release(row, token, until=self._now + delay if delay else 0):
             self._mark_changed(row)
             self.ready = self.ready or rules.is_claimable(row)
 
@@ -175,6 +176,12 @@ class Batch:
         cursor = execute(statements.INSERT_KEY, {"key": key, "until": until, "now": self._now})
         return cursor.rowcount == 1
 
+    def probe(self, key: str, until: int) -> None:
+        """Record a key again, so that something is written."""
+        execute = self._connection.execute
+        execute(statements.DELETE_OLD_KEYS, {"now": self._now, "limit": _OLD_KEYS_PER_NEW_KEY})
+        execute(statements.PROBE_KEY, {"key": key, "until": until})
+
     def publish(self, topic: str, data: str) -> None:
         """Add a message for other processes."""
         self._messages.append((topic, data))
@@ -195,7 +202,7 @@ class Batch:
             )
 
     def _claimable(self, tool: str, limit: int) -> list[Row]:
-        values = {"tool": tool, "now": self._now, "limit": limit}
+        values = {"tool": tool, "limit": limit}
         return _rows.decode(self._fetch_text(statements.CLAIMABLE_TASKS, values))
 
     def _insert_numbered(self, insert: str, values: tuple[Any, ...], delete_old: str) -> None:
@@ -235,4 +242,14 @@ def _all_columns(row: Row) -> Sequence[Any]:
 
 
 def _changing_columns(row: Row) -> Sequence[Any]:
-    return row.key, row.phase, row.version, row.updated, row.token, row.worker, row.lease, row.head
+    return (
+        row.key,
+        row.phase,
+        row.version,
+        row.updated,
+        row.expires,
+        row.token,
+        row.worker,
+        row.lease,
+        row.head,
+    )

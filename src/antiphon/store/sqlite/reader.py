@@ -87,8 +87,17 @@ class Reader:
 
     def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed."""
-        found = self._one(statements.OLDEST_READY, {"now": self._now()})
+        found = self._one(statements.OLDEST_READY, ())
         return None if found is None else int(found[0])
+
+    def overdue(self, limit: int) -> list[Record]:
+        """Return tasks that have not ended although their time has passed."""
+        text, newest_format = self._one(statements.OVERDUE_TASKS, {"now": self._now(), "limit": limit})
+        return _records.decode(self._check_format(text, newest_format))
+
+    def has_key(self, key: str) -> bool:
+        """Return whether a key is recorded."""
+        return self._one(statements.PROBED_KEY, (key,)) is not None
 
     def _get(self, ids: list[str]) -> dict[str, Record]:
         found: dict[str, Record] = {}

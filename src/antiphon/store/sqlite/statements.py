@@ -25,6 +25,9 @@ __all__ = [
     "INSERT_KEY",
     "INSERT_MESSAGE",
     "OLDEST_READY",
+    "OVERDUE_TASKS",
+    "PROBED_KEY",
+    "PROBE_KEY",
     "READ_ENTRIES",
     "RECENT_CHANGES",
     "TOOLS_WITH_READY_TASKS",
@@ -46,7 +49,7 @@ FORMAT = 1
 _MAX_STATEMENT_ROWS = 256
 """Rows in one statement: the 14 columns of a task stay below SQLite's limit of 32766 parameters."""
 
-_IS_LIVE = "(expires IS NULL OR expires > {now})"
+_IS_LIVE = "(phase <> 'ended' OR expires IS NULL OR expires > {now})"
 
 _RECORD = """
     '{"id":' || json_quote(id) || ',"principal":' || json_quote(principal) || ',"tool":' || json_quote(tool)
@@ -82,7 +85,7 @@ TOOLS_WITH_READY_TASKS = """
 """
 """The tools that have claimable tasks, with one index lookup for each tool."""
 
-OLDEST_READY = f"""
+OLDEST_READY = """
     WITH RECURSIVE names (tool) AS (
         SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
         UNION ALL
@@ -92,7 +95,7 @@ OLDEST_READY = f"""
     SELECT updated FROM tasks WHERE key IN (
         SELECT (
             SELECT key FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = names.tool
-            AND {_IS_LIVE.format(now=":now")} ORDER BY created, key LIMIT 1
+            ORDER BY created, key LIMIT 1
         ) FROM names
     ) ORDER BY created, key LIMIT 1
 """
@@ -100,7 +103,7 @@ OLDEST_READY = f"""
 CLAIMABLE_TASKS = f"""
     SELECT json_group_array({_ROW.format(head=", head")}) FROM (
         SELECT * FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = :tool
-        AND {_IS_LIVE.format(now=":now")} ORDER BY created, key LIMIT :limit
+        ORDER BY created, key LIMIT :limit
     )
 """
 
@@ -112,7 +115,15 @@ END_EXPIRED_LEASES = """
 
 EXPIRED_TASKS = f"""
     SELECT json_group_array({_ROW.format(head=", head")}) FROM (
-        SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now ORDER BY expires, key LIMIT :limit
+        SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase = 'ended'
+        ORDER BY expires, key LIMIT :limit
+    )
+"""
+
+OVERDUE_TASKS = f"""
+    SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format) FROM (
+        SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase <> 'ended'
+        ORDER BY expires, key LIMIT :limit
     )
 """
 
@@ -142,6 +153,12 @@ INSERT_KEY = """
     INSERT INTO used VALUES (:key, :until)
     ON CONFLICT (key) DO UPDATE SET until = excluded.until WHERE until <= :now
 """
+
+PROBE_KEY = """
+    INSERT INTO used VALUES (:key, :until) ON CONFLICT (key) DO UPDATE SET until = excluded.until
+"""
+
+PROBED_KEY = "SELECT until FROM used WHERE key = ?"
 
 DELETE_OLD_KEYS = """
     DELETE FROM used WHERE key IN (SELECT key FROM used WHERE until <= :now ORDER BY until LIMIT :limit)
@@ -205,9 +222,10 @@ def insert_entries(size: int) -> str:
 def update_tasks(size: int) -> str:
     """Return the statement that updates tasks. A NULL head leaves the head unchanged."""
     return f"""
-        WITH fresh (key, phase, version, updated, token, worker, lease, head) AS (VALUES {_tuples(size, 8)})
+        WITH fresh (key, phase, version, updated, expires, token, worker, lease, head)
+            AS (VALUES {_tuples(size, 9)})
         UPDATE tasks SET phase = fresh.phase, version = fresh.version, updated = fresh.updated,
-            token = fresh.token, worker = fresh.worker, lease = fresh.lease,
+            expires = fresh.expires, token = fresh.token, worker = fresh.worker, lease = fresh.lease,
             head = coalesce(fresh.head, tasks.head)
         FROM fresh WHERE tasks.key = fresh.key
     """

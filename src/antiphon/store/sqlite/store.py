@@ -18,20 +18,34 @@ from typing import Any
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.store import rules, unavailable
 from antiphon.store.commit_stats import CommitStats
-from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.contract import (
+    UNSET,
+    Claim,
+    Entry,
+    Page,
+    Phase,
+    Record,
+    UnsetType,
+    Watch,
+)
 from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchThread
 from antiphon.store.sqlite.change_poller import ChangePoller
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, ReadOperation
 from antiphon.store.sqlite.writer import Writer
 from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
+
+_PROBE_KEPT_MILLISECONDS = 60_000
+"""How long the row of the last probe is kept after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +151,13 @@ class SQLiteStore:
         phase: Phase,
         head: Any,
         token: int | None = None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
+        rules.check_expires(expires)
         version: int = await self._write(
-            lambda batch: batch.append(id, encoded, expect, phase, text, token), (id,)
+            lambda batch: batch.append(id, encoded, expect, phase, text, token, expires), (id,)
         )
         return version
 
@@ -175,13 +191,22 @@ class SQLiteStore:
         )
         return held
 
-    async def release(self, id: str, token: int) -> None:
-        await self._write(lambda batch: batch.release(id, token), (id,))
+    def lease_keeper(self) -> SQLiteLeaseKeeper:
+        self._opened()
+        return SQLiteLeaseKeeper(self._database, self._clock)
+
+    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+        length = rules.lease_milliseconds(delay, kind="delay")
+        await self._write(lambda batch: batch.release(id, token, length), (id,))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         return await expire_in_portions(
             lambda portion: self._search(partial(Batch.expire, limit=portion)), limit
         )
+
+    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
+        records: Sequence[Record] = await self._read(lambda reader: reader.overdue(max(limit, 0)))
+        return records
 
     async def count(self, phase: Phase) -> int:
         rules.check_phase(phase)
@@ -191,6 +216,16 @@ class SQLiteStore:
     async def oldest_ready(self) -> int | None:
         since: int | None = await self._read(lambda reader: reader.oldest_ready())
         return since
+
+    async def probe(self) -> None:
+        key = f"probe:{self._opened().writer.origin}"
+        until = int(self._clock() * 1000) + _PROBE_KEPT_MILLISECONDS
+        await self._write(lambda batch: batch.probe(key, until))
+        if not await self._read(lambda reader: reader.has_key(key)):
+            raise StoreUnavailable(
+                f"The store {self._database.path} does not return what was written to it. "
+                "Check that no other program writes to the file, then restart the server."
+            )
 
     async def use_once(self, key: str, *, until: int) -> bool:
         rules.check_timestamp(until)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import httpx2
 import pytest
 
 from antiphon import Server
+from antiphon.runtime.tasks import lifecycle
 from tests.cli.command import antiphon, running
 from tests.cli.test_worker import shop, working
 from tests.promises.speaking import Patient, begin, look, reach
@@ -132,6 +134,35 @@ async def test_a_stopping_server_is_not_ready() -> None:
         assert (leaving.status_code, leaving.json()["ready"]) == (503, False)
         assert (await http.get(f"{place}/healthz")).status_code == 200
         assert (await http.post(f"{place}/healthz")).status_code == 405
+
+
+async def test_readiness_says_that_the_file_of_the_store_was_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    app = Server("lost", store=f"sqlite:///{path}").asgi(probes=True)
+    async with serving(app) as address, httpx2.AsyncClient() as http:
+        place = f"http://127.0.0.1:{address.port}"
+        assert (await http.get(f"{place}/readyz")).json() == {"ready": True, "store": "up"}
+        path.unlink()
+        found = await http.get(f"{place}/readyz")
+        assert (found.status_code, found.json()) == (200, {"ready": True, "store": "away"})
+        assert not path.exists()
+
+
+async def test_readiness_says_that_the_store_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 0.1)
+    path = tmp_path / "tasks.db"
+    app = Server("stuck", store=f"sqlite:///{path}").asgi(probes=True)
+    async with serving(app) as address, httpx2.AsyncClient() as http:
+        place = f"http://127.0.0.1:{address.port}"
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # a writer that does not come back, like a frozen disk
+        assert (await http.get(f"{place}/readyz")).json() == {"ready": True, "store": "away"}
+        other.execute("ROLLBACK")
+        other.close()
+        monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 30)
+        assert (await http.get(f"{place}/readyz", timeout=30)).json() == {"ready": True, "store": "up"}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])

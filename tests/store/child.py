@@ -85,6 +85,14 @@ async def echo(store: Store) -> None:
         report(time.monotonic())
 
 
+async def claim(store: Store) -> None:
+    """Try to claim a task once for each line of input, and print how many tasks were claimed."""
+    loop = asyncio.get_running_loop()
+    report("ready")
+    while await loop.run_in_executor(None, sys.stdin.readline):
+        report(len(await store.claim(str(os.getpid()), lease=60, limit=1)))
+
+
 async def fill(store: SQLiteStore) -> None:
     """Create tasks until the file size limit is reached, raise the limit, and create another."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -96,9 +104,14 @@ async def fill(store: SQLiteStore) -> None:
             acknowledged += 1
     except StoreUnavailable as error:
         report("full", acknowledged, str(error))
+    try:
+        await store.probe()
+    except StoreUnavailable as error:
+        report("probe", str(error))
     report("read", (await store.read(f"t{acknowledged - 1}"))[0].data == "y" * 2000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     await store.create(record("later"), [("x", 1)])
+    await store.probe()
     report("again", await store.count("ready"))
 
 
@@ -119,7 +132,7 @@ async def main(command: str, path: str) -> None:
         return await unprivileged(path)
     store: Any = open_store(path) if "://" in path else SQLiteStore(path)
     await store.open()
-    await {"work": work, "write": write, "echo": echo, "fill": fill}[command](store)
+    await {"work": work, "write": write, "echo": echo, "claim": claim, "fill": fill}[command](store)
     await store.close()
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,18 @@ from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from antiphon.store.postgres import PostgresStore, migrations, statements, writer
+from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from tests.support.postgres import Postgres
 
 from .support import START, Clock, task
 
 PREVIOUS = Path(__file__).with_name("postgres_1")
+VALUES_BEFORE: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
+    "write": lambda values: (*values[:19], *values[21:]),
+    "release": lambda values: (*values[1:3], *values[4:]),
+}
+"""The values that the version before passed to a statement, from the values of this version."""
 
 
 @pytest.fixture
@@ -251,6 +257,17 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("writer", "reader", "change_listener"):
         monkeypatch.setattr(f"antiphon.store.postgres.{module}.sql", old)
+    values_by_statement = {old(name): values for name, values in VALUES_BEFORE.items()}
+    fetch = ReconnectingConnection.fetch
+
+    async def old_fetch(
+        connection: ReconnectingConnection, statement: str, *values: Any, retry: bool = False
+    ) -> list[Any]:
+        if statement in values_by_statement:
+            values = values_by_statement[statement](values)
+        return await fetch(connection, statement, *values, retry=retry)
+
+    monkeypatch.setattr(ReconnectingConnection, "fetch", old_fetch)
 
 
 @pytest.mark.usefixtures("previous")
@@ -377,7 +394,7 @@ async def test_a_long_log_is_deleted_whole(url: str, clock: Clock) -> None:
     store = PostgresStore(url, clock=clock)
     await store.open()
     for id in "ab":
-        await store.create(task(id, expires=START + 1), [("x", n) for n in range(6000)])
+        await store.create(task(id, phase="ended", expires=START + 1), [("x", n) for n in range(6000)])
     clock.forward(1)
     assert len(await store.expire()) == 2
     await store.close()

@@ -46,11 +46,14 @@ async def test_a_store_does_not_grow_beyond_its_size_limit(path: Path) -> None:
     assert count > 20
     assert "full" in message
     assert "Free some space" in message
+    with pytest.raises(StoreUnavailable, match=r"full.*max_bytes"):
+        await store.probe()
     await check(store, count)
     await store.close()
     larger = SQLiteStore(path, max_bytes=800_000)
     await larger.open()
     await larger.create(task(f"t{count}"), [("x", LARGE)])
+    await larger.probe()
     await check(larger, count + 1)
     await larger.close()
 
@@ -89,8 +92,11 @@ async def test_a_full_disk_loses_nothing_and_writes_succeed_once_there_is_space(
     count, message = await fill(store)
     assert count > 5
     assert "cannot be written" in message
+    with pytest.raises(StoreUnavailable, match="cannot be written"):
+        await store.probe()
     await check(store, count)
     ballast.unlink()
+    await store.probe()
     await store.create(task(f"t{count}"), [("x", LARGE)])
     await check(store, count + 1)
     await store.close()
@@ -98,11 +104,13 @@ async def test_a_full_disk_loses_nothing_and_writes_succeed_once_there_is_space(
 
 async def test_a_file_size_limit_of_the_process_loses_nothing(path: Path) -> None:
     async with child("fill", path) as other:
-        full, read, again = await all_reports(other)
+        full, probe, read, again = await all_reports(other)
         assert await other.wait() == 0
     assert full[0] == "full"
     assert full[1] > 5
     assert "cannot be written" in full[2]
+    assert probe[0] == "probe"
+    assert "cannot be written" in probe[1]
     assert read == ["read", True]
     assert again == ["again", full[1] + 1]
 

@@ -12,6 +12,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.store import open_store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.sqlite import SQLiteStore, migrations
+from antiphon.store.sqlite.clock import MachineClock
 from antiphon.store.sqlite.database import Database
 
 from .support import Clock, content, task
@@ -19,12 +20,22 @@ from .support import Clock, content, task
 HERE = Path(__file__).parent
 
 
-def version(path: Path) -> int:
+def number(path: Path, query: str) -> int:
     connection = sqlite3.connect(path)
     try:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+        return int(connection.execute(query).fetchone()[0])
     finally:
         connection.close()
+
+
+def version(path: Path) -> int:
+    """Return the schema of a file."""
+    return number(path, "SELECT max(version) FROM schema_versions")
+
+
+def oldest(path: Path) -> int:
+    """Return the oldest schema whose processes can use a file."""
+    return number(path, "PRAGMA user_version")
 
 
 def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +68,7 @@ async def test_a_file_of_the_first_schema_opens_with_its_tasks(path: Path, clock
     connection = sqlite3.connect(path)
     connection.executescript((HERE / "schema_1.sql").read_text(encoding="utf-8"))
     connection.close()
-    assert version(path) == 1
+    assert oldest(path) == 1
     store = SQLiteStore(path, clock=clock)
     await store.open()
     assert await store.get("old") == task("old", phase="waiting", version=2, head={"asks": ["name"]})
@@ -130,12 +141,59 @@ async def test_a_file_of_a_newer_schema_is_refused_and_left_alone(path: Path) ->
     await store.open()
     await store.close()
     newer = len(migrations.scripts()) + 1
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {newer}")
-    connection.close()
-    with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer"):
+    upgrade(path, "ALTER TABLE tasks RENAME TO works;\n", oldest=newer)
+    before = content(path)
+    with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer.*restore the backup"):
         await store.open()
-    assert version(path) == newer
+    assert content(path) == before
+    assert oldest(path) == newer
+
+
+def upgrade(path: Path, script: str, **options: int) -> None:
+    """Migrate a file as the next version would, with one more script."""
+    database = Database(str(path), 1.0)
+    connection = database.connect("write")
+    migrations.migrate(database, connection, [*migrations.scripts(), script], **options)
+    connection.close()
+
+
+async def test_the_version_before_can_be_started_again_after_an_upgrade(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(task(), [("x", 1)])
+    await store.close()
+    upgrade(path, "ALTER TABLE tasks ADD COLUMN note TEXT;\n")
+    assert version(path) == len(migrations.scripts()) + 1
+    await store.open()
+    await store.append("a", [("x", 2)], expect=1, phase="ready", head=None)
+    await store.close()
+    assert version(path) == len(migrations.scripts()) + 1
+
+
+async def test_a_version_that_knows_only_schema_2_accepts_a_file_of_this_version(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()
+    # That version compares `user_version` with the number of its scripts, and runs the scripts after it.
+    assert oldest(path) == migrations.OLDEST == 2
+
+
+async def test_a_file_of_schema_2_opens_and_keeps_its_leases(path: Path, clock: Clock) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript("".join(migrations.scripts()[:2]))
+    connection.executescript("PRAGMA user_version = 2; PRAGMA application_id = 0x416E7470;")
+    connection.execute(
+        "INSERT INTO tasks VALUES (1, 'a', 'ann', 'echo', 'ready', 0, 0, 0, NULL, 3, 'old', ?, 1, 'null')",
+        (clock.now + 5000,),
+    )
+    connection.commit()
+    connection.close()
+    store = SQLiteStore(path, clock=clock, machine_clock=MachineClock(lambda: 50.0, "boot"))
+    await store.open()
+    assert await store.renew([("a", 3)], lease=1) == {"a"}
+    assert await store.claim("new", lease=1, limit=1) == []
+    await store.close()
+    assert (version(path), oldest(path)) == (len(migrations.scripts()), 2)
 
 
 async def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:

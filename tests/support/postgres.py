@@ -39,7 +39,7 @@ class Postgres:
             made = PostgresServer(self._data, cleanup_mode=None)
             made.ensure_pgdata_inited()
         self._binary = made.bin_path / "postgres"
-        self._user = made.system_user
+        self.user = made.system_user
         self._log = folder / "log"
         self._settings = {**SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,7 +63,7 @@ class Postgres:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                user=self._user,
+                user=self.user,
                 start_new_session=True,
                 cwd="/",
             )

@@ -55,6 +55,12 @@ _EXAMPLES = {
     ),
     "tasks cancel": ("antiphon tasks cancel $URL ID",),
     "tasks rm": ("antiphon tasks rm --expired sqlite:///tasks.db",),
+    "store": (
+        "antiphon store backup sqlite:///tasks.db backups/tasks.db",
+        "antiphon store compact sqlite:///tasks.db",
+    ),
+    "store backup": ("antiphon store backup sqlite:///tasks.db backups/tasks-$(date +%F).db",),
+    "store compact": ("antiphon store compact sqlite:///tasks.db --json",),
 }
 
 

@@ -118,10 +118,14 @@ class _TasksByAge:
 
 
 class MemoryStore:
-    """Tasks in the memory of this process, lost when it ends."""
+    """Tasks in the memory of this process, lost when it ends.
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    For tests, `clock` replaces the wall clock, and the monotonic clock by which leases go.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.time
+        self._lease_clock = clock or time.monotonic
         self._watchers = Watchers()
         self._is_open = False
         self._last_key = 0
@@ -158,7 +162,7 @@ class MemoryStore:
             raise rules.id_in_use(row.id)
         self._last_key = row.key
         if worker is not None:
-            rules.claim(row, worker, now + length)
+            rules.claim(row, worker, self._lease_now() + length)
             heappush(self._leases, (row.lease, row.key))
         task = _StoredTask(row, [(kind, now, data) for kind, data in encoded])
         self._by_id[row.id] = self._by_key[row.key] = task
@@ -219,7 +223,7 @@ class MemoryStore:
     async def claim(
         self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
     ) -> Sequence[Claim]:
-        now, length = self._now(), rules.lease_milliseconds(lease)
+        now, length = self._lease_now(), rules.lease_milliseconds(lease)
         self._end_expired_leases(now)
         names = self._queues.keys() if tools is None else self._queues.keys() & set(tools)
         tops = [(top, name) for name in names if (top := self._queues[name].first(self._by_key))]
@@ -236,7 +240,7 @@ class MemoryStore:
         return claims
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
-        now, length = self._now(), rules.lease_milliseconds(lease)
+        now, length = self._lease_now(), rules.lease_milliseconds(lease)
         held: set[str] = set()
         for id, token in claims:
             task = self._by_id.get(id)
@@ -249,7 +253,7 @@ class MemoryStore:
         return None
 
     async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
-        now, length = self._now(), rules.lease_milliseconds(delay, kind="delay")
+        now, length = self._lease_now(), rules.lease_milliseconds(delay, kind="delay")
         task = self._by_id.get(id)
         if task and rules.release(task.row, token, until=now + length if length else 0):
             if length:
@@ -279,7 +283,7 @@ class MemoryStore:
         return self._counts[rules.check_phase(phase)]
 
     async def oldest_ready(self) -> int | None:
-        self._end_expired_leases(self._now())
+        self._end_expired_leases(self._lease_now())
         tops = [top for queue in self._queues.values() if (top := queue.first(self._by_key))]
         return self._by_key[min(tops)[1]].row.updated if tops else None
 
@@ -317,6 +321,11 @@ class MemoryStore:
         if not self._is_open:
             raise unavailable.not_open()
         return int(self._clock() * 1000)
+
+    def _lease_now(self) -> int:
+        """Return the time by which leases go, in milliseconds; raises `StoreUnavailable` like `_now`."""
+        self._now()
+        return int(self._lease_clock() * 1000)
 
     def _live_task(self, id: str) -> _StoredTask | None:
         now, task = self._now(), self._by_id.get(id)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from antiphon import Server
 from antiphon.errors import StoreUnavailable
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
+from antiphon.runtime.tasks import lifecycle
+from antiphon.store.memory import MemoryStore
 from tests.runtime.faulty_store import created_task, open_faulty_store
 from tests.support.memory import in_memory
 
@@ -50,5 +56,34 @@ async def test_a_server_knows_whether_its_store_answers() -> None:
     server = Server("tests", store=store)
     async with server.running():
         assert await server.engine.store_responds() is True
-        store.instead("oldest_ready", StoreUnavailable("It is away."))
+        store.instead("probe", StoreUnavailable("It is away."))
         assert await server.engine.store_responds() is False
+        assert await server.engine.store_responds() is True
+
+
+class StallingStore(MemoryStore):
+    """A store whose probes wait until the test lets them go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+        self.probes = 0
+
+    async def probe(self) -> None:
+        self.probes += 1
+        await self.reached.wait()
+
+
+async def test_callers_share_a_probe_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 0.01)
+    store = StallingStore()
+    server = Server("tests", store=store)
+    async with server.running():
+        responses = await asyncio.gather(*(server.engine.store_responds() for _ in range(3)))
+        assert [*responses, await server.engine.store_responds()] == [False] * 4
+        assert store.probes == 1
+        store.reached.set()
+        assert await server.engine.store_responds() is True
+        store.reached.clear()
+        assert await server.engine.store_responds() is False
+        # The server stops here without waiting for that probe.

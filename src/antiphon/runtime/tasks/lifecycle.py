@@ -59,6 +59,7 @@ class TaskLifecycle:
         self._task_tools = task_tools
         self._environment = environment
         self._store: Store | None = None
+        self._probe: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
         self.tools: Collection[str] | None = None
         """The tools whose tasks run in this process; `None` for all of them."""
@@ -97,17 +98,22 @@ class TaskLifecycle:
         if self._worker is not None:
             await self._worker.stop(within=self.limits.drain_timeout)
         await self._relay.close()
+        if self._probe is not None:
+            self._probe.cancel()
         if self._store is not None:
             await self._store.close()
         self._worker = self._store = None
 
     async def store_responds(self) -> bool | None:
-        """Return whether the store responds; `None` without a store."""
+        """Return whether the store can be written and read; `None` without a store."""
         if self._store is None:
             return None
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._store.probe())
         try:
             async with asyncio.timeout(_STORE_PROBE_SECONDS):
-                await self._store.oldest_ready()
+                # Callers share one probe, so that probes do not pile up on a disk that stands still.
+                await asyncio.shield(self._probe)
         except (StoreError, TimeoutError):
             return False
         return True

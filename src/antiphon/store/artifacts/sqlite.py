@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from antiphon.errors import StoreUnavailable
 from antiphon.store.artifacts.database import DatabaseArtifacts
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import release_free_pages
 from antiphon.store.sqlite.migrations import prepare
 
 __all__ = ["SQLiteArtifacts"]
@@ -68,6 +69,11 @@ class SQLiteArtifacts(DatabaseArtifacts):
             self._thread.shutdown()
         self._thread = self._connection = None
 
+    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
+        """Delete expired artifacts, evict others beyond the limit, and release the space of deleted ones."""
+        await super().sweep(now=now, max_total_bytes=max_total_bytes)
+        await self._run("written", lambda: release_free_pages(self._database))
+
     # These methods run on the thread.
 
     def _open(self) -> None:
@@ -88,6 +94,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
     def _transact(self, *statements: _Statement) -> None:
         connection = self._connection
         assert connection is not None
+        self._database.file.verify()
         self._database.begin(connection)
         try:
             for statement, values in statements:
@@ -103,6 +110,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         def fetch() -> list[Any]:
             assert self._connection is not None
+            self._database.file.verify()
             return self._connection.execute(*_with_numbers(statement, values)).fetchall()
 
         return await self._run("read", fetch)

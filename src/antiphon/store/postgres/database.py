@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import asyncpg
@@ -19,6 +20,10 @@ a statement long after we gave up."""
 _MIN_POSTGRES_VERSION = 14
 """The first version that has everything `write.sql` uses."""
 
+_POOLER_CHECKS = 3
+"""How often a pooler is checked: the traffic of other clients may hide that it shares a connection."""
+
+# Sent after connecting, because poolers such as PgBouncer refuse them in the request for a connection.
 _SETTINGS = {
     "application_name": "antiphon",
     # Each statement is planned for the current size of the tables, and never with a sequential scan: no
@@ -42,6 +47,10 @@ CONNECTION_LOST = (
 )
 """The errors of a connection that is lost or cannot be made."""
 
+_POOLER_ADVICE = (
+    "Antiphon needs connections that it does not share: use the address of PostgreSQL itself, "
+    "or set pool_mode = session in the pooler."
+)
 _ADVICE = (
     (asyncpg.InvalidPasswordError, "Check the user and the password in the URL."),
     (asyncpg.InvalidAuthorizationSpecificationError, "Check the user and the password in the URL."),
@@ -49,8 +58,11 @@ _ADVICE = (
     (asyncpg.InsufficientPrivilegeError, "Allow this user to create and use the schema."),
     (
         asyncpg.TooManyConnectionsError,
-        "Raise PostgreSQL's max_connections: each process of Antiphon needs four.",
+        "Raise PostgreSQL's max_connections: each process of Antiphon needs five.",
     ),
+    # Only a pooler in transaction mode loses what a session has prepared and set.
+    (asyncpg.InvalidSQLStatementNameError, _POOLER_ADVICE),
+    (asyncpg.DuplicatePreparedStatementError, _POOLER_ADVICE),
     (asyncpg.DiskFullError, "Free some space on PostgreSQL's disk; then try again."),
     (asyncpg.ReadOnlySQLTransactionError, "This PostgreSQL is read-only: name the primary in the URL."),
 )
@@ -83,16 +95,59 @@ class Database:
 
     async def connect(self) -> asyncpg.Connection:
         """Return a new connection; raises `StoreUnavailable`."""
+        connection = await self._connect()
         try:
-            connection = await asyncpg.connect(
+            version = connection.get_server_version().major
+            if version < _MIN_POSTGRES_VERSION:
+                raise StoreUnavailable(
+                    f"PostgreSQL {version} at {self.display_url} is too old: "
+                    f"install PostgreSQL {_MIN_POSTGRES_VERSION} or later."
+                )
+            settings = {
+                **_SETTINGS,
+                "search_path": self.schema,
+                "statement_timeout": str(int(self.timeout * 1000)),
+            }
+            await connection.execute(";".join(f"SET {name} TO '{to}'" for name, to in settings.items()))
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, (asyncpg.PostgresError, *CONNECTION_LOST)):
+                raise self.explain(error, "reached") from error
+            raise
+        return connection
+
+    async def check_pooler(self) -> None:
+        """Raise `StoreUnavailable` if a pooler gives one connection of PostgreSQL to several clients.
+
+        Changes no setting, because the pooler would pass it on to the other clients.
+        """
+        first = await self._connect(statement_cache_size=0)
+        try:
+            if await _backend_pid(first) == first.get_server_pid():
+                return  # no pooler: PostgreSQL itself has announced this process
+            second = await self._connect(statement_cache_size=0)
+            try:
+                for _ in range(_POOLER_CHECKS):
+                    if await _backend_pid(first) == await _backend_pid(second):
+                        raise StoreUnavailable(
+                            f"The store {self.display_url} cannot be opened: its address is that of a pooler "
+                            f"in transaction mode, such as PgBouncer. {_POOLER_ADVICE}"
+                        )
+            finally:
+                second.terminate()
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            raise self.explain(error, "reached") from error
+        finally:
+            first.terminate()
+
+    async def _connect(self, **options: Any) -> asyncpg.Connection:
+        """Return a new connection without settings; raises `StoreUnavailable`."""
+        try:
+            return await asyncpg.connect(
                 self.dsn,
                 timeout=self.timeout,
                 command_timeout=self.timeout + _EXTRA_TIMEOUT_SECONDS,
-                server_settings={
-                    **_SETTINGS,
-                    "search_path": self.schema,
-                    "statement_timeout": str(int(self.timeout * 1000)),
-                },
+                **options,
             )
         except ValueError as error:  # asyncpg cannot parse the URL
             raise StoreUnavailable(
@@ -100,14 +155,6 @@ class Database:
             ) from error
         except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             raise self.explain(error, "reached") from error
-        version = connection.get_server_version().major
-        if version < _MIN_POSTGRES_VERSION:
-            await connection.close()
-            raise StoreUnavailable(
-                f"PostgreSQL {version} at {self.display_url} is too old: "
-                f"install PostgreSQL {_MIN_POSTGRES_VERSION} or later."
-            )
-        return connection
 
     def explain(self, error: BaseException, doing: str) -> StoreUnavailable:
         """Return an error that says what failed, why, and what to do."""
@@ -120,3 +167,9 @@ class Database:
             f"The store {self.display_url} cannot be {doing}: {reason}. {advice} "
             "No acknowledged write is lost."
         )
+
+
+async def _backend_pid(connection: asyncpg.Connection) -> int:
+    """Return the process of PostgreSQL that serves a connection now."""
+    async with connection.transaction():
+        return int(await connection.fetchval("SELECT pg_backend_pid()"))

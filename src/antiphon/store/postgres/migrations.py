@@ -44,6 +44,7 @@ def scripts() -> list[str]:
 async def prepare(database: Database, steps: Sequence[str] | None = None, *, oldest: int = OLDEST) -> None:
     """Create or migrate the schema; raises `StoreUnavailable`."""
     steps = scripts() if steps is None else steps
+    await database.check_pooler()
     connection = await database.connect()
     try:
         if await _schema_version(database, connection, len(steps)) < len(steps):

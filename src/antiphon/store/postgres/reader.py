@@ -24,6 +24,7 @@ from antiphon.store.postgres.statements import check_format, escape_text, record
 __all__ = [
     "CountTasks",
     "GetOldestReady",
+    "GetOverdue",
     "GetRecord",
     "ListRecords",
     "ReadLog",
@@ -64,7 +65,13 @@ class GetOldestReady(NamedTuple):
     """Gets the time of the next task to be claimed."""
 
 
-ReadOperation: TypeAlias = GetRecord | ReadLog | ListRecords | CountTasks | GetOldestReady
+class GetOverdue(NamedTuple):
+    """Gets tasks that have not ended although their time has passed."""
+
+    limit: int
+
+
+ReadOperation: TypeAlias = GetRecord | ReadLog | ListRecords | CountTasks | GetOldestReady | GetOverdue
 
 
 class Reader:
@@ -81,6 +88,7 @@ class Reader:
             (ListRecords, self._list),
             (CountTasks, self._count),
             (GetOldestReady, self._get_oldest_ready),
+            (GetOverdue, self._get_overdue),
         )
 
     @property
@@ -157,13 +165,22 @@ class Reader:
     async def _get_oldest_ready(
         self, connection: ReconnectingConnection, jobs: list[Job[GetOldestReady]]
     ) -> None:
-        rows = await connection.fetch(sql("oldest_ready"), self._clock(), retry=True)
+        rows = await connection.fetch(sql("oldest_ready"), retry=True)
         for job in jobs:
             job.succeed(rows[0][0] if rows else None)
+
+    async def _get_overdue(self, connection: ReconnectingConnection, jobs: list[Job[GetOverdue]]) -> None:
+        for job in jobs:
+            rows = await connection.fetch(sql("overdue"), self._clock(), job.operation.limit, retry=True)
+            _finish(job, _to_records, rows)
 
 
 def _to_record(row: Any) -> Record | None:
     return None if row is None else record_of(row)
+
+
+def _to_records(rows: list[Any]) -> list[Record]:
+    return [record_of(row) for row in rows]
 
 
 def _to_entries(rows: list[Any]) -> list[Entry]:

@@ -15,15 +15,17 @@ from typing import Any
 
 from antiphon.store import rules, unavailable
 from antiphon.store.commit_stats import CommitStats
-from antiphon.store.contract import Claim, Entry, Page, Phase, Record, Watch
+from antiphon.store.contract import UNSET, Claim, Entry, Page, Phase, Record, UnsetType, Watch
 from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
 from antiphon.store.postgres.batcher import Batcher
 from antiphon.store.postgres.change_listener import ChangeListener
 from antiphon.store.postgres.database import Database
+from antiphon.store.postgres.lease_keeper import PostgresLeaseKeeper
 from antiphon.store.postgres.migrations import prepare
 from antiphon.store.postgres.reader import (
     CountTasks,
     GetOldestReady,
+    GetOverdue,
     GetRecord,
     ListRecords,
     Reader,
@@ -35,6 +37,7 @@ from antiphon.store.postgres.writer import (
     ClaimTasks,
     Create,
     Expire,
+    Probe,
     Publish,
     Release,
     Renew,
@@ -161,11 +164,13 @@ class PostgresStore:
         phase: Phase,
         head: Any,
         token: int | None = None,
+        expires: int | UnsetType | None = UNSET,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_text(id)
-        version: int = await self._write(Append(id, encoded, expect, phase, text, token))
+        rules.check_expires(expires)
+        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires))
         return version
 
     async def get(self, id: str) -> Record | None:
@@ -198,11 +203,20 @@ class PostgresStore:
         held: set[str] = await self._write(Renew(tuple(claims), length))
         return held
 
-    async def release(self, id: str, token: int) -> None:
-        await self._write(Release(id, token))
+    def lease_keeper(self) -> PostgresLeaseKeeper:
+        self._opened()
+        return PostgresLeaseKeeper(self._database, self._now)
+
+    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+        length = rules.lease_milliseconds(delay, kind="delay")
+        await self._write(Release(id, token, length))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         return await expire_in_portions(lambda portion: self._write(Expire(portion)), limit)
+
+    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
+        records: Sequence[Record] = await self._read(GetOverdue(max(limit, 0)))
+        return records
 
     async def count(self, phase: Phase) -> int:
         count: int = await self._read(CountTasks(rules.check_phase(phase)))
@@ -211,6 +225,9 @@ class PostgresStore:
     async def oldest_ready(self) -> int | None:
         since: int | None = await self._read(GetOldestReady())
         return since
+
+    async def probe(self) -> None:
+        await self._write(Probe())
 
     async def use_once(self, key: str, *, until: int) -> bool:
         rules.check_text(key)

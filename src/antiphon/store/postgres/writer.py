@@ -15,7 +15,7 @@ import msgspec
 from antiphon.errors import Stale, StoreError
 from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
-from antiphon.store.contract import Claim, Phase
+from antiphon.store.contract import UNSET, Claim, Phase, UnsetType
 from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
@@ -28,6 +28,7 @@ __all__ = [
     "ClaimTasks",
     "Create",
     "Expire",
+    "Probe",
     "Publish",
     "Release",
     "Renew",
@@ -41,6 +42,8 @@ _MAX_EXPIRED_ENTRIES = 5000
 """Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
 _MAX_ATTEMPTS = 5
 """Attempts of a statement that PostgreSQL aborts because of a deadlock with another process."""
+_PROBE_KEY = "\1probe"
+"""The key that probes record. `escape_text` never returns it, so it is no caller's key."""
 _COUNT_SLOTS = 251
 """Rows per phase in the `counts` table. A prime, so that the random origins spread evenly over the rows."""
 
@@ -63,6 +66,7 @@ class Append(NamedTuple):
     phase: Phase
     head: str
     token: int | None
+    expires: int | UnsetType | None = UNSET
 
 
 class Renew(NamedTuple):
@@ -77,6 +81,7 @@ class Release(NamedTuple):
 
     id: str
     token: int
+    delay: int = 0
 
 
 class UseOnce(NamedTuple):
@@ -108,7 +113,13 @@ class Expire(NamedTuple):
     limit: int
 
 
-WriteOperation: TypeAlias = Create | Append | Renew | Release | UseOnce | Publish | ClaimTasks | Expire
+class Probe(NamedTuple):
+    """Makes a small write, to see that the database accepts one."""
+
+
+WriteOperation: TypeAlias = (
+    Create | Append | Renew | Release | UseOnce | Publish | ClaimTasks | Expire | Probe
+)
 _Jobs: TypeAlias = list[Job[Any]]
 
 
@@ -151,6 +162,7 @@ class Writer:
             ((Publish,), self._publish),
             ((ClaimTasks,), self._claim),
             ((Expire,), self._expire),
+            ((Probe,), self._probe),
         ):
             matching = [job for job in jobs if isinstance(job.operation, kinds)]
             if matching:
@@ -185,7 +197,7 @@ class Writer:
         appends = [job for job in jobs if isinstance(job.operation, Append)]
         values = (
             *_columns((_create_row(job.operation) for job in creates), 11),
-            *_columns((_append_row(job.operation) for job in appends), 6),
+            *_columns((_append_row(job.operation) for job in appends), 8),
             *_columns(_entry_rows(creates, appends), 4),
         )
         rows = await self.connection.fetch(
@@ -252,9 +264,17 @@ class Writer:
             job.succeed({id for id, _ in job.operation.claims if id in held})
 
     async def _release(self, jobs: _Jobs) -> None:
-        claims = [(escape_text(job.operation.id), to_bigint(job.operation.token)) for job in jobs]
+        claims = [
+            (escape_text(job.operation.id), to_bigint(job.operation.token), job.operation.delay)
+            for job in jobs
+        ]
         rows = await self.connection.fetch(
-            sql("release"), *_columns(claims, 2), self._database.schema, self._origin, retry=True
+            sql("release"),
+            self._clock(),
+            *_columns(claims, 3),
+            self._database.schema,
+            self._origin,
+            retry=True,
         )
         self._count(len(jobs))
         self._watchers.notify((), rows[0]["free"])
@@ -316,6 +336,11 @@ class Writer:
             self._watchers.notify([record.id for record in records], False)
             job.succeed(records)
 
+    async def _probe(self, jobs: _Jobs) -> None:
+        await self.connection.fetch(sql("probe"), _PROBE_KEY, retry=True)
+        for job in jobs:
+            job.succeed(None)
+
     def _count(self, operations: int) -> None:
         if operations:
             self._stats.add(operations)
@@ -346,6 +371,8 @@ def _append_row(operation: Append) -> tuple[Any, ...]:
         operation.phase,
         operation.head,
         None if operation.token is None else to_bigint(operation.token),
+        operation.expires is not UNSET,
+        None if operation.expires is UNSET else operation.expires,
     )
 
 

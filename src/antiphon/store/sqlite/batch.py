@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
+from antiphon.store.sqlite.free_space import FREE_PAGES
 
 __all__ = ["Batch", "Operation"]
 
@@ -29,6 +31,8 @@ _OLD_KEYS_PER_NEW_KEY = 4
 """Expired keys deleted for each new key: more than one, so that the table shrinks."""
 _MAX_EXPIRED_ENTRIES = 5000
 """Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
+_MIN_FREE_PAGES = 16
+"""Pages that must be free for a probe to succeed: about what a new task and its indexes may take."""
 _RETAINED_ROWS = 512
 """Commits and messages kept for the pollers of other processes. A poller that is further behind treats
 every task as changed."""
@@ -51,9 +55,10 @@ class Operation(NamedTuple):
 class Batch:
     """The rows that a transaction has loaded, and its unwritten changes."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, lease_now: int) -> None:
         self._connection = connection
         self._now = now
+        self._lease_now = lease_now
         self._rows: dict[str, Row] = {}
         self._last_key = 0
         self._new: dict[int, Row] = {}
@@ -85,7 +90,7 @@ class Batch:
         row.key = self._last_key
         self._rows[row.id] = self._new[row.key] = row
         if worker is not None:
-            rules.claim(row, worker, self._now + lease)
+            rules.claim(row, worker, self._lease_now + lease)
         self._add_entries(row, 1, entries)
         self._counts[row.phase] += 1
         return None if worker is None else Claim(rules.record_of(row), row.token)
@@ -117,7 +122,7 @@ class Batch:
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
-            if row and rules.renew(row, token, until=self._now + lease):
+            if row and rules.renew(row, token, until=self._lease_now + lease):
                 self._mark_changed(row)
                 held.add(id)
         return held
@@ -125,7 +130,7 @@ class Batch:
     def release(self, id: str, token: int, delay: int = 0) -> None:
         """Give up a claim, so that the task can be claimed after `delay` milliseconds."""
         row = self._rows.get(id)
-        if row and rules.release(row, token, until=self._now + delay if delay else 0):
+        if row and rules.release(row, token, until=self._lease_now + delay if delay else 0):
             self._mark_changed(row)
             self.ready = self.ready or rules.is_claimable(row)
 
@@ -134,7 +139,7 @@ class Batch:
         if limit < 1:
             return []
         self._flush()
-        values = {"now": self._now, "limit": _MAX_ENDED_LEASES}
+        values = {"now": self._lease_now, "limit": _MAX_ENDED_LEASES}
         self._connection.execute(statements.END_EXPIRED_LEASES, values)
         if tools is None:
             names = _names.decode(self._fetch_text(statements.TOOLS_WITH_READY_TASKS))
@@ -143,7 +148,7 @@ class Batch:
         by_tool = [self._claimable(tool, limit) for tool in names]
         claims = []
         for row in islice(merge(*by_tool, key=lambda row: (row.created, row.key)), limit):
-            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._now + lease)))
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._lease_now + lease)))
             row.head = None  # unchanged, so it is not written
             self._rows[row.id] = row
             self._mark_changed(row)
@@ -177,8 +182,14 @@ class Batch:
         return cursor.rowcount == 1
 
     def probe(self, key: str, until: int) -> None:
-        """Record a key again, so that something is written."""
+        """Record a key again, so that something is written; raises `StoreUnavailable` if the file is full."""
         execute = self._connection.execute
+        free, size, largest, _ = execute(FREE_PAGES).fetchone()
+        if largest - size + free < _MIN_FREE_PAGES:
+            raise StoreUnavailable(
+                f"The store is full: its file has {size} pages of at most {largest}. "
+                "Raise the store's max_bytes."
+            )
         execute(statements.DELETE_OLD_KEYS, {"now": self._now, "limit": _OLD_KEYS_PER_NEW_KEY})
         execute(statements.PROBE_KEY, {"key": key, "until": until})
 

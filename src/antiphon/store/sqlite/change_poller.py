@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.database import Database
 
@@ -81,12 +82,15 @@ class ChangePoller:
             self._active.wait()
             try:
                 self._poll()
-            except (sqlite3.Error, msgspec.MsgspecError):
-                self._disconnect()
+            except (sqlite3.Error, msgspec.MsgspecError, StoreUnavailable) as error:
+                # Without a connection, a new file could get the number of a deleted one and be taken for it.
+                if not isinstance(error, StoreUnavailable):
+                    self._disconnect()
                 self._notify(None, True)
                 self._closed.wait(_RETRY_SECONDS)
 
     def _poll(self) -> None:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("read")
             self._data_version = -1

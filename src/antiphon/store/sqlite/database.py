@@ -5,14 +5,18 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from antiphon.backoff import Backoff
 from antiphon.errors import StoreUnavailable
+from antiphon.store.sqlite.file_check import FileCheck
 
 __all__ = ["Database"]
+
+_MAX_LOG_BYTES = 32 * 1024 * 1024
+"""The size that the write-ahead log keeps: twice what it has when it is copied back as usual."""
 
 _MIN_SQLITE_VERSION = (3, 37, 0)
 """The first version with STRICT tables. RETURNING and UPDATE FROM are older."""
@@ -46,7 +50,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Database:
     """One file, and how to connect to it."""
 
@@ -55,9 +59,18 @@ class Database:
     """Seconds to wait while another process writes."""
     max_bytes: int | None = None
     """The largest size of the file; `None` for no limit."""
+    file: FileCheck = field(init=False)
+    """Notices that the file was deleted or replaced."""
+
+    def __post_init__(self) -> None:
+        self.file = FileCheck(self.path)
 
     def connect(self, role: Literal["write", "read"]) -> sqlite3.Connection:
-        """Return a new connection, which one thread at a time may use; raises `sqlite3.Error`."""
+        """Return a new connection, which one thread at a time may use.
+
+        Raises `sqlite3.Error`, and `StoreUnavailable` if the file was deleted or replaced.
+        """
+        self.file.verify(at_once=True)  # otherwise SQLite would create a new file
         connection = sqlite3.connect(
             self.path,
             timeout=self.busy_timeout,
@@ -82,6 +95,8 @@ class Database:
         connection.execute("PRAGMA cache_size = -16384")
         # A larger write-ahead log is copied back less often, and then merges more changes of the same pages.
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        # After a large transaction or a long read, the log is cut to this size when it starts again.
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
         # `begin` waits for the write lock, with shorter and fairer pauses than SQLite's own.
         connection.execute("PRAGMA busy_timeout = 0")
         if self.max_bytes is not None:

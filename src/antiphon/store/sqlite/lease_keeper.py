@@ -6,11 +6,12 @@ know the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.sqlite.batch import Operation
+from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.writer import Writer
 
@@ -20,7 +21,7 @@ __all__ = ["SQLiteLeaseKeeper"]
 class SQLiteLeaseKeeper:
     """A connection that renews leases."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: StoreClock) -> None:
         self._writer = Writer(database, clock, CommitStats())
 
     def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:

@@ -16,7 +16,9 @@ from antiphon.store import rules, unavailable
 from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
+from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import FREE_PAGES, is_worth_releasing
 
 __all__ = ["ReadOperation", "Reader"]
 
@@ -35,7 +37,7 @@ class ReadOperation(NamedTuple):
 class Reader:
     """A read-only connection to the file."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: StoreClock) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
@@ -60,7 +62,7 @@ class Reader:
 
     def read(self, id: str, after: int, limit: int) -> list[Entry]:
         """Return entries of one log."""
-        values = {"id": id, "after": after, "limit": limit, "now": self._now()}
+        values = {"id": id, "after": after, "limit": limit, "now": self._clock.now()}
         try:
             text, newest_format = self._one(statements.READ_ENTRIES, values)
         except sqlite3.DataError:  # the entries exceed the longest text that SQLite can return
@@ -74,7 +76,7 @@ class Reader:
     def page(self, principal: str | None, position: tuple[int, int], limit: int) -> Page:
         """Return a page of records."""
         values: dict[str, Any] = {"created": position[0], "key": position[1], "limit": limit + 1}
-        values |= {"principal": principal, "now": self._now()}
+        values |= {"principal": principal, "now": self._clock.now()}
         text, newest_format, positions = self._one(statements.list_records(principal is not None), values)
         records = _records.decode(self._check_format(text, newest_format))
         if len(records) <= limit:
@@ -92,8 +94,13 @@ class Reader:
 
     def overdue(self, limit: int) -> list[Record]:
         """Return tasks that have not ended although their time has passed."""
-        text, newest_format = self._one(statements.OVERDUE_TASKS, {"now": self._now(), "limit": limit})
+        text, newest_format = self._one(statements.OVERDUE_TASKS, {"now": self._clock.now(), "limit": limit})
         return _records.decode(self._check_format(text, newest_format))
+
+    def has_much_free_space(self) -> bool:
+        """Return whether the file has so many free pages that some should be released."""
+        free, pages, _, mode = self._one(FREE_PAGES, ())
+        return is_worth_releasing(free, pages, mode)
 
     def has_key(self, key: str) -> bool:
         """Return whether a key is recorded."""
@@ -102,7 +109,7 @@ class Reader:
     def _get(self, ids: list[str]) -> dict[str, Record]:
         found: dict[str, Record] = {}
         for size, values in statements.padded_portions([(id,) for id in dict.fromkeys(ids)]):
-            text, newest_format = self._one(statements.get_records(size), [*values, self._now()])
+            text, newest_format = self._one(statements.get_records(size), [*values, self._clock.now()])
             for record in _records.decode(self._check_format(text, newest_format)):
                 found[record.id] = record
         return found
@@ -117,6 +124,7 @@ class Reader:
             return None, error
 
     def _one(self, query: str, values: Any) -> Any:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("read")
         return self._connection.execute(query, values).fetchone()
@@ -126,6 +134,3 @@ class Reader:
         if newest_format is not None and newest_format > statements.FORMAT:
             raise unavailable.newer_format(self._database.path)
         return text
-
-    def _now(self) -> int:
-        return int(self._clock() * 1000)

@@ -35,7 +35,9 @@ from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_p
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchThread
 from antiphon.store.sqlite.change_poller import ChangePoller
+from antiphon.store.sqlite.clock import MachineClock, StoreClock, find_machine_clock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import compact, release_free_pages
 from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, ReadOperation
@@ -44,6 +46,8 @@ from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
 
+_PROBE_BYTES = 16_384
+"""What a probe writes: about as much as a task does, because a disk may have space for a smaller write."""
 _PROBE_KEPT_MILLISECONDS = 60_000
 """How long the row of the last probe is kept after it."""
 
@@ -65,21 +69,24 @@ class SQLiteStore:
     `busy_timeout` is how many seconds to wait while another process writes. `poll_interval` is how many
     seconds pass between two polls for the commits of other processes, while there are watchers. `max_queued`
     is how many operations may be queued, and `max_bytes` how large the file may get. A store belongs to the
-    event loop that opened it.
+    event loop that opened it. For tests, `clock` replaces the wall clock, and `machine_clock` the clock of
+    leases; leases go by `clock` if only that is given.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        machine_clock: MachineClock | None = None,
         busy_timeout: float = 10.0,
         poll_interval: float = 0.015,
         max_queued: int = 20_000,
         max_bytes: int | None = None,
     ) -> None:
         self._database = Database(os.path.abspath(path), busy_timeout, max_bytes)
-        self._clock = clock
+        machine = find_machine_clock() if clock is None and machine_clock is None else machine_clock
+        self._clock = StoreClock(clock or time.time, machine)
         self._poll_interval = poll_interval
         self._max_queued = max_queued
         self._watchers = Watchers(self._set_idle)
@@ -200,9 +207,20 @@ class SQLiteStore:
         await self._write(lambda batch: batch.release(id, token, length), (id,))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        return await expire_in_portions(
+        records = await expire_in_portions(
             lambda portion: self._search(partial(Batch.expire, limit=portion)), limit
         )
+        try:
+            if await self._read(lambda reader: reader.has_much_free_space()):
+                await self._in_thread(release_free_pages)
+        except StoreUnavailable:  # the tasks are deleted, and the next call tries again to release the space
+            pass
+        return records
+
+    async def compact(self) -> None:
+        """Rewrite the file without free space. Other processes cannot write meanwhile."""
+        self._opened()
+        await self._in_thread(compact)
 
     async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
         records: Sequence[Record] = await self._read(lambda reader: reader.overdue(max(limit, 0)))
@@ -218,8 +236,9 @@ class SQLiteStore:
         return since
 
     async def probe(self) -> None:
-        key = f"probe:{self._opened().writer.origin}"
-        until = int(self._clock() * 1000) + _PROBE_KEPT_MILLISECONDS
+        key = f"probe:{self._opened().writer.origin}:".ljust(_PROBE_BYTES, ".")
+        await asyncio.to_thread(self._database.file.verify, at_once=True)
+        until = self._clock.now() + _PROBE_KEPT_MILLISECONDS
         await self._write(lambda batch: batch.probe(key, until))
         if not await self._read(lambda reader: reader.has_key(key)):
             raise StoreUnavailable(
@@ -254,6 +273,12 @@ class SQLiteStore:
             raise unavailable.not_open()
         return self._threads
 
+    async def _in_thread(self, function: Callable[[Database], None]) -> None:
+        try:
+            await asyncio.to_thread(function, self._database)
+        except sqlite3.Error as error:
+            raise self._database.explain(error, "written") from error
+
     def _write(self, run: Callable[[Batch], Any], ids: tuple[str, ...] = ()) -> asyncio.Future[Any]:
         return self._opened().writing.submit(Operation(run, ids))
 
@@ -270,6 +295,7 @@ class SQLiteStore:
     def _prepare(self, poller: ChangePoller) -> None:
         self._database.check()
         prepare(self._database)
+        self._clock.agree(self._database)
         poller.start()
 
     def _set_idle(self, idle: bool) -> None:

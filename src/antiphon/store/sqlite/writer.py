@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable
 
 import msgspec
 
-from antiphon.errors import StoreError
+from antiphon.errors import StoreError, StoreUnavailable
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
+from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
 
 __all__ = ["Writer"]
@@ -26,7 +26,7 @@ _PENDING: OperationResult = (None, None)
 class Writer:
     """The connection that writes the tasks of one store."""
 
-    def __init__(self, database: Database, clock: Callable[[], float], stats: CommitStats) -> None:
+    def __init__(self, database: Database, clock: StoreClock, stats: CommitStats) -> None:
         self._database = database
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
@@ -38,6 +38,8 @@ class Writer:
         """Run the operations in one transaction; each gets its own result."""
         try:
             return self._transact(operations)
+        except StoreUnavailable as error:
+            return BatchResult([(None, error)] * len(operations))
         except Exception as error:
             self.close()
             if _is_file_fault(error) or (isinstance(error, sqlite3.Error) and len(operations) == 1):
@@ -63,12 +65,13 @@ class Writer:
         )
 
     def _transact(self, operations: list[Operation]) -> BatchResult:
+        self._database.file.verify()
         if self._connection is None:
             self._connection = self._database.connect("write")
         connection = self._connection
         self._database.begin(connection)
         before = connection.total_changes
-        batch = Batch(connection, int(self._clock() * 1000))
+        batch = Batch(connection, self._clock.now(), self._clock.lease_now())
         try:
             results = _apply(batch, operations)
             batch.finish(self.origin)

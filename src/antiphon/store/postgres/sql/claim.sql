@@ -6,13 +6,12 @@ WITH moment AS MATERIALIZED (
 ),
 claimable AS MATERIALIZED (
     SELECT key, created FROM tasks
-    WHERE phase = 'ready' AND lease = 0 AND (expires IS NULL OR expires > (SELECT now FROM moment))
+    WHERE phase = 'ready' AND lease = 0
     ORDER BY created, key LIMIT $4::bigint FOR UPDATE SKIP LOCKED
 ),
 lease_expired AS MATERIALIZED (
     SELECT key, created FROM tasks
     WHERE lease > 0 AND lease <= (SELECT now FROM moment)
-        AND (expires IS NULL OR expires > (SELECT now FROM moment))
     ORDER BY lease LIMIT 1000 FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (

@@ -6,14 +6,12 @@ claimable AS MATERIALIZED (
     SELECT found.key, found.created FROM unnest($5::text[]) AS wanted (tool) CROSS JOIN LATERAL (
         SELECT key, created FROM tasks
         WHERE tool = wanted.tool AND phase = 'ready' AND lease = 0
-            AND (expires IS NULL OR expires > (SELECT now FROM moment))
         ORDER BY created, key LIMIT $4::bigint FOR UPDATE SKIP LOCKED
     ) AS found
 ),
 lease_expired AS MATERIALIZED (
     SELECT key, created FROM tasks
     WHERE lease > 0 AND lease <= (SELECT now FROM moment) AND tool = ANY ($5::text[])
-        AND (expires IS NULL OR expires > (SELECT now FROM moment))
     ORDER BY lease LIMIT 1000 FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (

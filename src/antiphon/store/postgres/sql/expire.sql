@@ -1,11 +1,11 @@
--- Deletes some expired tasks with their logs; fewer tasks if the logs are long. A notification names up to 400
+-- Deletes some ended tasks that have expired, with their logs; fewer tasks if the logs are long. A notification names up to 400
 -- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 expired AS MATERIALIZED (
     SELECT key, expires, version FROM tasks
-    WHERE expires <= (SELECT now FROM moment)
+    WHERE phase = 'ended' AND expires <= (SELECT now FROM moment)
     ORDER BY expires, key LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (

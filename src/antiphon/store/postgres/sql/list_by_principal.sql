@@ -1,7 +1,7 @@
 -- Lists the records of one principal below a position, newest first.
 SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head
 FROM tasks WHERE principal = $5::text AND (created, key) < ($1::bigint, $2::bigint) AND (
-    expires IS NULL
+    phase <> 'ended' OR expires IS NULL
     OR expires > coalesce($4::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 )
 ORDER BY created DESC, key DESC LIMIT $3::bigint

@@ -5,7 +5,7 @@ CROSS JOIN LATERAL (
     SELECT entries.number, entries.kind, entries.at, entries.format, entries.data
     FROM tasks JOIN entries ON entries.task = tasks.key
     WHERE tasks.id = wanted.id AND entries.number > wanted.after AND (
-        tasks.expires IS NULL
+        tasks.phase <> 'ended' OR tasks.expires IS NULL
         OR tasks.expires > coalesce($4::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
     )
     ORDER BY entries.number LIMIT wanted.max_entries

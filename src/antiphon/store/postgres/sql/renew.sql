@@ -5,5 +5,4 @@ WITH moment AS MATERIALIZED (
 UPDATE tasks SET lease = moment.now + held.length
 FROM moment, unnest($2::text[], $3::bigint[], $4::bigint[]) AS held (id, token, length)
 WHERE tasks.id = held.id AND tasks.worker IS NOT NULL AND tasks.token = held.token
-    AND (tasks.expires IS NULL OR tasks.expires > moment.now)
 RETURNING tasks.id

@@ -29,15 +29,17 @@ appended AS (
         was = tasks.phase,
         phase = a.phase,
         updated = moment.now,
+        expires = CASE WHEN a.sets_expires THEN a.expires ELSE tasks.expires END,
         worker = CASE WHEN a.phase = 'ready' THEN tasks.worker END,
         lease = CASE WHEN a.phase = 'ready' THEN tasks.lease ELSE 0 END,
         format = $2::smallint,
         head = a.head
     FROM moment, unnest(
-        $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[]
-    ) AS a (id, expect, added, phase, head, token)
+        $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[], $20::boolean[],
+        $21::bigint[]
+    ) AS a (id, expect, added, phase, head, token, sets_expires, expires)
     WHERE tasks.id = a.id
-        AND (tasks.expires IS NULL OR tasks.expires > moment.now)
+        AND (tasks.phase <> 'ended' OR tasks.expires IS NULL OR tasks.expires > moment.now)
         AND (a.token IS NULL OR (tasks.worker IS NOT NULL AND tasks.token = a.token))
         AND tasks.version = a.expect
     RETURNING tasks.key, tasks.id, tasks.version, tasks.token, tasks.phase, tasks.lease, tasks.was
@@ -50,12 +52,12 @@ changed AS (
 inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
     SELECT changed.key, e.number, e.kind, moment.now, $2::smallint, e.data
-    FROM moment, unnest($20::text[], $21::bigint[], $22::text[], $23::text[]) AS e (id, number, kind, data)
+    FROM moment, unnest($22::text[], $23::bigint[], $24::text[], $25::text[]) AS e (id, number, kind, data)
     JOIN changed ON changed.id = e.id
 ),
 counted AS (
     INSERT INTO counts AS current (slot, phase, tasks)
-    SELECT $24::integer, phase, sum(change) FROM (
+    SELECT $26::integer, phase, sum(change) FROM (
         SELECT phase, 1 AS change FROM changed UNION ALL SELECT was, -1 FROM appended
     ) AS changes GROUP BY phase HAVING sum(change) <> 0
     ON CONFLICT (slot, phase) DO UPDATE SET tasks = current.tasks + excluded.tasks
@@ -68,7 +70,7 @@ digests AS (
     FROM changed
 ),
 notified AS (
-    SELECT pg_notify($25::text, $26::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
+    SELECT pg_notify($27::text, $28::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
     FROM digests GROUP BY portion
 )
 SELECT changed.id, changed.version, changed.token, changed.phase = 'ready' AND changed.lease = 0 AS free,

@@ -93,6 +93,20 @@ def test_shows_the_status_of_a_task_on_a_terminal(served: Served) -> None:
         assert " s, working" in terminal.screen
 
 
+def test_the_progress_of_a_task_is_shown(served: Served) -> None:
+    for options in (["--task"], []):
+        done = antiphon("call", served.url, "pack", *options)
+        assert (done.returncode, done.stdout) == (0, "packed\n")
+        assert "[3/3] box 3\n" in done.stderr
+
+
+def test_the_progress_of_a_task_is_shown_in_its_line(served: Served) -> None:
+    with in_terminal("call", served.url, "pack", "--task") as terminal:
+        assert terminal.wait()[0] == 0
+        assert " s, working: 3 of 3: box 3" in terminal.screen
+        assert "[3/3]" not in terminal.screen
+
+
 def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     process = subprocess.Popen(
         [*COMMAND, "call", served.url, "ponder", "--task"],
@@ -130,7 +144,7 @@ def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
     assert first.split()[:4] == [id, "input_required", "greet", "-"]
     assert first.endswith("asks first")
     listed = json.loads(antiphon("tasks", "ls", served.store, "--json", "--limit", "1").stdout)
-    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
+    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", None)]
 
 
 def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
@@ -238,7 +252,7 @@ def test_does_not_cancel_a_finished_task(served: Served) -> None:
 def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        start_waiting_task(Served(server.url, store), "brief")
+        assert antiphon("call", server.url, "fleeting").returncode == 0
         server.process.kill()
         server.process.wait()
     removed = 0

@@ -33,6 +33,13 @@ def make(store: str | None = None) -> Server:
         return "42"
 
     @server.tool(task="required", poll_interval=0.1)
+    async def pack(ctx: Context, boxes: int = 3, seconds: float = 0.5) -> str:
+        for box in range(1, boxes + 1):
+            await ctx.progress(box, boxes, f"box {box}")
+        await asyncio.sleep(seconds)
+        return "packed"
+
+    @server.tool(task="required", poll_interval=0.1)
     async def greet(ctx: Context) -> str:
         first = await ctx.elicit("First name?", Name, key="first")
         last = await ctx.elicit("Last name?", Name, key="last")
@@ -70,12 +77,7 @@ def make(store: str | None = None) -> Server:
 
     @server.tool(task="required", poll_interval=0.1, task_ttl=0.3)
     async def fleeting() -> str:
-        await asyncio.sleep(60)
-        return "never"
-
-    @server.tool(task="required", poll_interval=0.1, task_ttl=2)
-    async def brief(ctx: Context) -> str:
-        return (await ctx.elicit("First name?", Name, key="first")).name
+        return "gone soon"
 
     return server
 

@@ -44,6 +44,7 @@ _EXAMPLES = {
     ),
     "tasks ls": (
         "antiphon tasks ls sqlite:///tasks.db --limit 20",
+        "antiphon tasks ls sqlite:///tasks.db --failed",
         "antiphon tasks ls $URL --protocol 2025-11-25",
     ),
     "tasks show": ("antiphon tasks show sqlite:///tasks.db ID --json",),
@@ -54,6 +55,7 @@ _EXAMPLES = {
         "antiphon tasks answer $URL ID --default-answer decline",
     ),
     "tasks cancel": ("antiphon tasks cancel $URL ID",),
+    "tasks retry": ("antiphon tasks retry sqlite:///tasks.db ID",),
     "tasks rm": ("antiphon tasks rm --expired sqlite:///tasks.db",),
     "store": (
         "antiphon store backup sqlite:///tasks.db backups/tasks.db",

@@ -240,7 +240,7 @@ class Client:
         request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
         if isinstance(outcome, TaskStatus):
-            outcome = await TaskHandle(self._tasks, outcome).drive(timeout=timeout)
+            outcome = await self._handle(outcome, on_progress).drive(timeout=timeout)
         return checked(outcome, f"The tool {name!r}") if check else cast(Result, outcome)
 
     async def call_once(
@@ -268,7 +268,7 @@ class Client:
         request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._sender(timeout, on_progress, log_level, meta)(request)
         if isinstance(outcome, TaskStatus):
-            return TaskHandle(self._tasks, outcome)
+            return self._handle(outcome, on_progress)
         if isinstance(outcome, Result) and check:
             return checked(outcome, f"The tool {name!r}")
         return cast("Result | InputRequired", outcome)
@@ -297,7 +297,7 @@ class Client:
         outcome = await self._rounds.drive(await self._calls.as_task(request, ttl), send)
         if not isinstance(outcome, TaskStatus):
             outcome = TaskStatus(id="", status="completed", result=outcome)
-        return TaskHandle(self._tasks, outcome)
+        return self._handle(outcome, on_progress)
 
     def stream(
         self,
@@ -339,7 +339,7 @@ class Client:
         """Return the handle of a task that this client, or another process, created before."""
         if not id:
             raise ValueError("The id of the task is empty: pass the id of a handle that has one.")
-        return TaskHandle(self._tasks, id)
+        return self._handle(id)
 
     async def tasks(self) -> list[TaskStatus]:
         """Return the caller's own tasks; raises `MethodNotFound` in versions that do not list tasks."""
@@ -445,6 +445,9 @@ class Client:
             return await self._calls.send(request, request_meta, timeout=timeout, on_progress=progress)
 
         return send
+
+    def _handle(self, task: TaskStatus | str, on_progress: Callback | None = None) -> TaskHandle:
+        return TaskHandle(self._tasks, task, on_progress=on_progress or self._notifications.on_progress)
 
     def _request_meta(
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None

@@ -17,6 +17,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 __all__ = [
     "ANSWER_KIND",
     "HISTORY_FORMAT",
+    "MAX_MESSAGE_CHARACTERS",
     "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
@@ -27,6 +28,7 @@ __all__ = [
     "TaskChanged",
     "TaskHistory",
     "TaskPage",
+    "TaskProgress",
     "TaskResult",
     "TaskView",
     "answer_entry",
@@ -46,6 +48,9 @@ STORED_QUESTIONS = "asks"
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
 
+MAX_MESSAGE_CHARACTERS = 500
+"""The length of the longest status message. A longer progress message is cut."""
+
 State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
 JSON-RPC error in place of a result."""
@@ -64,13 +69,15 @@ TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("waiting", "answered"): "working",
     ("waiting", "faulted"): "faulted",
     ("waiting", "cancelled"): "cancelled",
+    ("cancelled", "recorded"): "cancelled",
     ("done", "recorded"): "working",
     ("faulted", "recorded"): "working",
 }
 """The state of a task after an entry. A pair that is missing is invalid.
 
 A finished task never changes by itself. An operator may retry a task that failed: that is the entry
-`recorded` with `retry` in its data.
+`recorded` with `retry` in its data. The log of a cancelled task may get entries about the run that unwinds
+its function; they change nothing that callers see.
 """
 
 
@@ -84,6 +91,22 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """The client capabilities that were missing, if they are why the task failed."""
 
 
+class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of a task, as its function reported it last."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The progress as a sentence for people, for example `3 of 10: fetching`."""
+        done = f"{self.progress:.15g}"
+        count = done if self.total is None else f"{done} of {self.total:.15g}"
+        text = f"{count}: {self.message}" if self.message else count
+        return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a task. Times are in milliseconds since 1970."""
 
@@ -94,7 +117,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State = "working"
     message: str | None = None
     ttl: int | None = None
-    """How long the store keeps the task after its creation, in milliseconds; `None` means for ever."""
+    """How long after its creation the task expires, in milliseconds; `None` means never, or not decided yet.
+
+    A caller may ask for it. Otherwise it is decided when the task ends, from `keep`.
+    """
     poll: int = 1000
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
@@ -104,11 +130,20 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: Fault | None = None
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
+    progress: TaskProgress | None = None
+    """The progress that `message` describes, while the task works. It is not in the log."""
+    keep: int | None = None
+    """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the task has finished. A finished task never changes."""
         return self.state in ("done", "faulted", "cancelled")
+
+    @property
+    def expires(self) -> int | None:
+        """When the task expires; `None` means never, or not decided yet."""
+        return None if self.ttl is None else self.created + self.ttl
 
     @property
     def visible_state(self) -> tuple[Any, ...]:
@@ -126,12 +161,14 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if state is None or (self.has_ended and state == "working" and not self._may_retry(data)):
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
-        if self.has_ended and state == "working":
-            changes.update(result=None, fault=None)
+        if self.has_ended and state == "working":  # its lifetime counts from the next end
+            changes.update(
+                result=None, fault=None, ttl=None, keep=self.ttl if self.keep is None else self.keep
+            )
         if state != self.state:  # the message was about the state before
-            changes["message"] = None
-        if "message" in data:
-            changes["message"] = data["message"]
+            changes.update(message=None, progress=None)
+        if "message" in data and self.state != "cancelled":
+            changes.update(message=data["message"], progress=None)
         if kind == "asked":
             changes["questions"] = data[STORED_QUESTIONS]
         elif kind == "answered":
@@ -147,7 +184,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
         elif kind == "cancelled":
             changes["questions"] = {}
-        return msgspec.structs.replace(self, **changes)
+        after = msgspec.structs.replace(self, **changes)
+        return after._with_lifetime() if after.has_ended and state != self.state else after
+
+    def _with_lifetime(self) -> Task:
+        """Return a task that has just ended with its lifetime, which counts from its end."""
+        if self.keep is None:
+            return self
+        ttl = self.updated - self.created + self.keep
+        return msgspec.structs.replace(self, ttl=ttl if self.ttl is None else min(ttl, self.ttl))
 
     def _may_retry(self, data: Mapping[str, Any]) -> bool:
         return bool(data.get("retry")) and (self.failed or self.state == "faulted")

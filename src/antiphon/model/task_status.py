@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.task import Fault
@@ -38,7 +39,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     ttl: float | None = None
-    """How long the server keeps the task after its creation; `None` means for ever."""
+    """How long after its creation the server keeps the task; `None` means for ever, or until it has ended and
+    the server has decided."""
     poll_interval: float | None = None
     """How long a caller should wait between two polls."""
     questions: Mapping[str, Question] = {}
@@ -47,6 +49,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """The result, in protocol versions that send it with the status."""
     error: Fault | None = None
     """The JSON-RPC error of a failed task, in protocol versions that send it with the status."""
+    progress: Progress | None = None
+    """The progress that `message` describes, if the server sends the numbers too."""
 
     @property
     def has_ended(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target, run_async
 from antiphon.errors import RequestError
 from antiphon.model.catalog import ToolDefinition
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ async def _call(
 ) -> Result:
     display = ProgressDisplay(live=follower is None)
     elicit = display.hidden_during(handler) if follower is None else follower.hidden_during(handler)
-    async with _prepare_call(target, name, pairs, args, handler, elicit, display) as (client, arguments):
+    on_progress = follower.progress if follower is not None and follower.has_line else display.progress
+    async with _prepare_call(target, name, pairs, args, handler, elicit, display, on_progress) as prepared:
+        client, arguments = prepared
         if follower is None:
             return await client.call(name, arguments, check=False)
         return await follower.wait_for_result(await client.submit(name, arguments))
@@ -116,9 +119,11 @@ async def _prepare_call(
     handler: ElicitationHandler,
     elicit: Any,
     display: ProgressDisplay,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     """Connect and parse the arguments. On exit, raise the handler's error if a question had no answer."""
-    async with target.client(on_progress=display.progress, on_log=display.log, elicit=elicit) as client:
+    on_progress = on_progress or display.progress
+    async with target.client(on_progress=on_progress, on_log=display.log, elicit=elicit) as client:
         if client.server is not None:
             handler.server_name = client.server.title or client.server.name
         if "tools" not in client.capabilities:

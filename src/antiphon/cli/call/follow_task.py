@@ -15,7 +15,9 @@ from antiphon.cli import render
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
 from antiphon.errors import TaskCancelled
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
+from antiphon.model.task import TaskProgress
 
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
@@ -32,7 +34,8 @@ class TaskFollower:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._has_terminal = sys.stderr.isatty()
+        self.has_line = sys.stderr.isatty()
+        """Whether there is a terminal, so that the status line is shown."""
         self._open_questions = 0
         self._started = time.monotonic()
         self._status = "working"
@@ -49,6 +52,12 @@ class TaskFollower:
                 self._open_questions -= 1
 
         return ask_without_line
+
+    def progress(self, progress: Progress) -> None:
+        """Show progress in the status line."""
+        text = TaskProgress(progress.progress, progress.total, progress.message).text
+        self._status = f"working: {text}"
+        self._draw()
 
     async def wait_for_result(self, handle: TaskHandle) -> Result:
         """Return the result of the task. Raises `CommandError` if the task is cancelled."""
@@ -73,14 +82,14 @@ class TaskFollower:
             self._clear()
 
     async def _follow_status(self, handle: TaskHandle) -> None:
-        if self._has_terminal:
+        if self.has_line:
             async for status in handle.updates():
                 self._status = f"{status.status}{f': {status.message}' if status.message else ''}"
                 self._draw()
 
     async def _redraw(self) -> None:
         """Keep the elapsed seconds up to date."""
-        while self._has_terminal:
+        while self.has_line:
             self._draw()
             await asyncio.sleep(REDRAW_SECONDS)
 
@@ -91,5 +100,5 @@ class TaskFollower:
             print(f"{_CLEAR_LINE}{line[:MAX_LINE_CHARACTERS]}", end="", file=sys.stderr, flush=True)
 
     def _clear(self) -> None:
-        if self._has_terminal:
+        if self.has_line:
             print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

@@ -24,6 +24,7 @@ __all__ = [
     "export_history",
     "list_tasks",
     "remove_expired",
+    "retry_task",
     "show_task",
     "task_source",
     "watch_task",
@@ -35,8 +36,8 @@ T = TypeVar("T")
 class TaskSource(Protocol):
     """A server or a store with tasks. Its methods raise `TaskLost` or `TaskNotFound` for an unknown task."""
 
-    async def list(self, limit: int) -> Sequence[TaskView]:
-        """Return tasks, newest first."""
+    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
+        """Return tasks, newest first; with `failed`, only those that have failed."""
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task and its log, or `None` if the source does not show logs."""
@@ -80,18 +81,18 @@ def task_source(
     return ServerTasks(parsed, protocol)
 
 
-def list_tasks(source: OpeningSource, limit: int, *, as_json: bool) -> None:
+def list_tasks(source: OpeningSource, limit: int, *, failed: bool = False, as_json: bool) -> None:
     """Print the tasks of a source. Raises `CommandError`, like all actions."""
 
     async def work() -> Sequence[TaskView]:
         async with source as tasks:
-            return await tasks.list(limit)
+            return await tasks.list(limit, failed=failed)
 
     found = _run(work())
     if as_json:
         print(render.pretty([report.as_json(task) for task in found]))
     else:
-        print(report.table(found) if found else "There are no tasks.")
+        print(report.table(found) if found else f"There are no {'failed ' if failed else ''}tasks.")
 
 
 def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
@@ -185,6 +186,22 @@ def cancel_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
     sentence = f"Cancelled {id}."
     if status != "cancelled":
         sentence = f"Requested the cancellation of {id}. Its status is still {status}."
+    _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
+
+
+def retry_task(target: str, id: str, *, as_json: bool) -> None:
+    """Queue a failed task of a store again."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
+
+    if not is_store_url(target):
+        raise CommandError("Tasks can only be retried in a store. Name one, such as sqlite:///tasks.db.")
+
+    async def work() -> str:
+        async with StoreTasks(target) as tasks:
+            return await tasks.retry(id)
+
+    status = _run(work())
+    sentence = f"Queued {id} again. Its finished steps do not run again."
     _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
 
 

@@ -46,6 +46,7 @@ ProtocolOption = Annotated[
 def ls(
     target: TargetArgument,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many tasks.")] = 100,
+    failed: Annotated[bool, typer.Option("--failed", help="Show only tasks that have failed.")] = False,
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
@@ -57,7 +58,7 @@ def ls(
 
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
-        actions.list_tasks(source, limit, as_json=json)
+        actions.list_tasks(source, limit, failed=failed, as_json=json)
 
 
 @app.command(cls=Command, epilog=epilog("tasks show"))
@@ -167,6 +168,22 @@ def cancel(
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
         actions.cancel_task(source, id, as_json=json)
+
+
+@app.command(cls=Command, epilog=epilog("tasks retry"))
+def retry(
+    target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
+    id: IdArgument,
+    json: JsonOption = False,
+) -> None:
+    """Run a failed task of a store again.
+
+    A worker runs the function again. Steps that finished do not run again, and answers are kept.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        actions.retry_task(target, id, as_json=json)
 
 
 @app.command(cls=Command, epilog=epilog("tasks rm"))

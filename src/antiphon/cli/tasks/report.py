@@ -40,6 +40,11 @@ class TaskView(msgspec.Struct, frozen=True):
     tool: str | None = None
     principal: str | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the task ended with an error, or with a result that says that the tool failed."""
+        return self.status == "failed" or (self.result is not None and self.result.is_error)
+
     @classmethod
     def from_status(cls, status: TaskStatus) -> TaskView:
         """Create the view of a status that a server sent."""

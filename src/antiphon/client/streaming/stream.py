@@ -209,7 +209,13 @@ class StreamedCall:
     async def _read_task(self, limit: asyncio.Timeout, begun: Begun) -> Result:
         self._clock.resume()
         self._reader = TaskSegments(
-            self._tasks, self._segments, self._segments.task, answered=set(), insist=True, limit=limit
+            self._tasks,
+            self._segments,
+            self._segments.task,
+            answered=set(),
+            insist=True,
+            limit=limit,
+            on_progress=self._on_progress,
         )
         return await self._reader.result(begun)
 

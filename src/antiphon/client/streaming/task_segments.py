@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeAlias
 
+from antiphon.client.connection import Callback
 from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.tasks.following import poll_delay
 from antiphon.client.tasks.redeeming import LATE_RESULT_SECONDS, Redemption, outcome
@@ -42,13 +43,16 @@ class TaskSegments:
         answered: set[str],
         insist: bool,
         limit: asyncio.Timeout,
+        on_progress: Callback | None = None,
     ) -> None:
         assert segments.tracker.task_id is not None
         self.id = segments.tracker.task_id
         self._tasks = tasks
         self._segments = segments
         self._tracker = segments.tracker
-        self._redemption = Redemption(tasks, self.id, known, answered=answered, insist=insist)
+        self._redemption = Redemption(
+            tasks, self.id, known, answered=answered, insist=insist, on_progress=on_progress
+        )
         self._redemption.limit = limit
         self._has_ended = False
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from antiphon.client.connection import Callback
 from antiphon.client.input_rounds import responses
 from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.streaming.stream import Stream
@@ -24,8 +25,11 @@ __all__ = ["TaskHandle"]
 class TaskHandle:
     """One task of a client. All methods may raise `TaskLost`, and the errors that the client raises."""
 
-    def __init__(self, tasks: TaskRequests, known: TaskStatus | str) -> None:
+    def __init__(
+        self, tasks: TaskRequests, known: TaskStatus | str, *, on_progress: Callback | None = None
+    ) -> None:
         self._tasks = tasks
+        self._on_progress = on_progress
         self._known = None if isinstance(known, str) else known
         self._id = known if isinstance(known, str) else known.id
         self._answered: set[str] = set()
@@ -82,7 +86,13 @@ class TaskHandle:
             assert self._known.result is not None
             result = self._known.result
         else:
-            redemption = Redemption(self._tasks, self._id, self._known, answered=self._answered)
+            redemption = Redemption(
+                self._tasks,
+                self._id,
+                self._known,
+                answered=self._answered,
+                on_progress=self._on_progress,
+            )
             try:
                 async with asyncio.timeout(timeout) as limit:
                     result = await redemption.result()
@@ -118,7 +128,13 @@ class TaskHandle:
             return self._known.result
         segments.set_task(self._known or TaskStatus(self._id, "working"))
         reader = TaskSegments(
-            self._tasks, segments, self._known, answered=self._answered, insist=False, limit=limit
+            self._tasks,
+            segments,
+            self._known,
+            answered=self._answered,
+            insist=False,
+            limit=limit,
+            on_progress=self._on_progress,
         )
         return await reader.result()
 
@@ -129,7 +145,14 @@ class TaskHandle:
 
     async def drive(self, *, timeout: float | None) -> Result:
         """Return the result for a caller that does not know the task; cancels the task if the wait fails."""
-        redemption = Redemption(self._tasks, self._id, self._known, answered=self._answered, insist=True)
+        redemption = Redemption(
+            self._tasks,
+            self._id,
+            self._known,
+            answered=self._answered,
+            insist=True,
+            on_progress=self._on_progress,
+        )
         try:
             async with asyncio.timeout(timeout) as redemption.limit:
                 return await redemption.result()

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
+from antiphon.client.connection import Callback, deliver
 from antiphon.client.tasks.following import follow
 from antiphon.client.tasks.requests import TaskRequests, new_inbox
 from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.task_status import TaskStatus
@@ -49,7 +51,7 @@ class Redemption:
     """One wait for one task.
 
     `answered` are the keys of questions that were answered before. With `insist`, a question that no callback
-    answers is an error; without it, another client may answer.
+    answers is an error; without it, another client may answer. `on_progress` takes the progress of the task.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Redemption:
         *,
         answered: set[str],
         insist: bool = False,
+        on_progress: Callback | None = None,
     ) -> None:
         self.limit: asyncio.Timeout | None = None
         """A deadline, which is stopped while a callback answers a question."""
@@ -69,6 +72,8 @@ class Redemption:
         self._known = known
         self._answered = answered
         self._insist = insist
+        self._on_progress = on_progress
+        self._progress: Progress | None = None
         self._inbox = new_inbox()
         self._turn = asyncio.Lock()
         self._answering: dict[asyncio.Task[Any], frozenset[str]] = {}
@@ -99,7 +104,14 @@ class Redemption:
                     self.has_ended = True
                     return status
                 self._answer_new(status)
+                await self._report(status.progress)
         raise AssertionError("the statuses end with the end of the task")
+
+    async def _report(self, progress: Progress | None) -> None:
+        """Call the callback for progress, if the status has progress that is new."""
+        if self._on_progress is not None and progress is not None and progress != self._progress:
+            self._progress = progress
+            await deliver(self._on_progress, progress)
 
     def _answer_new(self, status: TaskStatus) -> None:
         """Start to answer new questions, and stop answering questions that are no longer open."""

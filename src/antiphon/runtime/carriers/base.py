@@ -34,6 +34,10 @@ class Carrier(Protocol):
     def sheds(self) -> bool:
         """Whether a busy server may end a run at a checkpoint, for the caller to make the request again."""
 
+    @property
+    def anyone_answers(self) -> bool:
+        """Whether other clients can answer a question, so that the caller need not be able to."""
+
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal of a call; raises `InvalidParams` if it belongs to another caller or call."""
 

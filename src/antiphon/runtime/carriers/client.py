@@ -59,6 +59,7 @@ class ClientCarrier:
 
     returns_questions = True
     sheds = True
+    anyone_answers = False
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class ConnectionCarrier:
 
     returns_questions = False
     sheds = False
+    anyone_answers = False
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return a new journal: every call of these versions starts from the beginning.

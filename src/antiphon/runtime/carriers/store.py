@@ -30,6 +30,7 @@ class StoreCarrier:
 
     returns_questions = True
     sheds = False
+    anyone_answers = True
 
     def __init__(self, journal: Journal, confirm: Callable[[], Awaitable[None] | None] | None = None) -> None:
         self._journal = journal

@@ -98,11 +98,17 @@ class Context:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller, if the caller asked for progress.
 
-        `progress` must increase with every report; a value that does not is not sent.
+        `progress` must increase with every report; a value that does not is not sent. In a task, the report
+        becomes the status message of the task, for example `3 of 10: fetching`. It is stored about once a
+        second.
         """
         token = self._call.request_meta.progress_token
-        if token is None or progress <= self._progress:
+        if progress <= self._progress:
             return
+        if token is None:
+            if self._call.task_id is None:
+                return
+            token = self._call.task_id
         self._progress = progress
         await self._call.caller.notify(Progress(token, progress, total, message))
 
@@ -110,8 +116,11 @@ class Context:
     """An alias of `progress`, under the name that other libraries use."""
 
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the caller, if the caller wants messages of this level."""
-        wanted = self._call.log_level
+        """Send a log message to the caller, if the caller wants messages of this level.
+
+        In a task, the message goes into the server's log, because no caller is connected.
+        """
+        wanted = "debug" if self._call.task_id is not None else self._call.log_level
         if wanted is not None and LOG_LEVELS[level] >= LOG_LEVELS[wanted]:
             await self._call.caller.notify(Log(level, data, logger))
 
@@ -160,7 +169,7 @@ class Context:
         the question: the answer is found under the same key even if a new version of the function asks.
 
         Raises `Declined` if the user declines or dismisses the form, and `MissingCapability` if the client
-        cannot show it.
+        cannot show it. A task waits instead, because any client of its owner can answer.
         """
         if url is not None:
             answer = await self._run.ask(OpenUrl(message, url), key)

@@ -79,6 +79,11 @@ class AuthorFunction:
         """Whether the function is a generator."""
         return self._generate is not None
 
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function is passed a `Context`, or is a generator: only then a run can stop in it."""
+        return self._context is not None or self._generate is not None
+
     async def run(self, call: Call[Any], arguments: dict[str, Any], environment: Environment) -> Any:
         """Run the function; return its value, or the `InputRequired` that it stopped with."""
         if self.takes_artifacts and environment.artifacts is not None:
@@ -156,7 +161,7 @@ def _check(run: Run, stopped: InputRequired) -> None:
     questions nor state.
     """
     for question in stopped.questions.values():
-        require(question, run.call.request_meta.capabilities)
+        require(question, run.call)
     if stopped.state is not None:
         run.journal.state = stopped.state
     if not stopped.questions and not run.journal.entries:

@@ -133,7 +133,7 @@ class Run:
             # A key is answered once: asking again needs a new key, or the caller would not answer.
             attempts += 1
             key = f"{first}~{attempts}"
-        require(question, self.call.request_meta.capabilities)
+        require(question, self.call)
         self.journal.note(fingerprint_key(answer_entry(key)), question_print(question))
         if key in self.responses:
             answer = read_answer(question, key, self.responses[key])
@@ -183,7 +183,7 @@ class Run:
         output = self.call.output
         if output is None:
             output = self.call.open_output(self.journal, self._limits)
-        if (confirming := self.call.carrier.confirm()) is not None:
+        if not output.replays and (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
         try:
             await output.emit(emitted)
@@ -408,9 +408,12 @@ def _accepted(question: Question, key: str, response: Any, check: Check | None) 
     return answer if check is None or check(answer) is None else None
 
 
-def require(question: Question, capabilities: Mapping[str, Any]) -> None:
-    """Raise `MissingCapability` if the client did not declare that it can answer a question."""
-    if can_answer(capabilities, question):
+def require(question: Question, call: Call[Any]) -> None:
+    """Raise `MissingCapability` if the client did not declare that it can answer a question.
+
+    A question of a task is never refused: the task waits, and any client of its owner can answer.
+    """
+    if call.carrier.anyone_answers or can_answer(call.request_meta.capabilities, question):
         return
     name, mode = needed_capability(question)
     what = name if mode is None else f"{name} ({mode})"

@@ -125,7 +125,7 @@ class AnswerOrPromise:
         assert isinstance(claimed, ClaimedTask)
         claimed.journal = journal
         self._carrier.convert(journal, claimed)
-        self._caller.detach(claimed.task.id)
+        self._caller.detach(claimed)
         created.set_result(claimed)
         self._service.worker.adopt(claimed, asyncio.create_task(self._finish(work, claimed)))
         return Promise(claimed.task)
@@ -186,6 +186,11 @@ class _ConvertibleCarrier:
         """Whether a busy server may end a run at a checkpoint: not once the call is a task."""
         return self._carrier.sheds
 
+    @property
+    def anyone_answers(self) -> bool:
+        """Whether other clients can answer a question: once the call is a task, they can."""
+        return self._carrier.anyone_answers
+
     def convert(self, journal: Journal, claimed: ClaimedTask) -> None:
         """Let the store carry the journal from now on, in the log of a claimed task."""
         self._carrier = StoreCarrier(journal, claimed.confirm)
@@ -211,16 +216,17 @@ class _ConvertibleCarrier:
 
 
 class _DetachableCaller(Caller):
-    """Reaches the caller until the caller has the promise of a task. After that, messages are dropped."""
+    """Reaches the caller until the caller has the promise of a task. After that, messages go to the task."""
 
     def __init__(self, call: Call[CallTool]) -> None:
         self._call: Call[CallTool] | None = call
+        self._claimed: ClaimedTask | None = None
         self.takes_streams, self.can_ask = call.caller.takes_streams, call.caller.can_ask
 
-    def detach(self, task_id: str) -> None:
+    def detach(self, claimed: ClaimedTask) -> None:
         """Disconnect from the caller: the call is a task now."""
-        self._call = None
-        self.task_id = task_id
+        self._call, self._claimed = None, claimed
+        self.task_id = claimed.task.id
         self.takes_streams = self.can_ask = False
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
@@ -231,9 +237,11 @@ class _DetachableCaller(Caller):
         return output
 
     async def notify(self, message: CallerMessage) -> None:
-        """Send a message to the caller, if it still waits."""
+        """Send a message to the caller if it still waits, else to the task."""
         if self._call is not None:
             await self._call.caller.notify(message)
+        elif self._claimed is not None:
+            self._claimed.notify(message)
 
     async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
         """Ask the caller, which still waits."""

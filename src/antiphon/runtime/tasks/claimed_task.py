@@ -17,11 +17,23 @@ import msgspec
 
 from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, Stale, StoreError, StoreUnavailable
-from antiphon.model.task import TRANSITIONS, EntryKind, Task
+from antiphon.model.notification import Progress
+from antiphon.model.segment import CallerMessage
+from antiphon.model.task import TRANSITIONS, EntryKind, Task, TaskProgress
 from antiphon.runtime.execution.journal import Journal
-from antiphon.store.contract import Phase, Record, Store
+from antiphon.runtime.tasks.progress import ProgressWriter, log_message
+from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
-__all__ = ["PHASES", "ClaimedTask", "head_of", "lease_clock", "now_ms", "task_of"]
+__all__ = [
+    "PHASES",
+    "ClaimedTask",
+    "expiry_after",
+    "head_of",
+    "lease_clock",
+    "now_ms",
+    "phase_after",
+    "task_of",
+]
 
 PHASES: dict[str, Phase] = {
     "working": "ready",
@@ -69,12 +81,28 @@ def task_of(record: Record) -> Task:
     return msgspec.convert(record.head, Task)
 
 
+def phase_after(before: Task, after: Task) -> Phase:
+    """Return the phase of a task after an entry.
+
+    A task that waited and was cancelled is ready once more: a worker unwinds its function.
+    """
+    if after.state == "cancelled" and before.state == "waiting":
+        return "ready"
+    return PHASES[after.state]
+
+
+def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
+    return UNSET if after.ttl == before.ttl else after.expires
+
+
 class ClaimedTask:
     """A claim on one task, with the journal of the task."""
 
     __slots__ = (
         "_lease",
         "_lock",
+        "_progress",
         "_store",
         "_version",
         "_waiting",
@@ -121,6 +149,7 @@ class ClaimedTask:
         self.journal = Journal(journal, write=self._record, id=task.id)
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
+        self._progress: ProgressWriter | None = None
 
     @property
     def principal(self) -> str:
@@ -193,6 +222,19 @@ class ClaimedTask:
         """Append segments; `first` is the number of the first one."""
         await self.write("emitted", {"first": first, "blocks": msgspec.to_builtins(blocks)})
 
+    def notify(self, message: CallerMessage) -> None:
+        """Store progress as the status message of the task, and write a log message into the server's log."""
+        if isinstance(message, Progress):
+            if self._progress is None:
+                self._progress = ProgressWriter(self._write_progress)
+            self._progress.report(message)
+        else:
+            log_message(self.task.id, message)
+
+    def close_progress(self) -> dict[str, Any] | None:
+        """Stop storing progress; return the last report as JSON, or `None` if there was none."""
+        return None if self._progress is None else self._progress.close()
+
     async def wait_for_write(self) -> Task | None:
         """Wait for a change of state that is being written, and return the task after it.
 
@@ -242,6 +284,7 @@ class ClaimedTask:
                 phase=PHASES[task.state],
                 head=head_of(task),
                 token=self.token,
+                expires=expiry_after(self.task, task),
             )
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):
@@ -268,6 +311,31 @@ class ClaimedTask:
         async with self._lock:
             await self._append_release({**data, "released": True, "by": self.token})
         await self.abandon(delay=delay)
+
+    async def write_unwound(self, *, is_complete: bool) -> None:
+        """End a cancelled task whose function was unwound; raises `StoreError`.
+
+        `is_complete` is whether the function has cleaned up without an error.
+        """
+        data, backoff = {"unwound": is_complete, "by": self.token}, Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        async with self._lock:
+            task = self.task.after("recorded", data, now_ms())
+            while True:
+                try:
+                    self._version = await self._store.append(
+                        task.id,
+                        [("recorded", data)],
+                        expect=self._version,
+                        phase="ended",
+                        head=head_of(task),
+                        token=self.token,
+                        expires=task.expires,
+                    )
+                except StoreUnavailable as error:
+                    await backoff.wait(error)
+                else:
+                    self.task = task
+                    return
 
     async def abandon(self, *, delay: float = 0.0) -> None:
         """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
@@ -313,6 +381,33 @@ class ClaimedTask:
 
     async def _record(self, new: dict[str, Any]) -> None:
         await self.write("recorded", {"journal": new})
+
+    async def _write_progress(self, progress: TaskProgress) -> None:
+        """Store the progress in the task's record. The log does not grow."""
+        async with self._lock:
+            for _ in range(_MAX_WRITE_ATTEMPTS):
+                if self.task.state != "working" or self.stopped is not None:
+                    return
+                task = msgspec.structs.replace(
+                    self.task,
+                    message=progress.text,
+                    progress=progress,
+                    updated=max(now_ms(), self.task.updated),
+                )
+                try:
+                    await self._store.append(
+                        task.id,
+                        [],
+                        expect=self._version,
+                        phase=PHASES[task.state],
+                        head=head_of(task),
+                        token=self.token,
+                    )
+                except Stale:
+                    await self._reload()
+                else:
+                    self.task = task
+                    return
 
     async def _reload(self) -> None:
         """Load the task again, because another process has appended entries."""

@@ -19,6 +19,7 @@ from antiphon.errors import (
     TaskNotFound,
     TaskRequired,
 )
+from antiphon.model.capabilities import can_answer
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.question import Question
@@ -39,7 +40,7 @@ from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
-from antiphon.runtime.tasks.service import TaskService, result_of
+from antiphon.runtime.tasks.service import TaskService, requested_ttl, result_of
 
 __all__ = ["TaskHandlers"]
 
@@ -106,7 +107,11 @@ class TaskHandlers:
     async def _run_as_requested(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
-        """Run a tool for a caller that requested a task, in the best response mode that the caller offers."""
+        """Run a tool for a caller that requested a task, in the best response mode that the caller offers.
+
+        Raises `InvalidParams` for an invalid `ttl`.
+        """
+        requested_ttl(call.request)  # also if the call is answered at once and needs no task
         if (
             call.carrier.returns_questions
             and call.request_meta.response_modes is None
@@ -180,9 +185,21 @@ class TaskHandlers:
         return TaskResult(result_of(await self._service.with_content(task)), id)
 
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
-        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer."""
-        questions = load_questions(task.questions).items()
-        asking = asyncio.gather(*(self._ask(call, task.id, key, question) for key, question in questions))
+        """Ask a task's questions on the caller's connection, until the task no longer waits for an answer.
+
+        Questions that the caller cannot answer are left to other clients.
+        """
+        capabilities = call.request_meta.capabilities
+        questions = {
+            key: question
+            for key, question in load_questions(task.questions).items()
+            if can_answer(capabilities, question)
+        }
+        if not questions:
+            return
+        asking = asyncio.gather(
+            *(self._ask(call, task.id, key, question) for key, question in questions.items())
+        )
         # The task may be cancelled meanwhile, or answered on another connection.
         changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
         waiting_for: set[asyncio.Future[Any]] = {asking, changed}

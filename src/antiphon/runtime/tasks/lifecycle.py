@@ -16,7 +16,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import CANCELLED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
@@ -51,6 +51,7 @@ class TaskLifecycle:
         self._needed = needed
         self._relay = relay
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
+        relay.subscribe(RETRIED_TASKS, self._forget_task)
         self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
         """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
@@ -133,3 +134,7 @@ class TaskLifecycle:
     def _cancel_task(self, id: str) -> None:
         assert self._worker is not None  # the relay closes before the worker is removed
         self._worker.cancel(id)
+
+    def _forget_task(self, id: str) -> None:
+        assert self._worker is not None
+        self._worker.forget_finished(id)

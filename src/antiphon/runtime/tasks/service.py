@@ -35,14 +35,22 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import CANCELLED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, lease_clock, now_ms, task_of
+from antiphon.runtime.tasks.claimed_task import (
+    ClaimedTask,
+    expiry_after,
+    head_of,
+    lease_clock,
+    now_ms,
+    phase_after,
+    task_of,
+)
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
 
-__all__ = ["TaskService", "result_of"]
+__all__ = ["TaskService", "requested_ttl", "result_of"]
 
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
@@ -62,6 +70,10 @@ Not a setting: callers reconnect by themselves.
 """
 _POLL_SECONDS = 5.0
 """How often a followed task is read although the store reported no change."""
+_MAX_TTL_MILLISECONDS = 100 * 366 * 24 * 3600 * 1000
+"""The longest lifetime that a caller can ask for: a century. A longer one is cut."""
+_NOTHING_SEEN = (-1, -1)
+"""The state of a record that nobody has read."""
 
 
 class TaskService:
@@ -91,15 +103,15 @@ class TaskService:
         """
         await self._check_queue()
         at = now_ms()
-        ttl = self._ttl(call.request, tool)
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
             id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",
             tool=tool.name,
             created=at,
             updated=at,
-            ttl=ttl,
+            ttl=requested_ttl(call.request),
             poll=int(tool.poll_interval * 1000),
+            keep=None if tool.task_ttl is None else int(tool.task_ttl * 1000),
         )
         head = head_of(task)
         principal = msgspec.to_builtins(call.principal)
@@ -140,7 +152,7 @@ class TaskService:
                 version=0,
                 created=at,
                 updated=at,
-                expires=None if ttl is None else at + ttl,
+                expires=task.expires,
                 head=head,
             ),
             entries,
@@ -199,7 +211,7 @@ class TaskService:
             page = await self.store.list(principal.id, cursor=cursor)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
-        return [task_of(record) for record in page.records], page.cursor
+        return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Cancel a task; raises `TaskEnded` if the task has ended."""
@@ -215,6 +227,22 @@ class TaskService:
         task = await self._write(id, principal, entry)
         if is_running and not self.worker.cancel(id):
             await self._relay.publish(CANCELLED_TASKS, id)
+        return task
+
+    async def retry(self, id: str, principal: Principal) -> Task:
+        """Queue a failed task again, with its journal, on behalf of an operator.
+
+        Raises `InvalidParams` if the task has not failed.
+        """
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
+            if not task.failed and task.state != "faulted":
+                raise InvalidParams(f"Cannot retry task {id}: only a task that has failed can be retried.")
+            return "recorded", {"retry": True, "message": "The task failed, and an operator retries it."}
+
+        task = await self._write(id, principal, entry)
+        self.worker.forget_finished(id)
+        await self._relay.publish(RETRIED_TASKS, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
@@ -233,7 +261,7 @@ class TaskService:
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""
         async with self.store.watch(id) as watch:
-            seen, backoff = -1, Backoff(timeout=0)
+            seen, backoff = _NOTHING_SEEN, Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
@@ -241,8 +269,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     yield task
                     if task.has_ended:
@@ -256,12 +284,12 @@ class TaskService:
         also if the task expires meanwhile.
         """
         async with self.store.watch(id) as watch:
-            reader, seen, nothing_sent = SegmentReader(self.store, id, after), -1, True
+            reader, seen, nothing_sent = SegmentReader(self.store, id, after), _NOTHING_SEEN, True
             backoff = Backoff(timeout=0)
             while True:
                 try:
                     record = await self._record(id, principal)
-                    if record.version != seen:
+                    if _state_of(record) != seen:
                         async for first, blocks in reader.up_to(record.version):
                             nothing_sent = False
                             yield Segments(first, blocks, id)
@@ -269,8 +297,8 @@ class TaskService:
                     await backoff.wait(error)
                     continue
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
-                if record.version != seen:
-                    seen = record.version
+                if _state_of(record) != seen:
+                    seen = _state_of(record)
                     task = task_of(record)
                     if (
                         nothing_sent
@@ -278,7 +306,7 @@ class TaskService:
                         and await watch.wait(_FIRST_SEGMENTS_WAIT_SECONDS)
                     ):
                         # The log has grown: read it before reporting that the task is running.
-                        seen, nothing_sent = -1, False
+                        seen, nothing_sent = _NOTHING_SEEN, False
                         continue
                     nothing_sent = False
                     yield task
@@ -305,7 +333,7 @@ class TaskService:
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
-        if record is None or record.principal != principal.id:
+        if record is None or record.principal != principal.id or _has_expired(record):
             raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 
@@ -318,16 +346,21 @@ class TaskService:
             if new_entry is None:
                 return task
             kind, data = new_entry
-            task = task.after(kind, data, now_ms())
+            after = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
-                    id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
+                    id,
+                    [(kind, data)],
+                    expect=record.version,
+                    phase=phase_after(task, after),
+                    head=head_of(after),
+                    expires=expiry_after(task, after),
                 )
             except Stale:
                 continue
             except NoTask:
                 raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
-            return task
+            return after
         raise Busy("Other processes are writing to the task: try again.")
 
     async def _check_queue(self) -> None:
@@ -347,12 +380,21 @@ class TaskService:
                 "Too many tasks wait for a worker: try again later.", retry_after=_QUEUE_RETRY_AFTER_SECONDS
             )
 
-    def _ttl(self, request: CallTool, tool: Tool) -> int | None:
-        longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
-        requested = None if request.task is None else request.task.ttl
-        if requested is None or requested < 0:
-            return longest
-        return requested if longest is None else min(requested, longest)
+
+def requested_ttl(request: CallTool) -> int | None:
+    """Return how long after its creation the task of a call expires, if the caller asks for a time.
+
+    Raises `InvalidParams` for a time that is not positive.
+    """
+    ttl = None if request.task is None else request.task.ttl
+    if ttl is None:
+        return None
+    if ttl <= 0:
+        raise InvalidParams(
+            f"Invalid ttl {ttl}: use a positive number of milliseconds, or leave it out to keep the task "
+            "until it has ended."
+        )
+    return min(ttl, _MAX_TTL_MILLISECONDS)
 
 
 def result_of(task: Task) -> Result:
@@ -365,6 +407,17 @@ def result_of(task: Task) -> Result:
             raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
         raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
+
+
+def _has_expired(record: Record) -> bool:
+    """Return whether a task has expired for its caller. The store may have to keep it for a worker."""
+    ttl = record.head.get("ttl")
+    return ttl is not None and record.created + int(ttl) <= now_ms()
+
+
+def _state_of(record: Record) -> tuple[int, int]:
+    """Return a value that differs after every change. Progress changes a record without an entry."""
+    return record.version, record.updated
 
 
 def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:

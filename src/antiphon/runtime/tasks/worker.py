@@ -34,6 +34,7 @@ from antiphon.model.task import (
     EntryKind,
     Fault,
     Task,
+    TaskHistory,
     dump_questions,
     dump_result,
 )
@@ -49,9 +50,11 @@ from antiphon.runtime.tasks.attempts import (
 )
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
+from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.task_call import call_of
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -61,8 +64,6 @@ logger = logging.getLogger("antiphon")
 Outcome: TypeAlias = Result | InputRequired | RequestError
 """The end of a run: a result, questions to wait for, or an error in place of a result."""
 
-_EXPIRE_BATCH_TASKS = 1000
-"""How many expired tasks are deleted in one operation."""
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
 _EXPIRE_INTERVAL_SECONDS = 0.5
@@ -191,7 +192,11 @@ class Worker:
                     _UNWIND_SECONDS,
                 )
         await asyncio.gather(
-            *(release(claimed, began=True) for claimed, _ in running if claimed.task.state == "working")
+            *(
+                release(claimed, began=claimed.task.state == "working")
+                for claimed, task in running
+                if claimed.task.state == "working" or (claimed.task.state == "cancelled" and task.cancelled())
+            )
         )
 
     def run(self, claimed: ClaimedTask, tool: Tool) -> None:
@@ -201,6 +206,7 @@ class Worker:
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Supervise a claimed task whose function is already running."""
         self._running[claimed.task.id] = (claimed, task)
+        self._finished.evict(claimed.task.id)
         if len(self._running) == 1 and self._lease_thread is not None:
             self._lease_thread.wake()
         task.add_done_callback(lambda _: self._forget(claimed))
@@ -210,6 +216,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
     def cancel(self, id: str) -> bool:
@@ -219,12 +226,14 @@ class Worker:
             self._stop(*found, StoreError(f"The task {id} was cancelled or has expired."))
         return found is not None
 
-    @staticmethod
-    def _stop(claimed: ClaimedTask, task: asyncio.Task[None], reason: StoreError) -> None:
-        """Cancel a run. Once only, so that a function that cleans up is not interrupted."""
+    def _stop(self, claimed: ClaimedTask, task: asyncio.Task[None], reason: StoreError) -> None:
+        """Cancel a run. Once only, so that a function that cleans up is not interrupted for a while."""
         claimed.stop(reason)
-        if not task.cancelling():
-            task.cancel()
+        cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
+
+    def forget_finished(self, id: str) -> None:
+        """Forget how a task ended: it was queued again."""
+        self._finished.evict(id)
 
     async def find_local(self, id: str, principal: str) -> Task | None:
         """Return a task that finished in this process or is about to; `None` for any other task."""
@@ -311,6 +320,9 @@ class Worker:
             await give_back(self._store, claim, delay=_UNKNOWN_TOOL_DELAY_SECONDS)
             return
         claimed = claimed_task(self._store, claim, history, lease=self._limits.lease_seconds, since=since)
+        if claimed.task.state == "cancelled":
+            self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
+            return
         outcome = await begin_attempt(claimed, history, tool)
         if outcome is True:
             outcome = await check_arguments(claimed, tool)
@@ -321,6 +333,19 @@ class Worker:
             await release(claimed)
         elif outcome:
             self.run(claimed, tool)
+
+    async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
+        """Unwind the function of a task that was cancelled while it waited for an answer."""
+        try:
+            await unwind(claimed, history, tool, self._environment, timeout=self._limits.unwind_timeout)
+        except StoreError as error:
+            logger.warning(
+                "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
+            )
+        except asyncio.CancelledError:
+            if claimed.stopped is None or self._draining:
+                raise
+            self._log_stopped(claimed, claimed.stopped)
 
     # Leases
 
@@ -345,13 +370,9 @@ class Worker:
                 self._stop(claimed, task, LeaseLost(reason))
 
     async def _expire(self) -> None:
-        while True:
-            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-            for record in expired:
-                self.cancel(record.id)
-                self._finished.evict(record.id)
-            if len(expired) < _EXPIRE_BATCH_TASKS:
-                return
+        """End the tasks that did not finish in time, and delete those whose lifetime is over."""
+        await end_overdue(self._store, self.cancel)
+        await delete_expired(self._store, self._finished.evict)
 
     # Running
 
@@ -421,7 +442,8 @@ class Worker:
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
         try:
-            await claimed.write(*_entry(outcome, claimed.journal.take_unwritten()))
+            new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
+            await claimed.write(*_entry(outcome, new, progress))
         except StoreError:
             raise
         except Exception as error:
@@ -454,9 +476,13 @@ class Worker:
             return await prepend_emitted(call, Result(message, is_error=True))
 
 
-def _entry(outcome: Outcome, journal: dict[str, Any]) -> tuple[EntryKind, dict[str, Any]]:
+def _entry(
+    outcome: Outcome, journal: dict[str, Any], progress: dict[str, Any] | None = None
+) -> tuple[EntryKind, dict[str, Any]]:
     """Return the entry that records the outcome of a run, with the journal that is not written yet."""
     data: dict[str, Any] = {"journal": journal} if journal else {}
+    if progress is not None:
+        data["progress"] = progress
     if isinstance(outcome, InputRequired):
         return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
     if isinstance(outcome, RequestError):

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from antiphon.errors import BadAnswer, RequestError
+from antiphon.model.notification import Progress
 from antiphon.model.outcome import DONE, Done, Result
 from antiphon.model.task import Fault
 from antiphon.model.task_status import STATUSES, TaskStatus, TaskStatuses
 from antiphon.wire.client import results
-from antiphon.wire.server.tasks import RELATED
+from antiphon.wire.server.tasks import PROGRESS, RELATED
 
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
@@ -53,6 +56,7 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
         questions=dialect.read_questions(fields) if state == "input_required" else {},
         result=results.result(inlined) if state == "completed" and isinstance(inlined, dict) else None,
         error=_fault(fields.get("error")) if state == "failed" else None,
+        progress=_progress(id, fields.get("_meta")),
     )
 
 
@@ -90,6 +94,15 @@ def _fault(value: Any) -> Fault | None:
         return None
     error = results.error(value)
     return Fault(error.code, error.message, error.data)
+
+
+def _progress(id: str, meta: Any) -> Progress | None:
+    """Return the progress of a task, if the server sends the numbers with the status message."""
+    found = meta.get(PROGRESS) if isinstance(meta, dict) else None
+    try:
+        return None if found is None else msgspec.convert({**found, "token": id}, Progress)
+    except (TypeError, msgspec.ValidationError):
+        return None
 
 
 def _seconds(fields: Fields, *keys: str) -> float | None:

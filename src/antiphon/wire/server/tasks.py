@@ -11,12 +11,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from antiphon.model.task import Task, load_questions, load_result
+from antiphon.model.task import Task, TaskProgress, load_questions, load_result
 
-__all__ = ["EXTENSION", "RELATED", "core_task", "extension_task", "timestamp"]
+__all__ = ["EXTENSION", "PROGRESS", "RELATED", "core_task", "extension_task", "timestamp"]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
+PROGRESS = "dev.antiphon/progress"
+"""The key of a task's progress in its `_meta`: the numbers of which `statusMessage` is the text."""
 
 _CORE: Mapping[str, str] = {
     "working": "working",
@@ -44,7 +46,7 @@ def timestamp(milliseconds: int) -> str:
 def core_task(task: Task) -> dict[str, Any]:
     """Write a task of 2025-11-25 or the draft, in which the task of a failed tool has failed."""
     status = "failed" if task.state == "done" and task.failed else _CORE[task.state]
-    return {
+    value = {
         "taskId": task.id,
         "status": status,
         "statusMessage": task.message or _MESSAGES[status].format(tool=task.tool),
@@ -53,6 +55,7 @@ def core_task(task: Task) -> dict[str, Any]:
         "ttl": task.ttl,
         "pollInterval": task.poll,
     }
+    return value if task.progress is None else {**value, "_meta": _progress_meta(task.progress)}
 
 
 def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any]:
@@ -67,6 +70,8 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     }
     if task.message is not None:
         value["statusMessage"] = task.message
+    if task.progress is not None:
+        value["_meta"] = _progress_meta(task.progress)
     if not detailed:
         return value
     if task.state == "waiting":
@@ -81,3 +86,7 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
         value["error"] = error if data is None else {**error, "data": data}
         value.setdefault("statusMessage", task.fault.message)
     return value
+
+
+def _progress_meta(progress: TaskProgress) -> dict[str, Any]:
+    return {PROGRESS: progress}

@@ -296,7 +296,7 @@ class V2026(Dialect):
         else:
             method, params = _NOTIFICATIONS[type(notification)](notification)
         if isinstance(notification, ListChanged | ResourceUpdated | Acknowledged | TaskChanged):
-            params["_meta"] = {SUBSCRIPTION_ID: request_id}
+            params["_meta"] = {**params.get("_meta", {}), SUBSCRIPTION_ID: request_id}
         return jsonrpc.notification(method, params)
 
     def _page(self, page: Page) -> dict[str, Any]:

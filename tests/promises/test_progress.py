@@ -1,0 +1,235 @@
+"""The progress of a task is its status message; it does not make the log grow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Client, Context, Server
+from antiphon.model.notification import Progress
+from antiphon.runtime.tasks import progress as progress_module
+from antiphon.runtime.tasks.progress import ProgressWriter
+from antiphon.store.contract import Store
+from tests.promises.speaking import Patient, begin, look, reach
+from tests.promises.tooling import Name, speaker, store_of
+from tests.support.polling import until
+from tests.support.serving import Address, serving
+from tests.support.speakers import Modern, Speaker
+
+META = "dev.antiphon/progress"
+
+
+class Packing:
+    """A server whose tool reports progress, waits, and reports again."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.gate = asyncio.Event()
+        self.server = Server("packing", store=store)
+
+        @self.server.tool(task="optional", poll_interval=0.05)
+        async def pack(ctx: Context) -> str:
+            for box in (1, 2, 3):
+                await ctx.progress(box, 10, f"box {box}")
+            await ctx.warning({"tape": "is short"})
+            await self.gate.wait()
+            await ctx.progress(10, 10, "closed")
+            return "packed"
+
+        @self.server.tool(task="optional", poll_interval=0.05, answer_within=0.01)
+        async def late(ctx: Context) -> str:
+            await ctx.promise()
+            await ctx.progress(0.5)
+            await self.gate.wait()
+            return "late"
+
+        @self.server.tool(task="required", poll_interval=0.05)
+        async def ask(ctx: Context) -> str:
+            await ctx.progress(1, 2)
+            await asyncio.sleep(0.3)
+            name = await ctx.elicit("Who?", Name, key="who")
+            return name.name
+
+
+@pytest.fixture
+async def packing(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Packing, Address]]:
+    made = Packing(store_of(kind, tmp_path))
+    async with serving(made.server) as address:
+        try:
+            yield made, address
+        finally:
+            made.gate.set()
+
+
+async def says(client: Speaker, id: str, message: str) -> dict[str, Any]:
+    """Wait until a task has a status message, and return the task."""
+    async with asyncio.timeout(20):
+        while (task := await look(client, id)).get("statusMessage") != message:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return task
+
+
+@pytest.mark.parametrize("dialect", ["draft", "2025-11-25", "2026-07-28"])
+async def test_progress_is_the_status_message_of_a_task(
+    packing: tuple[Packing, Address], dialect: str
+) -> None:
+    made, address = packing
+    client = await speaker(dialect, address.port)
+    id = (await begin(client, "pack"))["taskId"]
+    task = await says(client, id, "3 of 10: box 3")
+    assert task["_meta"][META] == {"progress": 3, "total": 10, "message": "box 3"}
+    assert [entry.kind for entry in await made.store.read(id)] == ["created"]
+    made.gate.set()
+    task = await reach(client, id, "completed")
+    assert task.get("statusMessage") != "3 of 10: box 3"
+    assert META not in task.get("_meta", {})
+
+
+async def test_the_log_has_the_last_report_only(packing: tuple[Packing, Address]) -> None:
+    made, address = packing
+    client = Patient(address.port)
+    id = (await begin(client, "pack"))["taskId"]
+    await says(client, id, "3 of 10: box 3")
+    made.gate.set()
+    await reach(client, id, "completed")
+    created, ended = await made.store.read(id)
+    assert (created.kind, ended.kind) == ("created", "ended")
+    assert ended.data["progress"] == {"progress": 10, "total": 10, "message": "closed"}
+
+
+async def test_a_call_that_became_a_task_reports_there(packing: tuple[Packing, Address]) -> None:
+    _, address = packing
+    client = Patient(address.port)
+    id = (await begin(client, "late"))["taskId"]
+    await says(client, id, "0.5")
+
+
+async def test_a_task_that_waits_for_an_answer_says_so_and_not_how_far_it_was(
+    packing: tuple[Packing, Address],
+) -> None:
+    _, address = packing
+    client = await speaker("draft", address.port)
+    id = (await begin(client, "ask"))["taskId"]
+    await says(client, id, "1 of 2")
+    assert (await reach(client, id, "input_required"))["statusMessage"].startswith("Input Required")
+
+
+async def test_listeners_are_notified_of_progress(packing: tuple[Packing, Address]) -> None:
+    _, address = packing
+    client = Patient(address.port)
+    id = (await begin(client, "pack"))["taskId"]
+    async with client.asking("subscriptions/listen", {"notifications": {"taskIds": [id]}}) as connection:
+        await connection.receive_head()
+        async for event in connection.events():
+            params = event.frame["params"] if event.data else {}
+            if params.get("statusMessage") == "3 of 10: box 3":
+                assert params["_meta"][META]["progress"] == 3
+                assert params["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
+                return
+    raise AssertionError("the stream ended")
+
+
+@asynccontextmanager
+async def client_of(address: Address, protocol: str, **options: Any) -> AsyncIterator[Client]:
+    async with Client(address.url, protocol=protocol, timeout=10, **options) as client:
+        yield client
+
+
+BOTH = pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25"])
+
+
+@BOTH
+async def test_on_progress_is_called_for_a_call_that_became_a_task(
+    packing: tuple[Packing, Address], protocol: str
+) -> None:
+    made, address = packing
+    seen: list[Progress] = []
+
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        made.gate.set()
+
+    async with client_of(address, protocol) as client:
+        handle = await client.submit("pack", on_progress=note)
+        assert (await handle.result(timeout=30)).text == "packed"
+        assert handle.id is not None
+    assert seen == [Progress(handle.id, 3, 10, "box 3")]
+
+
+@BOTH
+async def test_on_progress_of_the_client_is_called_for_its_tasks(
+    packing: tuple[Packing, Address], protocol: str
+) -> None:
+    made, address = packing
+    seen: list[Progress] = []
+
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        made.gate.set()
+
+    async with client_of(address, protocol, on_progress=note) as client:
+        first = await client.submit("pack")
+        assert first.id is not None
+        assert (await client.task(first.id).result(timeout=30)).text == "packed"
+    assert [(progress.progress, progress.total, progress.message) for progress in seen] == [(3, 10, "box 3")]
+
+
+async def test_log_messages_of_a_task_go_into_the_servers_log(
+    packing: tuple[Packing, Address], caplog: pytest.LogCaptureFixture
+) -> None:
+    made, address = packing
+    caplog.set_level(logging.INFO, "antiphon.tasks")
+    id = (await begin(Patient(address.port), "pack"))["taskId"]
+    text = f'Task {id}: {{"tape":"is short"}}'
+    await until(lambda: text in caplog.messages)
+    made.gate.set()
+    assert [record.levelname for record in caplog.records if record.message == text] == ["WARNING"]
+
+
+async def test_a_plain_call_sends_progress_as_before(packing: tuple[Packing, Address]) -> None:
+    made, address = packing
+    made.gate.set()
+    answered = await Modern(address.port).call("pack", {"progressToken": "p"})
+    said = [frame["params"] for frame in answered.frames if "method" in frame]
+    assert [params["progress"] for params in said if params.get("progressToken") == "p"] == [1, 2, 3, 10]
+
+
+async def test_many_reports_are_few_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "_FIRST_WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(progress_module, "_WRITE_INTERVAL_SECONDS", 3600.0)
+    written: list[Any] = []
+
+    async def write(progress: Any) -> None:
+        written.append(progress)
+
+    writer = ProgressWriter(write)
+    for number in range(500):
+        writer.report(Progress("t", number, 500))
+        await asyncio.sleep(0)
+    assert len(written) == 1
+    assert writer.close() == {"progress": 499, "total": 500}
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize(
+    ("report", "stored"),
+    [
+        (Progress("t", float("nan")), None),
+        (Progress("t", 1, float("inf")), {"progress": 1}),
+        (Progress("t", 1, 2, "\ud800"), {"progress": 1, "total": 2, "message": "?"}),
+        (Progress("t", 1, None, "x" * 10_000), {"progress": 1, "message": "x" * 500}),
+    ],
+)
+async def test_a_report_is_always_storable(report: Progress, stored: Any) -> None:
+    async def write(progress: Any) -> None:
+        raise AssertionError("not yet")
+
+    writer = ProgressWriter(write)
+    writer.report(report)
+    assert writer.close() == stored

@@ -17,7 +17,7 @@ from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.pseudo_terminal import in_terminal
 
 COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks", "store"]
-COMMANDS += [f"tasks {name}" for name in ("ls", "show", "watch", "answer", "cancel", "retry", "export", "rm")]
+COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "watch", "answer", "cancel", "retry", "rm")]
 COMMANDS += [f"store {name}" for name in ("backup", "compact")]
 
 

@@ -110,17 +110,24 @@ async def test_another_attempt_in_the_same_run_has_the_same_key() -> None:
             raise OSError
         return "done"
 
+    async def note() -> str:
+        return "noted"
+
     @server.tool
-    async def pay(ctx: Context) -> str:
-        with suppress(OSError):
+    async def pay(ctx: Context, between: bool) -> str:
+        try:
             await ctx.step(fails_once, ctx)
+        except OSError:
+            if between:
+                await ctx.step(note)
         return await ctx.step(fails_once, ctx)
 
-    used.clear()
     async with Client(server) as client:
-        assert (await client.call("pay")).text == "done"
-    assert len(used) == 2
-    assert used[0] == used[1]
+        for between in (False, True):
+            used.clear()
+            assert (await client.call("pay", between=between)).text == "done"
+            assert len(used) == 2
+            assert used[0] == used[1]
 
 
 async def test_a_task_of_an_older_version_has_keys_of_its_own_id() -> None:

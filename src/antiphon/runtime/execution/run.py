@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.replay import Replay
+from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
 
 __all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
@@ -50,26 +51,11 @@ class Suspended(BaseException):
     """Unwinds a function that is not `async`, as a cancellation unwinds one that is."""
 
 
-class _Attempt(NamedTuple):
-    """One attempt at a step."""
-
-    key: str
-    """The key of the step in the journal."""
-    identity: str
-    """Names the step in its idempotency key."""
-    had_failed: bool
-    """Whether an earlier run tried the step without success."""
-
-    def under(self, key: str) -> _Attempt:
-        """Return the attempt under another key."""
-        return self._replace(key=key, identity=key if self.identity == self.key else self.identity)
-
-
 class Run:
     """One run of a function, from its beginning to its end or to a question."""
 
     __slots__ = (
-        "_failed",
+        "_attempts",
         "_futures",
         "_has_threads",
         "_limits",
@@ -113,7 +99,7 @@ class Run:
         """Compares the run with earlier ones; `None` in the first run of a call."""
         self.mismatch: ReplayMismatch | None = None
         """Why the run was stopped, if the journal does not fit the function."""
-        self._failed: dict[tuple[str, str], list[_Attempt]] = {}
+        self._attempts = StepAttempts(journal, self.replay)
         self._thread: int | None = None
         self._has_threads = False
         self._limits = limits
@@ -140,6 +126,7 @@ class Run:
         renamed, attempts, problem = key, 1, None
         while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
             answer, problem = _checked(question, renamed, recorded, check)
+            self._attempts.note_progress()
             if self.replay is not None:
                 self.replay.use(answer_entry(renamed))
                 try:
@@ -170,6 +157,7 @@ class Run:
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
         self.journal.record(answer_entry(key), response)
+        self._attempts.note_progress()
         if self.replay is not None:
             self.replay.use(answer_entry(key))
 
@@ -227,10 +215,11 @@ class Run:
         """
         self._check_running()
         is_sequential = self._is_sequential
-        attempt = self._next_attempt(name, fingerprint, is_sequential)
+        attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
         if self.replay is not None:
             recorded = await self._find_step(self.replay, attempt.key, fingerprint, is_sequential)
             if recorded is not None:
+                self._attempts.note_progress()
                 self.replay.use(recorded)
                 await self._yield_in_replay()
                 return self.journal.find(recorded)
@@ -247,6 +236,7 @@ class Run:
             value = dump(await work())
             self._note_step(attempt, fingerprint, is_sequential)
             self.journal.record(attempt.key, value)
+            self._attempts.note_progress()
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
@@ -255,10 +245,10 @@ class Run:
             except StoreError as error:
                 raise self._abandon() from error
         except BaseException:
-            # Without its fingerprint, a step that failed would look like a new one in the next run. The next
-            # step with the same arguments is another attempt at this one, in every run.
+            # Without its fingerprint, a step that failed would look like a new one in the next run. If the
+            # same step comes next, it is another attempt at this one, and the next run makes it only once.
             self._note_step(attempt, fingerprint, is_sequential)
-            self._failed.setdefault((name, fingerprint.digest), []).append(attempt)
+            self._attempts.note_failure(name, fingerprint, attempt)
             raise
         finally:
             current_step.reset(token)
@@ -320,19 +310,7 @@ class Run:
             return self._running_steps == 0 and not self._futures and not self._has_threads
         return asyncio.current_task() is self.call.work.task
 
-    def _next_attempt(self, name: str, fingerprint: StepPrint, is_sequential: bool) -> _Attempt:
-        """Return the attempt at a step: another one at a step that failed, or the first one at the next."""
-        failed = self._failed.get((name, fingerprint.digest))
-        if failed:
-            return failed.pop(0)
-        key = self.journal.key("step", name)
-        identity = key
-        if not is_sequential and not fingerprint.is_keyed:
-            # Counts of steps that run beside each other may change places in the next run.
-            identity = self.journal.key("step", f"{name}({fingerprint.digest})")
-        return _Attempt(key, identity, self.replay is not None and self.replay.has_failed(key))
-
-    def _note_step(self, attempt: _Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
+    def _note_step(self, attempt: Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
         note = fingerprint._replace(
             is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
         )

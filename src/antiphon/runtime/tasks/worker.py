@@ -22,6 +22,7 @@ from antiphon.errors import (
     MissingCapability,
     NoTask,
     NotFound,
+    ReplayMismatch,
     RequestError,
     StoreError,
     StoreUnavailable,
@@ -43,7 +44,12 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.attempts import begin_attempt, check_arguments, fail_attempt
+from antiphon.runtime.tasks.attempts import (
+    begin_attempt,
+    check_arguments,
+    fail_attempt,
+    release_mismatched,
+)
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
@@ -388,8 +394,11 @@ class Worker:
         """
         outcome: Outcome | None = None
         try:
-            outcome = await self._outcome(claimed, work)
-            await self.finish(claimed, outcome)
+            try:
+                outcome = await self._outcome(claimed, work)
+                await self.finish(claimed, outcome)
+            except ReplayMismatch as mismatch:
+                await release_mismatched(claimed, mismatch)
             return
         except StoreError as error:
             if claimed.stopped is None:

@@ -23,10 +23,10 @@ from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.tasks import finished_content
 from antiphon.runtime.tasks.claimed_task import PHASES, head_of, now_ms
-from antiphon.runtime.tasks.worker import Worker
+from antiphon.runtime.tasks.claims import read_history
 from tests.promises.speaking import TASKS
 from tests.runtime.faulty_store import FaultyStore, created_task
-from tests.runtime.tasks.test_service import none, promises
+from tests.runtime.tasks.test_service import promises
 from tests.support.memory import InMemory, in_memory
 from tests.support.speakers import KEY
 
@@ -214,11 +214,11 @@ async def test_a_long_log_is_read_without_holding_the_event_loop() -> None:
     recorded = [("recorded", {"journal": {f"step:{number}": number}}) for number in range(entries)]
     await write(store, task, 1, recorded)
     (claim,) = await store.claim("tests", lease=60.0, limit=1)
-    worker = Worker(store, Limits(), none, none)  # type: ignore[arg-type]
     async with counting_turns() as turns:
-        await worker._resume(claim)
+        history = await read_history(store, claim)
+    assert history is not None
+    assert len(history.journal) == entries
     assert turns[0] >= entries // 16 - 1
-    await worker.stop(within=0)
 
 
 async def test_a_replay_does_not_hold_the_event_loop() -> None:

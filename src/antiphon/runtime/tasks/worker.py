@@ -12,14 +12,11 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import Any
 
 from antiphon.errors import (
     InternalError,
     LeaseLost,
-    MissingCapability,
     NoTask,
     NotFound,
     ReplayMismatch,
@@ -30,19 +27,12 @@ from antiphon.errors import (
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.model.task import (
-    STORED_QUESTIONS,
-    EntryKind,
-    Fault,
     Task,
     TaskHistory,
-    answer_entry,
-    dump_questions,
-    dump_result,
 )
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
-from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
     begin_attempt,
@@ -55,6 +45,7 @@ from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history,
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
+from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
 from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
@@ -62,9 +53,6 @@ from antiphon.store.contract import Claim, Store
 __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
-
-Outcome: TypeAlias = Result | InputRequired | RequestError
-"""The end of a run: a result, questions to wait for, or an error in place of a result."""
 
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
@@ -449,20 +437,7 @@ class Worker:
 
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
-        try:
-            new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
-            await claimed.write(*_entry(outcome, claimed.journal, new, progress))
-        except StoreError:
-            raise
-        except Exception as error:
-            logger.error(
-                "The outcome of task %s cannot be stored: it is not JSON.", claimed.task.id, exc_info=error
-            )
-            message = (
-                f"The tool {claimed.task.tool!r} returned a value that cannot be stored. The server's log "
-                f"has the details, under task {claimed.task.id}."
-            )
-            await claimed.write(*_entry(InternalError(message), claimed.journal, {}))
+        await write_outcome(claimed, outcome)
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.principal)
@@ -482,24 +457,6 @@ class Worker:
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await prepend_emitted(call, Result(message, is_error=True))
-
-
-def _entry(
-    outcome: Outcome, journal: Journal, unwritten: dict[str, Any], progress: dict[str, Any] | None = None
-) -> tuple[EntryKind, dict[str, Any]]:
-    """Return the entry that records the outcome of a run, with the journal that is not written yet."""
-    data: dict[str, Any] = {"journal": unwritten} if unwritten else {}
-    if progress is not None:
-        data["progress"] = progress
-    if isinstance(outcome, InputRequired):
-        if again := [key for key in outcome.questions if answer_entry(key) in journal.entries]:
-            data["again"] = again
-        return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
-    if isinstance(outcome, RequestError):
-        needs = outcome.needs if isinstance(outcome, MissingCapability) else None
-        fault = Fault(outcome.code, outcome.message, outcome.data, needs)
-        return "faulted", {**data, "fault": msgspec.to_builtins(fault)}
-    return "ended", {**data, "result": dump_result(outcome)}
 
 
 async def _already(outcome: Outcome) -> Outcome:

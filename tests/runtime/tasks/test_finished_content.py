@@ -17,6 +17,7 @@ from antiphon.model.request import CallTool
 from antiphon.model.task import Task, dump_result
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput
 from antiphon.runtime.execution.run import Run
@@ -232,7 +233,8 @@ async def test_a_replay_does_not_hold_the_event_loop() -> None:
 
     async with counting_turns() as turns:
         for number in range(steps):
-            assert await run.step(f"step:{number}", never, lambda value: value) == number
+            fingerprint = step_print(never, (), {})
+            assert await run.step(f"{number}", never, lambda value: value, fingerprint) == number
     assert turns[0] >= 5
 
 

@@ -51,14 +51,21 @@ async def test_a_store_that_does_not_respond_is_reported() -> None:
     assert "antiphon_tasks{" not in page
 
 
-async def test_a_server_knows_whether_its_store_answers() -> None:
+async def test_a_server_knows_whether_its_store_answers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     store = await open_faulty_store()
     server = Server("tests", store=store)
     async with server.running():
         assert await server.engine.store_responds() is True
-        store.instead("probe", StoreUnavailable("It is away."))
+        store.instead("probe", StoreUnavailable("It is away."), StoreUnavailable("It is still away."))
+        assert await server.engine.store_responds() is False
         assert await server.engine.store_responds() is False
         assert await server.engine.store_responds() is True
+    probes = [record.getMessage() for record in caplog.records if "probe" in record.getMessage()]
+    assert probes == [
+        "The store failed a readiness probe: It is away.",
+        "The store passes readiness probes again.",
+    ]
 
 
 class StallingStore(MemoryStore):

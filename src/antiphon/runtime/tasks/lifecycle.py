@@ -61,6 +61,7 @@ class TaskLifecycle:
         self._environment = environment
         self._store: Store | None = None
         self._probe: asyncio.Task[None] | None = None
+        self._responds = True
         self._worker: Worker | None = None
         self.tools: Collection[str] | None = None
         """The tools whose tasks run in this process; `None` for all of them."""
@@ -120,8 +121,15 @@ class TaskLifecycle:
             async with asyncio.timeout(_STORE_PROBE_SECONDS):
                 # Callers share one probe, so that probes do not pile up on a disk that stands still.
                 await asyncio.shield(self._probe)
-        except (StoreError, TimeoutError):
+        except (StoreError, TimeoutError) as error:
+            reason = str(error) or f"it did not respond within {_STORE_PROBE_SECONDS:g} seconds."
+            if self._responds:
+                logger.warning("The store failed a readiness probe: %s", reason)
+            self._responds = False
             return False
+        if not self._responds:
+            logger.info("The store passes readiness probes again.")
+        self._responds = True
         return True
 
     async def metrics(self, telemetry: Telemetry) -> str:

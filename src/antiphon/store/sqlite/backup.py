@@ -47,7 +47,8 @@ def back_up(database: Database, target: Path) -> Backup:
         _flush_to_disk(partial)
         _check_is_new(target)
         partial.rename(target)
-        _flush_to_disk(target.parent)
+        if os.name == "posix":  # elsewhere, a directory cannot be opened
+            _flush_to_disk(target.parent)
         return Backup(tasks, target.stat().st_size)
     finally:
         partial.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, unwind
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -382,8 +382,11 @@ class Worker:
 
         Raises `StoreError` if the function raised it although the task is held.
         """
+        outcome: Outcome | None = None
         try:
-            await self.finish(claimed, await self._outcome(claimed, work))
+            outcome = await self._outcome(claimed, work)
+            await self.finish(claimed, outcome)
+            return
         except StoreError as error:
             if claimed.stopped is None:
                 raise
@@ -392,6 +395,9 @@ class Worker:
             if claimed.stopped is None or self._draining:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
+        if isinstance(outcome, InputRequired):
+            tool = self._find_tool(claimed.task.tool)
+            await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:

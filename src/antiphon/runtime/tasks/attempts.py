@@ -115,7 +115,8 @@ async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> 
         mismatch,
         _MISMATCH_SECONDS,
     )
-    await claimed.release(delay=_MISMATCH_SECONDS, message=_MISMATCH_MESSAGE)
+    message = {} if claimed.task.has_ended else {"message": _MISMATCH_MESSAGE}
+    await claimed.release(delay=_MISMATCH_SECONDS, **message)
 
 
 def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:

@@ -16,6 +16,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
     "ANSWER_KIND",
+    "HISTORY_FORMAT",
     "MAX_MESSAGE_CHARACTERS",
     "STORED_QUESTIONS",
     "TRANSITIONS",
@@ -35,7 +36,11 @@ __all__ = [
     "dump_result",
     "load_questions",
     "load_result",
+    "question_kind",
 ]
+
+HISTORY_FORMAT = 1
+"""The format of the files that `antiphon tasks export` writes and `antiphon.testing` reads."""
 
 STORED_QUESTIONS = "asks"
 """The name of a task's open questions in stores. It never changes: existing stores contain it."""
@@ -291,6 +296,11 @@ class TaskHistory:
 
 _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
+
+
+def question_kind(question: Question) -> str:
+    """Return the name that stores and journals have for a kind of question."""
+    return _NAMES[type(question)]
 
 
 def dump_questions(questions: Mapping[str, Question]) -> dict[str, Any]:

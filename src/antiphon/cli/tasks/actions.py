@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from antiphon.cli import render
@@ -20,6 +21,7 @@ __all__ = [
     "TaskSource",
     "answer_task",
     "cancel_task",
+    "export_history",
     "list_tasks",
     "remove_expired",
     "retry_task",
@@ -108,6 +110,29 @@ def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
     print(report.details(task))
     if log is not None:
         print(f"\n{report.log_lines(log)}")
+
+
+def export_history(target: str, id: str, output: Path | None) -> None:
+    """Write the log of a task to a file, or to the standard output."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
+
+    if not is_store_url(target):
+        raise CommandError("Only a store has the histories of tasks. Name one, such as sqlite:///tasks.db.")
+
+    async def work() -> tuple[TaskView, Sequence[Entry]]:
+        async with StoreTasks(target) as tasks:
+            return await tasks.show(id)
+
+    task, log = _run(work())
+    history = render.pretty(report.history(task, log))
+    if output is None:
+        print(history)
+        return
+    try:
+        output.write_text(f"{history}\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"Cannot write {output}: {error.strerror}.") from None
+    print(f"Wrote the history of {render.strip_control(id)} to {output}.")
 
 
 def watch_task(source: OpeningSource, id: str, *, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,6 +77,25 @@ def show(
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
         actions.show_task(source, id, as_json=json)
+
+
+@app.command(cls=Command, epilog=epilog("tasks export"))
+def export(
+    target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
+    id: IdArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
+    ] = None,
+) -> None:
+    """Write the history of a task as JSON.
+
+    A test can replay the history against a new version of your tool. It contains the arguments, the answers
+    and the results of steps, so keep private data in mind.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        actions.export_history(target, id, output)
 
 
 @app.command(cls=Command, epilog=epilog("tasks watch"))

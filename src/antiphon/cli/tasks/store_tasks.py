@@ -83,7 +83,7 @@ class StoreTasks:
                 break
         return found[:limit]
 
-    async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
+    async def show(self, id: str) -> tuple[TaskView, Sequence[Entry]]:
         """Return a task and its whole log."""
         record = await self._record(id)
         log: list[Entry] = []

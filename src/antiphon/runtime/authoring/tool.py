@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, InternalError, RequestError, StoreError
+from antiphon.errors import Failure, InternalError, ReplayMismatch, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result, text_result
@@ -132,7 +132,10 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run the function and return its outcome; raises only `RequestError` and `StoreError`."""
+        """Run the function and return its outcome.
+
+        Raises only `RequestError`, `StoreError` and `ReplayMismatch`.
+        """
         if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
                 call, self.counters, lambda: self._perform(call, environment)
@@ -206,7 +209,7 @@ class Tool:
         """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))
-        if isinstance(error, RequestError | StoreError):
+        if isinstance(error, RequestError | StoreError | ReplayMismatch):
             if isinstance(error, RequestError) and error.data is not None:
                 error.data = to_jsonable(error.data, lossy=True)
             if call.output is not None:

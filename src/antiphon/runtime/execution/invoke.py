@@ -101,6 +101,8 @@ class AuthorFunction:
                 return value
             if call.output is not None:
                 await _flush(call.output, journal)
+            # Reading the id records it: a round that is sent twice has the same idempotency keys.
+            _ = journal.id
             closed = await carrier.close(call, journal, value)
             if isinstance(closed, InputRequired):
                 return closed
@@ -133,6 +135,8 @@ class AuthorFunction:
         except BaseException:
             if run.suspending and not self._threaded:
                 work.uncancel()
+            if run.mismatch is not None:
+                raise run.mismatch from None
             raise
         if run.suspending:  # the function swallowed the cancellation, and returned
             if not self._threaded:
@@ -140,7 +144,10 @@ class AuthorFunction:
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
-        elif value is None and run.last is not None:
+            return value
+        if run.replay is not None:
+            run.warn_unused()
+        if value is None and run.last is not None:
             last = run.last
             data = last.data if last.structured else UNSET
             return Result(data=data, meta=last.meta, artifact=last.artifact, is_error=last.is_error)

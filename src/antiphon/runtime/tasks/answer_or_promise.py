@@ -104,6 +104,8 @@ class AnswerOrPromise:
             if claimed is not None:
                 await claimed.write("recorded", {"journal": new})
 
+        # Reading the id records it: every worker derives the same idempotency keys as this run.
+        _ = journal.id
         snapshot = journal.attach(write)
         before = call.output or call.open_output(journal, limits)
         emitted = before.emitted()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from antiphon.errors import InternalError
+from antiphon.errors import InternalError, ReplayMismatch
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 
-__all__ = ["SuspectSlot", "begin_attempt", "check_arguments", "fail_attempt"]
+__all__ = ["SuspectSlot", "begin_attempt", "check_arguments", "fail_attempt", "release_mismatched"]
 
 logger = logging.getLogger("antiphon")
 
@@ -25,6 +25,10 @@ _FIRST_REFUSAL_SECONDS = 10.0
 """How long a task waits after a worker could not begin it. A rollout takes longer than a crash."""
 _LONGEST_REFUSAL_SECONDS = 300.0
 """How long a task waits at most after a worker could not begin it."""
+
+_MISMATCH_SECONDS = 60.0
+"""How long a task waits after a worker found that its journal does not fit the tool of this version."""
+_MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
 
 
 _SUSPECT_LOST_RUNS = 2
@@ -135,6 +139,22 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: 
     refused = claimed.refusals if began else claimed.refusals + 1
     await claimed.release(delay=delay, attempt=failed, refused=refused, message=reason)
     return None
+
+
+async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> None:
+    """Release a task that another version of its tool began, for a worker that has that version.
+
+    This is no failed attempt: the worker of the right version may come much later. Raises `StoreError`.
+    """
+    logger.error(
+        "Cannot continue task %s: %s Released for a worker that has the version which began the task. "
+        "The next attempt follows in %g s.",
+        claimed.task.id,
+        mismatch,
+        _MISMATCH_SECONDS,
+    )
+    message = {} if claimed.task.has_ended else {"message": _MISMATCH_MESSAGE}
+    await claimed.release(delay=_MISMATCH_SECONDS, **message)
 
 
 def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:

@@ -146,7 +146,7 @@ class ClaimedTask:
         self.token = token
         self.responses = responses
         """The answers that arrived since the last run."""
-        self.journal = Journal(journal, write=self._record)
+        self.journal = Journal(journal, write=self._record, id=task.id)
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
         self._progress: ProgressWriter | None = None

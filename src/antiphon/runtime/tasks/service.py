@@ -182,7 +182,11 @@ class TaskService:
 
     async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Create a task that continues from a journal, and return its promise."""
-        created = await self.create(call, tool, {} if journal is None else journal.entries)
+        if journal is None:
+            journal = Journal()
+        # Reading the id records it: every worker derives the same idempotency keys from the first run on.
+        _ = journal.id
+        created = await self.create(call, tool, journal.entries)
         return Promise(created.task if isinstance(created, ClaimedTask) else created)
 
     async def answer_or_promise(

@@ -19,6 +19,7 @@ from antiphon.errors import (
     LeaseLost,
     NoTask,
     NotFound,
+    ReplayMismatch,
     RequestError,
     StoreError,
     StoreUnavailable,
@@ -30,7 +31,13 @@ from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.attempts import SuspectSlot, begin_attempt, check_arguments, fail_attempt
+from antiphon.runtime.tasks.attempts import (
+    SuspectSlot,
+    begin_attempt,
+    check_arguments,
+    fail_attempt,
+    release_mismatched,
+)
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
@@ -384,8 +391,11 @@ class Worker:
         """
         outcome: Outcome | None = None
         try:
-            outcome = await self._outcome(claimed, work)
-            await self.finish(claimed, outcome)
+            try:
+                outcome = await self._outcome(claimed, work)
+                await self.finish(claimed, outcome)
+            except ReplayMismatch as mismatch:
+                await release_mismatched(claimed, mismatch)
             return
         except StoreError as error:
             if claimed.stopped is None:

@@ -114,3 +114,43 @@ async def test_a_new_version_that_names_the_old_step_goes_on() -> None:
         task = await end_of(store, id)
     assert task.result is not None
     assert (task.result["content"][0]["text"], done) == ("charged 5", ["charge 5"])
+
+
+async def test_a_cancelled_task_is_unwound_by_its_own_version(caplog: pytest.LogCaptureFixture) -> None:
+    store: Any = FaultyStore(clock := Clock())
+    await store.open()
+    cleaned: list[str] = []
+
+    def cleaning(step: Callable[[int], str]) -> Server:
+        server = Server("shop", store=store)
+
+        @server.tool(task="required", poll_interval=0.01, task_ttl=None)
+        async def pay(ctx: Context) -> str:
+            paid = await ctx.step(step, 5)
+            try:
+                await ctx.elicit("Sure?", bool, key="sure")
+            finally:
+                if not ctx.suspending:
+                    cleaned.append(step.__name__)
+            return paid
+
+        return server
+
+    done.clear()
+    id = await queued_task(store, "pay", capabilities=ABLE)
+    first = cleaning(charge)
+    async with first.running():
+        await until(lambda: store.calls["append"] >= 2)
+        service = _service(first)
+    await store.open()
+    await service.cancel(id, ANONYMOUS)
+    before = store.calls["release"]
+    async with cleaning(bill).running():
+        await until(lambda: store.calls["release"] > before)
+    assert (cleaned, done) == ([], ["charge 5"])
+    assert f"Cannot continue task {id}" in caplog.text
+    await store.open()
+    clock.now += 61
+    async with cleaning(charge).running():
+        await until(lambda: bool(cleaned))
+    assert (cleaned, done) == (["charge"], ["charge 5"])

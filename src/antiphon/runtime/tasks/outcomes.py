@@ -1,4 +1,7 @@
-"""Writes the outcome of a run into the log of its task: a result, an error, or questions to wait for."""
+"""Writes the outcome of a run into the log of its task.
+
+Owns the form of the entry. An outcome that is not JSON becomes an error, so that the task ends in any case.
+"""
 
 from __future__ import annotations
 

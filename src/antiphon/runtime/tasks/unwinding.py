@@ -11,11 +11,12 @@ import asyncio
 import logging
 from typing import Any
 
-from antiphon.errors import LeaseLost, StoreError
+from antiphon.errors import LeaseLost, ReplayMismatch, StoreError
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.tasks.attempts import release_mismatched
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.task_call import call_of
 
@@ -74,7 +75,12 @@ async def unwind(
         )
         await claimed.release(delay=_OTHER_VERSION_DELAY_SECONDS)
     else:
-        await claimed.write_unwound(is_complete=await _run(claimed, tool, environment, timeout))
+        try:
+            is_complete = await _run(claimed, tool, environment, timeout)
+        except ReplayMismatch as mismatch:
+            await release_mismatched(claimed, mismatch)
+        else:
+            await claimed.write_unwound(is_complete=is_complete)
 
 
 async def unwind_unasked(
@@ -103,12 +109,19 @@ async def _unwind_if_cancelled(
         logger.warning("Cannot unwind the function of task %s: %s", claimed.task.id, error)
         return
     if was_cancelled:
-        claimed.journal = Journal(dict(claimed.journal.entries))  # a new run counts its steps from the start
-        await _run(claimed, tool, environment, timeout)
+        # A new run counts its steps from the start.
+        claimed.journal = Journal(dict(claimed.journal.entries), id=claimed.task.id)
+        try:
+            await _run(claimed, tool, environment, timeout)
+        except ReplayMismatch as mismatch:
+            logger.error("Cannot unwind the function of task %s: %s", claimed.task.id, mismatch)
 
 
 async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float) -> bool:
-    """Run the function until it has unwound; return whether it did so in time and without an error."""
+    """Run the function until it has unwound; return whether it did so in time and without an error.
+
+    Raises `ReplayMismatch` if another version of the function has to unwind.
+    """
     id, in_time = claimed.task.id, True
     work = asyncio.create_task(_perform(claimed, tool, environment))
     try:
@@ -126,6 +139,8 @@ async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeo
     if work.cancelled() or (error := work.exception()) is None:
         logger.info("The function of task %s has unwound: the task was cancelled.", id)
         return in_time
+    if isinstance(error, ReplayMismatch):
+        raise error
     logger.error("The function of cancelled task %s failed while it unwound.", id, exc_info=error)
     return False
 

@@ -26,15 +26,13 @@ from antiphon.errors import (
 )
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
-from antiphon.model.task import (
-    Task,
-    TaskHistory,
-)
+from antiphon.model.task import Task, TaskHistory
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
+    SuspectSlot,
     begin_attempt,
     check_arguments,
     fail_attempt,
@@ -100,6 +98,8 @@ class Worker:
         """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, RunningTask] = {}
         self._finished = FinishedTasks()
+        self._suspects = SuspectSlot()
+        self._suspected: list[tuple[ClaimedTask, Tool]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._renewing: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[bool] | None = None
@@ -206,6 +206,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        self._suspects.leave(claimed)
         claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
@@ -270,6 +271,9 @@ class Worker:
         )
         # Concurrently, so that the store can read their logs in one batch.
         await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
+        while self._suspected:  # after the others of the batch were started or given back
+            claimed, tool = self._suspected.pop()
+            await release(claimed) if self._draining else self.run(claimed, tool)
         return bool(claims)
 
     async def _try_resume(self, claim: Claim, since: float) -> None:
@@ -321,6 +325,11 @@ class Worker:
             await self.finish(claimed, outcome)
         elif outcome and self._draining:
             await release(claimed)
+        elif outcome and SuspectSlot.is_suspect(claimed):
+            if self._suspects.take(claimed):
+                self._suspected.append((claimed, tool))
+            else:
+                await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
         elif outcome:
             self.run(claimed, tool)
 

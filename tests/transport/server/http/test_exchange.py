@@ -64,11 +64,12 @@ async def test_a_finished_call_is_freed_without_the_garbage_collector(dialect: s
         client = await speaker(dialect, address.port)
         await client.call("hello")
         gc.collect()
+        kept = _alive(Exchange, Call)  # by other tests, in the tracebacks of errors that are parameters
         gc.disable()
         try:
             for _ in range(5):
                 assert (await client.call("hello")).status == 200
-            await until(lambda: not _alive(Exchange, Call))
+            await until(lambda: len(_alive(Exchange, Call)) <= len(kept))
         finally:
             gc.enable()
 
@@ -84,11 +85,12 @@ async def test_a_finished_task_is_freed_without_the_garbage_collector() -> None:
     async with serving(server) as address, Client(address.url) as client:
         await client.call("hello")
         gc.collect()
+        kept = _alive(Exchange, Call, ClaimedTask)
         gc.disable()
         try:
             for _ in range(5):
                 assert (await client.call("hello")).text == "hello"
-            await until(lambda: not _alive(Exchange, Call, ClaimedTask))
+            await until(lambda: len(_alive(Exchange, Call, ClaimedTask)) <= len(kept))
         finally:
             gc.enable()
 

@@ -113,6 +113,9 @@ def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -
     for name, allowed in _TIMES.items():
         if name in options:
             check_seconds(f"{label}: {name}", options[name], **allowed)
+    attempts = options.get("max_attempts", 1)
+    if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+        raise DefinitionError(f"{label}: max_attempts={attempts!r} is invalid. Use a number of at least 1.")
 
 
 def check_seconds(

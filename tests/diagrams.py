@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.model.task import TRANSITIONS
+from antiphon.model.task import TRANSITIONS, Task
 
 __all__ = ["task_states"]
 
@@ -15,8 +15,8 @@ def task_states() -> str:
         entries.setdefault((state, after), []).append(entry)
     lines = ["stateDiagram-v2", "    [*] --> working: created"]
     lines += [f"    {state} --> {after}: {', '.join(named)}" for (state, after), named in entries.items()]
-    left = {state for state, _ in TRANSITIONS}
-    ends = dict.fromkeys(after for after in TRANSITIONS.values() if after not in left)
+    states = dict.fromkeys(TRANSITIONS.values())
+    ends = [state for state in states if Task("", "", 0, 0, state=state).has_ended]
     return "\n".join([*lines, *(f"    {state} --> [*]" for state in ends)])
 
 

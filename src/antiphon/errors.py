@@ -37,6 +37,7 @@ the error.
     │   │   └── TaskRequired
     │   └── UnsupportedVersion −32022
     ├── DefinitionError       a tool, prompt, resource or setting is not valid as written
+    ├── ReplayMismatch        a function has changed since its journal was recorded
     ├── SealError             a request state or session id cannot be decrypted
     ├── StoreError            a store operation failed
     │   ├── Stale             another writer has appended to the log in the meantime
@@ -87,6 +88,7 @@ __all__ = [
     "ParseError",
     "ProcessEnded",
     "RateLimited",
+    "ReplayMismatch",
     "RequestError",
     "ResourceNotFound",
     "SealError",
@@ -372,6 +374,21 @@ class UnsupportedVersion(RequestError):
 
 class DefinitionError(AntiphonError, TypeError):
     """A tool, a prompt, a resource or a setting is not valid as written. The message says what to change."""
+
+
+class ReplayMismatch(AntiphonError):
+    """A function runs again and does something else than the journal of its earlier run recorded.
+
+    Its code has changed in an incompatible way, or it does not take the same path in every run. A call gets
+    an error; a task is released for a worker that has the right version.
+    """
+
+    def __init__(self, message: str, *, found: str, recorded: str) -> None:
+        super().__init__(message)
+        self.found = found
+        """The key of the step or question that this version has reached."""
+        self.recorded = recorded
+        """The key of the step or question in the journal."""
 
 
 class SealError(AntiphonError):

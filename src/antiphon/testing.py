@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 import pydantic
 
+from antiphon.errors import ReplayMismatch
 from antiphon.model.capabilities import ANSWERS_EVERYTHING
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Notification
@@ -24,18 +26,20 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Elicit, OpenUrl, Question
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage, Segments
-from antiphon.model.task import TaskChanged
+from antiphon.model.task import HISTORY_FORMAT, TaskChanged, TaskHistory, answer_entry
 from antiphon.runtime.authoring.signature import name_of
-from antiphon.runtime.carriers.base import Carrier
+from antiphon.runtime.carriers.base import Carrier, Check
+from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.context import Context
+from antiphon.runtime.execution.fingerprints import fingerprint_key
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.server import Server
 from antiphon.wire.questions import write_answer
 
-__all__ = ["AskedQuestion", "Rehearsal", "check_replay", "rehearse"]
+__all__ = ["AskedQuestion", "Rehearsal", "ReplayedHistory", "check_replay", "rehearse", "replay_history"]
 
 Answers: TypeAlias = Mapping[str, Any] | Callable[["AskedQuestion"], Any]
 """Answers by the key of the question, or a function that takes a question and returns its answer.
@@ -95,7 +99,8 @@ async def rehearse(
     those of the simulated client; by default it is anonymous, and answers every kind of question.
 
     Each round encrypts and decrypts the request state, as a real call does. Raises `RequestError` if the call
-    ends with a JSON-RPC error, and `AssertionError` if the tool still asks after 100 rounds.
+    ends with a JSON-RPC error, `ReplayMismatch` if a round does something else than the rounds before, and
+    `AssertionError` if the tool still asks after 100 rounds.
     """
     server, tool = _server_and_tool(target, name)
     rehearsal = Rehearsal()
@@ -146,13 +151,15 @@ async def check_replay(
     async with server.running():
         first = _RecordingJournal()
         expected = await _play(server, tool, arguments, answers, first)
-        keys = [key for key in first.entries if key != "id"]
+        notes = {key: value for key, value in first.entries.items() if _is_note(key)}
+        keys = [key for key in first.entries if key not in notes]
         for point in range(len(keys) + 1):
-            known = {key: first.entries[key] for key in ("id", *keys[:point]) if key in first.entries}
-            replay = _PartialJournal(known)
+            replay = _PartialJournal(notes | {key: first.entries[key] for key in keys[:point]})
             outcome = await _play(server, tool, arguments, answers, replay)
             where = f"after {keys[point - 1]!r}" if point else "at the start"
-            if replay.reached is None:
+            if isinstance(outcome, ReplayMismatch):
+                found.append(f"{where}: {outcome}")
+            elif replay.reached is None:
                 if point < len(keys):
                     found.append(
                         f"{where}: the replay ended, but the first run continued with {keys[point]!r}."
@@ -168,6 +175,78 @@ async def check_replay(
                     f"{where}: the replay continued with {replay.reached!r}, but the first run with {there}."
                 )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedHistory:
+    """The outcome of `replay_history`."""
+
+    next: str | None
+    """The key of the step or question at which the replay ended; `None` if the tool returned or raised."""
+    outcome: Any
+    """The value that the tool returned, or the exception that it raised; `None` if it did neither."""
+    unused: Sequence[str]
+    """The keys of recorded steps and answers that the tool did not use."""
+
+
+async def replay_history(server: Server, history: str | Path | Mapping[str, Any]) -> ReplayedHistory:
+    """Replay the history of a task against the tools of a server. No step runs, and nobody is asked.
+
+    `history` is the file that `antiphon tasks export` wrote, or its content. The replay ends at the first
+    step or question that the history does not have. Raises `ReplayMismatch` if the tool does something else
+    than the history recorded, and `NotFound` if the server does not have the tool.
+    """
+    log = _read_history(history)
+    assert log.task is not None
+    engine = server.engine
+    function = engine.registry.tool(log.task.tool).function
+    created = log.created
+    async with server.running():
+        request = CallTool(name=log.task.tool, arguments=dict(created["arguments"]))
+        journal = _HistoryJournal(log.journal, id=log.task.id)
+        call = _call(
+            request,
+            _TestCaller(Rehearsal()),
+            _HistoryCarrier(journal),
+            0,
+            msgspec.convert(created["principal"], Principal),
+            created.get("capabilities", {}),
+        )
+        run = Run(call, journal, limits=server.limits)
+        bound = function.bind(request.arguments)
+        outcome: Any = None
+        try:
+            outcome = await function.run_once(run, bound, Context(run, engine.environment))
+        except _JournalEnd as end:
+            return ReplayedHistory(str(end), None, _unused(run))
+        except ReplayMismatch:
+            raise
+        except Exception as error:
+            outcome = error
+        return ReplayedHistory(None, outcome, _unused(run))
+
+
+def _read_history(history: str | Path | Mapping[str, Any]) -> TaskHistory:
+    content = history if isinstance(history, Mapping) else msgspec.json.decode(Path(history).read_bytes())
+    if content.get("format") != HISTORY_FORMAT:
+        raise ValueError(
+            f"This is no history of format {HISTORY_FORMAT}: write one with `antiphon tasks export`."
+        )
+    log = TaskHistory()
+    for entry in content["log"]:
+        log.add(entry["kind"], entry["at"], entry["data"])
+    if log.task is None:
+        raise ValueError("The history has no entries.")
+    return log
+
+
+def _unused(run: Run) -> Sequence[str]:
+    return () if run.replay is None else run.replay.unused()
+
+
+def _is_note(key: str) -> bool:
+    """Return whether an entry of a journal is no operation of the function: the id, and fingerprints."""
+    return key == "id" or key.startswith(fingerprint_key(""))
 
 
 class _JournalEnd(BaseException):
@@ -196,9 +275,30 @@ class _PartialJournal(Journal):
     def find(self, key: str) -> Any:
         found = super().find(key)
         if found is MISSING:
-            self.reached = self.reached or key
-            raise _JournalEnd(key)
+            self.before_step(key)
         return found
+
+    def before_step(self, key: str) -> NoReturn:
+        self.reached = self.reached or key
+        raise _JournalEnd(key)
+
+
+class _HistoryJournal(Journal):
+    """A journal that lets no step run."""
+
+    __slots__ = ()
+
+    def before_step(self, key: str) -> NoReturn:
+        raise _JournalEnd(key)
+
+
+class _HistoryCarrier(StoreCarrier):
+    """A carrier that takes no question to anybody."""
+
+    __slots__ = ()
+
+    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> NoReturn:
+        raise _JournalEnd(answer_entry(key))
 
 
 async def _play(

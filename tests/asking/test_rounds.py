@@ -157,7 +157,7 @@ async def test_a_question_ends_the_call_and_the_answer_completes_it(speaker: Spe
             },
         }
     }
-    assert "requestState" not in first  # there is nothing to carry yet
+    assert first["requestState"]  # the id of the call, from which idempotency keys are derived
     last = (await once(speaker, "greet", answers={"name": accept(name="Ada")}, id=2))["result"]
     assert last["resultType"] == "complete"
     assert last["content"][0]["text"] == "Hello, Ada!"

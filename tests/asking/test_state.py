@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +106,58 @@ async def test_other_arguments_another_tool_and_another_server_are_refused_with_
     assert sum("Cannot open the request state" in record.message for record in caplog.records) == 4
 
 
+@pytest.mark.parametrize(
+    ("sealed", "opened"),
+    [
+        ({"n": 4522}, {"n": 4522.0}),
+        ({"n": 4522.0}, {"n": 4522}),
+        ({"a": [1e2, {"b": -0.0}], "c": 1}, {"c": 1.0, "a": [100, {"b": 0}]}),
+        ({"big": 1e20}, {"big": 100000000000000000000}),
+    ],
+)
+async def test_a_state_is_bound_to_what_arguments_mean(sealed: Any, opened: Any) -> None:
+    state = (await _rounds.close(_call(arguments=sealed), Journal({"n": 1}), InputRequired())).sealed
+    assert (await _rounds.open(_call(state, opened))).entries == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("sealed", "opened"),
+    [({"n": 1}, {"n": "1"}), ({"n": 1}, {"n": True}), ({"n": 1}, {"n": 1.5}), ({"n": 0}, {"n": None})],
+)
+async def test_values_that_mean_something_else_do_not_open(sealed: Any, opened: Any) -> None:
+    state = (await _rounds.close(_call(arguments=sealed), Journal({"n": 1}), InputRequired())).sealed
+    with pytest.raises(InvalidParams):
+        await _rounds.open(_call(state, opened))
+
+
+async def test_a_state_that_was_bound_to_the_spelling_of_numbers_still_opens() -> None:
+    """Versions before bound states to the arguments as the client spelled them."""
+    spelled = hashlib.sha256(b'["CallTool","t",{"n":4522.0}]').digest()
+    state = Seal([SECRET]).seal(
+        b"\0" + msgspec.msgpack.encode({"n": 1}), bound_to=b"state\0server\0ada\0" + spelled, lifetime=60
+    )
+    assert (await _rounds.open(_call(state, {"n": 4522.0}))).entries == {"n": 1}
+    with pytest.raises(InvalidParams):
+        await _rounds.open(_call(state, {"n": 4523.0}))
+
+
+async def test_answers_that_a_version_does_not_use_are_kept_smallest_first() -> None:
+    answers = {
+        "large": accept(value="x" * 5000),
+        "small": accept(value="s"),
+        "middle": accept(value="m" * 2000),
+        "another": accept(value="a" * 2500),
+    }
+    async with serving(make()) as address:
+        asked = (await once(Able(address.port), "ask", answers=answers))["result"]
+    assert list(asked["inputRequests"]) == ["name"]
+    opened = ClientCarrier(Seal([SECRET]), "states", Limits())
+    request = CallTool(name="ask", arguments={}, request_state=asked["requestState"])
+    call = Call(request, carrier=opened, caller=Caller(), work=Supervised())
+    kept = [key for key in (await opened.open(call)).entries if key.startswith("ask:")]
+    assert kept == ["ask:small", "ask:middle"]
+
+
 async def test_a_retired_key_is_refused_and_a_key_of_the_ring_opens() -> None:
     state = await state_of(make())
     assert refused(await tried(make(secrets=["quite another secret"]), state))
@@ -152,9 +206,9 @@ async def test_without_a_secret_a_warning_says_what_that_means(caplog: pytest.Lo
     assert len(warnings) == 2  # one for each server, not one for each call
 
 
-def _call(state: str | None = None) -> Call[CallTool]:
+def _call(state: str | None = None, arguments: Any = None) -> Call[CallTool]:
     return Call(
-        CallTool(name="t", arguments={"a": 1}, request_state=state),
+        CallTool(name="t", arguments={"a": 1} if arguments is None else arguments, request_state=state),
         principal=Principal("ada"),
         carrier=ConnectionCarrier(),  # not used: the carrier under test is called by hand
         caller=Caller(),

@@ -16,8 +16,9 @@ from antiphon.cli.exit_codes import print_error
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.pseudo_terminal import in_terminal
 
-COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks"]
-COMMANDS += [f"tasks {name}" for name in ("ls", "show", "watch", "answer", "cancel", "rm")]
+COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks", "store"]
+COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "watch", "answer", "cancel", "retry", "rm")]
+COMMANDS += [f"store {name}" for name in ("backup", "compact")]
 
 
 def words(command: str) -> list[str]:
@@ -49,9 +50,9 @@ def test_every_example_uses_known_options(command: str) -> None:
 
 
 def test_every_command_has_examples() -> None:
-    top = get_command(app)
-    names = [*top.commands, *(f"tasks {name}" for name in top.commands["tasks"].commands)]  # type: ignore[attr-defined]
-    assert sorted(["antiphon", *names]) == sorted(COMMANDS)
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    groups = [f"{group} {name}" for group in ("tasks", "store") for name in commands[group].commands]
+    assert sorted(["antiphon", *commands, *groups]) == sorted(COMMANDS)
 
 
 def test_completes_commands_and_options_in_a_shell() -> None:

@@ -144,7 +144,7 @@ def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
     assert first.split()[:4] == [id, "input_required", "greet", "-"]
     assert first.endswith("asks first")
     listed = json.loads(antiphon("tasks", "ls", served.store, "--json", "--limit", "1").stdout)
-    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", 3_600_000)]
+    assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", None)]
 
 
 def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
@@ -252,7 +252,7 @@ def test_does_not_cancel_a_finished_task(served: Served) -> None:
 def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        start_waiting_task(Served(server.url, store), "brief")
+        assert antiphon("call", server.url, "fleeting").returncode == 0
         server.process.kill()
         server.process.wait()
     removed = 0
@@ -297,3 +297,28 @@ def test_a_file_that_is_not_a_store_exits_with_code_3(tmp_path: Path) -> None:
     done = antiphon("tasks", "ls", "sqlite:///notes.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "Cannot open the store" in done.stderr
+
+
+# antiphon tasks export
+
+
+def test_exports_the_history_of_a_task_of_a_store(served: Served, tmp_path: Path) -> None:
+    id = start_waiting_task(served, "greet")
+    printed = antiphon("tasks", "export", served.store, id)
+    assert printed.returncode == 0, printed.stderr
+    history = json.loads(printed.stdout)
+    assert (history["format"], history["taskId"], history["tool"]) == (1, id, "greet")
+    assert [entry["kind"] for entry in history["log"]] == ["created", "asked"]
+    file = tmp_path / "history.json"
+    written = antiphon("tasks", "export", served.store, id, "--output", file)
+    assert (written.returncode, written.stdout) == (0, f"Wrote the history of {id} to {file}.\n")
+    assert json.loads(file.read_text()) == history
+
+
+def test_exports_from_stores_and_of_tasks_that_exist(served: Served, tmp_path: Path) -> None:
+    at_a_server = antiphon("tasks", "export", served.url, "some-id")
+    assert (at_a_server.returncode, "Only a store has the histories" in at_a_server.stderr) == (2, True)
+    assert antiphon("tasks", "export", served.store, "some-id").returncode == 2
+    id = start_waiting_task(served, "greet")
+    nowhere = antiphon("tasks", "export", served.store, id, "-o", tmp_path / "missing" / "history.json")
+    assert (nowhere.returncode, "Cannot write" in nowhere.stderr) == (2, True)

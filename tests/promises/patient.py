@@ -77,12 +77,7 @@ def make(store: str | None = None) -> Server:
 
     @server.tool(task="required", poll_interval=0.1, task_ttl=0.3)
     async def fleeting() -> str:
-        await asyncio.sleep(60)
-        return "never"
-
-    @server.tool(task="required", poll_interval=0.1, task_ttl=2)
-    async def brief(ctx: Context) -> str:
-        return (await ctx.elicit("First name?", Name, key="first")).name
+        return "gone soon"
 
     return server
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon import Limits, Server
+from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.store.contract import Record
 from antiphon.store.sqlite.database import Database
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach
-from tests.promises.tooling import STORES, Workshop, at_work, store_of
+from tests.promises.tooling import STORES, Name, Workshop, at_work, store_of
 from tests.support.polling import until
 from tests.support.serving import Address, serving
 from tests.support.speakers import Bare, Modern, Session, Speaker
@@ -103,17 +103,26 @@ async def test_a_task_that_makes_no_sense_does_not_hold_up_the_others(
     assert "this version cannot read its log" in caplog.text
 
 
-async def test_a_task_whose_tool_is_gone_says_so(served: tuple[Workshop, Address]) -> None:
+async def test_a_task_whose_tool_is_gone_waits_for_a_worker_that_has_it(
+    served: tuple[Workshop, Address],
+) -> None:
     workshop, address = served
     client = Bare(address.port)
     id = (await begin(client, "ask"))["taskId"]
     await reach(client, id, "input_required")
     workshop.server.remove_tool("ask")
     await answer(client, id, first="a", second="b")
-    await reach(client, id, "failed")
-    assert (
-        "no longer has the tool 'ask'" in (await client.ask("tasks/result", {"taskId": id})).error["message"]
-    )
+    other = (await begin(client, "add", a=1, b=2))["taskId"]
+    await reach(client, other, "completed")  # the worker runs tasks, but not this one
+    assert (await look(client, id))["status"] == "working"
+
+    @workshop.server.tool(task="optional")
+    async def ask(ctx: Context) -> str:
+        first = await ctx.elicit("First?", Name, key="first")
+        return f"{first.name} is back"
+
+    await reach(client, id, "completed")
+    assert (await client.ask("tasks/result", {"taskId": id})).text == "a is back"
 
 
 # The list

@@ -144,6 +144,17 @@ async def test_a_cancelled_task_says_so_to_whoever_waits(version: str, transport
         await promise.cancel()  # it stays so
 
 
+async def lost(promise: TaskHandle) -> None:
+    """Wait until the server does not know a task any more."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await promise.status()
+            except TaskLost:
+                return
+            await asyncio.sleep(0.05)
+
+
 @everywhere
 async def test_an_unknown_or_expired_task_is_lost(version: str, transport: str) -> None:
     async with connected(version, transport) as client:
@@ -152,10 +163,17 @@ async def test_an_unknown_or_expired_task_is_lost(version: str, transport: str) 
             with pytest.raises(TaskLost, match="does not know the task nobody"):
                 await using()
         promise = await client.submit("fleeting")
+        await lost(promise)
         with pytest.raises(TaskLost, match="has expired"):
             await asyncio.wait_for(promise.result(), 10)
-        with pytest.raises(TaskLost):
-            await asyncio.wait_for(client.call("fleeting"), 10)
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_task_that_expires_while_a_client_waits_is_lost(transport: str) -> None:
+    async with connected(LEGACY, transport) as client:
+        promise = await client.submit("ponder", ttl=0.3)
+        with pytest.raises(TaskLost, match="has expired"):
+            await asyncio.wait_for(promise.result(), 10)
 
 
 @everywhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from antiphon import Limits, Server
-from tests.promises.speaking import Patient, begin, reach
-from tests.promises.tooling import STORES, Workshop, at_work, store_of
+from antiphon import Context, Limits, Server
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.promises.tooling import STORES, Name, Workshop, at_work, store_of
 from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import Bare
@@ -110,14 +111,15 @@ async def tools_with(kind: str, folder: Path, **options: Any) -> AsyncIterator[i
 @pytest.mark.parametrize(
     ("ttl", "wish", "given"),
     [
-        (60, None, 60_000),
+        (60, None, None),
         (60, 5_000, 5_000),
-        (60, 90_000, 60_000),
+        (60, 90_000, 90_000),
         (None, None, None),
         (None, 90_000, 90_000),
+        (None, 2**62, 3_162_240_000_000),
     ],
 )
-async def test_a_caller_may_wish_for_less_than_the_tool_allows(
+async def test_a_caller_may_ask_for_a_lifetime_from_the_creation_on(
     kind: str, tmp_path: Path, ttl: float | None, wish: int | None, given: int | None
 ) -> None:
     async with tools_with(kind, tmp_path, task_ttl=ttl, poll_interval=2.5) as port:
@@ -132,3 +134,67 @@ async def test_a_wish_that_is_no_time_is_refused(port: int) -> None:
     for wish in ("soon", 1.5, True):
         refused = await Bare(port).ask("tools/call", {"name": "long", "task": {"ttl": wish}})
         assert refused.error["code"] == -32602
+
+
+@pytest.mark.parametrize("wish", [0, -1, -60_000])
+async def test_a_lifetime_that_is_not_positive_is_refused(port: int, wish: int) -> None:
+    for tool, modes in (("long", {}), ("add", {"responseModes": ["immediate"]})):
+        params = {"name": tool, "arguments": {"a": 1, "b": 2}, "task": {"ttl": wish, **modes}}
+        refused = (await Bare(port).ask("tools/call", params)).error
+        assert refused["code"] == -32602
+        assert refused["message"].startswith(f"Invalid ttl {wish}: use a positive number of milliseconds")
+    assert (await Bare(port).ask("tasks/list")).result["tasks"] == []
+
+
+# Without a wish: from the end on
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_task_is_kept_until_it_has_ended_and_then_for_its_ttl(kind: str, tmp_path: Path) -> None:
+    server, gate = Server("ttl", store=store_of(kind, tmp_path)), asyncio.Event()
+
+    @server.tool(task="required", task_ttl=0.5, poll_interval=0.05)
+    async def wait(ctx: Context, ask: bool) -> str:
+        """Take longer than the task is kept."""
+        if ask:
+            await ctx.elicit("Who?", Name, key="who")
+        else:
+            await gate.wait()
+        return "done"
+
+    async with serving(server) as address:
+        client = Patient(address.port)
+        running, asking = [(await begin(client, "wait", ask=ask))["taskId"] for ask in (False, True)]
+        began = time.time()
+        await asyncio.sleep(1.2)  # longer than the ttl, and two ticks of the worker
+        assert (await look(client, running))["status"] == "working"
+        assert (await look(client, asking))["ttlMs"] is None
+        gate.set()
+        await answer(client, asking, who="Ada")
+        for id in (running, asking):
+            task = await reach(client, id, "completed")
+            assert 1700 <= task["ttlMs"] < 1000 * (time.time() - began) + 600
+        for id in (running, asking):
+            await gone_after(client, id)
+
+
+async def test_expiry_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "antiphon")
+    async with at_work("sqlite", tmp_path) as (_, address):
+        client = Bare(address.port)
+        ids = [
+            (await begin(client, tool, 300, **arguments))["taskId"]
+            for tool, arguments in (("long", {}), ("ask", {}), ("add", {"a": 1, "b": 2}))
+        ]
+        for id in ids:
+            await gone_after(client, id)
+        running, asking, ended = ids
+
+        def says(text: str) -> bool:
+            return any(text in line for line in caplog.messages)
+
+        await until(lambda: says(f"Deleted task {ended}: its lifetime is over."))
+        await until(lambda: says(f"Task {running} has expired after"))
+        await until(lambda: says(f"Task {asking} has expired after"))
+    assert says("it was running, and its lifetime was 0.3 s.")
+    assert says("it was waiting for an answer, and its lifetime was 0.3 s.")

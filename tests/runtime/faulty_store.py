@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_questions
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms
-from antiphon.store import open_store
+from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
 from antiphon.store.contract import Record
+from antiphon.store.memory import MemoryStore
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -18,8 +21,8 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "require
 class FaultyStore:
     """Wraps a store in memory; a test sets how the next calls of a method end."""
 
-    def __init__(self) -> None:
-        self._store = open_store("memory:")
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._store = MemoryStore(clock=clock)
         self._instead: dict[str, list[Any]] = defaultdict(list)
         self._afterwards: dict[str, list[Exception]] = defaultdict(list)
         self.calls: Counter[str] = Counter()
@@ -80,6 +83,34 @@ async def claimed_task(store: Any) -> ClaimedTask:
     """Create a task that this process has claimed."""
     task, created, token = await created_task(store, worker="me")
     return ClaimedTask(store, task, created, version=1, token=token, journal={}, responses={})
+
+
+async def queued_task(
+    store: Any, tool: str, arguments: dict[str, Any] | None = None, *, lost: int = 0, **more: Any
+) -> str:
+    """Create a task that no worker holds, after so many workers have claimed it and died; return its id."""
+    at = now_ms()
+    task = Task(id=f"{tool}_{at}", tool=tool, created=at, updated=at)
+    principal = {"id": ""}
+    created = {"v": 1, "task": head_of(task), "arguments": arguments or {}, "principal": principal, **more}
+    record = Record(task.id, "", tool, "ready", 0, at, at, None, head_of(task))
+    await store.create(record, [("created", created)])
+    await lose(store, lost)
+    return task.id
+
+
+async def lose(store: Any, times: int = 1) -> None:
+    """Claim the task that is ready, as a worker that dies at once does, so many times."""
+    for _ in range(times):
+        assert len(await store.claim("dead", lease=0.0, limit=1)) == 1
+
+
+async def end_of(store: Any, id: str) -> Task:
+    """Wait until a task has ended, and return it."""
+    async with asyncio.timeout(30.0), store.watch(id) as watch:
+        while not (task := task_of(await store.get(id))).has_ended:
+            await watch.wait(1.0)
+    return task
 
 
 async def waiting_task(store: Any) -> Task:

@@ -257,7 +257,8 @@ async def test_09_ttl_expiration_during_streaming(client: Speaker, studio: Studi
 async def test_09_our_client_says_that_it_is_lost(port: int, studio: Studio, version: str) -> None:
     async with ours(port, version) as client:
         studio.allow(2)
-        async with client.stream("gated_fleeting", n=5) as stream:
+        made = (await Bare(port).ask("tools/call", wish("gated", ttl=400, n=5))).result["task"]["taskId"]
+        async with client.task(made).stream() as stream:
             seen = [(await anext(stream)).number for _ in range(2)]
             with pytest.raises(TaskLost):
                 await anext(stream)

@@ -99,7 +99,6 @@ class Studio:
         tool()(gated)
         tool(name="gated_or_late", answer_within=0.2)(gated)
         tool(name="gated_required", task="required")(gated)
-        tool(name="gated_fleeting", task="required", task_ttl=0.4)(gated)
         server.tool(name="gated_forbidden")(gated)
 
         @tool()

@@ -24,6 +24,7 @@ from antiphon.cli.options import (
     require_target,
     split_commas,
 )
+from antiphon.cli.store import commands as store_commands
 from antiphon.cli.tasks import commands as tasks
 
 __all__ = ["app"]
@@ -35,6 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(store_commands.app, name="store")
 
 FileArgument = Annotated[
     str,

@@ -44,16 +44,25 @@ _EXAMPLES = {
     ),
     "tasks ls": (
         "antiphon tasks ls sqlite:///tasks.db --limit 20",
+        "antiphon tasks ls sqlite:///tasks.db --failed",
         "antiphon tasks ls $URL --protocol 2025-11-25",
     ),
     "tasks show": ("antiphon tasks show sqlite:///tasks.db ID --json",),
+    "tasks export": ("antiphon tasks export sqlite:///tasks.db ID -o tests/histories/pay.json",),
     "tasks watch": ("antiphon tasks watch $URL ID && echo done",),
     "tasks answer": (
         "antiphon tasks answer $URL ID how=Fixed",
         "antiphon tasks answer $URL ID --default-answer decline",
     ),
     "tasks cancel": ("antiphon tasks cancel $URL ID",),
+    "tasks retry": ("antiphon tasks retry sqlite:///tasks.db ID",),
     "tasks rm": ("antiphon tasks rm --expired sqlite:///tasks.db",),
+    "store": (
+        "antiphon store backup sqlite:///tasks.db backups/tasks.db",
+        "antiphon store compact sqlite:///tasks.db",
+    ),
+    "store backup": ("antiphon store backup sqlite:///tasks.db backups/tasks-$(date +%F).db",),
+    "store compact": ("antiphon store compact sqlite:///tasks.db --json",),
 }
 
 

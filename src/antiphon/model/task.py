@@ -16,6 +16,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
     "ANSWER_KIND",
+    "HISTORY_FORMAT",
     "MAX_MESSAGE_CHARACTERS",
     "SEGMENT_ENTRIES",
     "STORED_QUESTIONS",
@@ -37,7 +38,11 @@ __all__ = [
     "dump_result",
     "load_questions",
     "load_result",
+    "question_kind",
 ]
+
+HISTORY_FORMAT = 1
+"""The format of the files that `antiphon tasks export` writes and `antiphon.testing` reads."""
 
 STORED_QUESTIONS = "asks"
 """The name of a task's open questions in stores. It never changes: existing stores contain it."""
@@ -69,8 +74,16 @@ TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("waiting", "answered"): "working",
     ("waiting", "faulted"): "faulted",
     ("waiting", "cancelled"): "cancelled",
+    ("cancelled", "recorded"): "cancelled",
+    ("done", "recorded"): "working",
+    ("faulted", "recorded"): "working",
 }
-"""The state of a task after an entry. A pair that is missing is invalid; a finished task never changes."""
+"""The state of a task after an entry. A pair that is missing is invalid.
+
+A finished task never changes by itself. An operator may retry a task that failed: that is the entry
+`recorded` with `retry` in its data. The log of a cancelled task may get entries about the run that unwinds
+its function; they change nothing that callers see.
+"""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,7 +138,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State = "working"
     message: str | None = None
     ttl: int | None = None
-    """How long the store keeps the task after its creation, in milliseconds; `None` means for ever."""
+    """How long after its creation the task expires, in milliseconds; `None` means never, or not decided yet.
+
+    A caller may ask for it. Otherwise it is decided when the task ends, from `keep`.
+    """
     poll: int = 1000
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
@@ -144,11 +160,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The number of segments in the log. The content of the result comes after them."""
     progress: TaskProgress | None = None
     """The progress that `message` describes, while the task works. It is not in the log."""
+    keep: int | None = None
+    """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the task has finished. A finished task never changes."""
         return self.state in ("done", "faulted", "cancelled")
+
+    @property
+    def expires(self) -> int | None:
+        """When the task expires; `None` means never, or not decided yet."""
+        return None if self.ttl is None else self.created + self.ttl
 
     @property
     def visible_state(self) -> tuple[Any, ...]:
@@ -174,12 +197,16 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     def after(self, kind: EntryKind, data: Mapping[str, Any], at: int) -> Task:
         """Return the task after one more entry; raises `ValueError` if the entry is invalid in this state."""
         state = TRANSITIONS.get((self.state, kind))
-        if state is None:
+        if state is None or (self.has_ended and state == "working" and not self._may_retry(data)):
             raise ValueError(f"A task that is {self.state} cannot be {kind}.")
         changes: dict[str, Any] = {"state": state, "updated": max(at, self.updated)}
+        if self.has_ended and state == "working":  # its lifetime counts from the next end
+            changes.update(
+                result=None, fault=None, ttl=None, keep=self.ttl if self.keep is None else self.keep
+            )
         if state != self.state:  # the message was about the state before
             changes.update(message=None, progress=None)
-        if "message" in data:
+        if "message" in data and self.state != "cancelled":
             changes.update(message=data["message"], progress=None)
         if kind == "asked":
             changes.update(questions=data[STORED_QUESTIONS], problems={})
@@ -204,7 +231,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
         elif kind == "cancelled":
             changes.update(questions={}, problems={})
-        return msgspec.structs.replace(self, **changes)
+        after = msgspec.structs.replace(self, **changes)
+        return after._with_lifetime() if after.has_ended and state != self.state else after
+
+    def _with_lifetime(self) -> Task:
+        """Return a task that has just ended with its lifetime, which counts from its end."""
+        if self.keep is None:
+            return self
+        ttl = self.updated - self.created + self.keep
+        return msgspec.structs.replace(self, ttl=ttl if self.ttl is None else min(ttl, self.ttl))
+
+    def _may_retry(self, data: Mapping[str, Any]) -> bool:
+        return bool(data.get("retry")) and (self.failed or self.state == "faulted")
 
 
 def answer_entry(key: str) -> str:
@@ -213,22 +251,55 @@ def answer_entry(key: str) -> str:
 
 
 class TaskHistory:
-    """Reads a task's log, entry by entry. Counts segments, but does not keep them."""
+    """Reads a task's log, entry by entry. Counts segments, but does not keep them.
 
-    __slots__ = ("created", "journal", "last", "responses", "task")
+    Also counts the runs that were lost: claims that ended without an entry that says so. Every entry of a
+    worker names its claim (`by`, the token). A run ends in order with a question, with the end of the task,
+    or with an entry that has `released`. An entry with `attempt` notes a loss that was counted. Progress (a
+    step, segments, an answer) starts the count again.
+    """
+
+    __slots__ = (
+        "_claim",
+        "_in_order",
+        "_lost",
+        "created",
+        "journal",
+        "last",
+        "noted_attempts",
+        "refusals",
+        "responses",
+        "segment_entries",
+        "task",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.task: Task | None = None
+        self.version = 0
+        """The number of entries that were added."""
+        self.segment_entries = EntryRanges()
+        """The entries that hold segments."""
         self.created: Mapping[str, Any] = {}
         """The data of the first entry: the call that created the task."""
         self.journal: dict[str, Any] = {}
         self.responses: dict[str, Any] = {}
         """The answers since the task last asked, or that came with the call that created it."""
         self.last: EntryKind | None = None
+        self.noted_attempts = 0
+        """How many attempts the log says have failed since the task last made progress."""
+        self.refusals = 0
+        """How many of the noted attempts failed before the function ran."""
+        self._lost = 0
+        self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
+        self._in_order = True  # whether the last entry queued the task in order
 
     def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
         """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
         self.last = kind
+        self.version += 1
+        if kind == "emitted":
+            self.segment_entries.add(self.version)
         self.journal.update(data.get("journal", {}))
         if kind == "created":
             self.created = data
@@ -237,6 +308,7 @@ class TaskHistory:
             raise ValueError(f"The first entry of a task's log must be 'created', not {kind!r}.")
         else:
             self.task = self.task.after(kind, data, at)
+            self._count(kind, data)
         if kind == "asked":
             self.responses = {}
         elif kind == "answered":
@@ -244,9 +316,47 @@ class TaskHistory:
         if kind in ("created", "answered"):
             self.responses |= data.get("responses", {})
 
+    @property
+    def names_claims(self) -> bool:
+        """Whether the log says which claims were lost. Logs of early versions do not."""
+        return self._claim is not None
+
+    def lost_runs(self, token: int) -> int:
+        """Return how many runs were lost since the last progress, before the claim with this token."""
+        if self._claim is None:
+            return self._lost if self._in_order else self._lost + 1
+        return self._lost + token - 1 - self._claim
+
+    def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
+        """Update the count of lost runs after an entry other than the first."""
+        by = data.get("by")
+        if kind == "answered" or data.get("retry"):
+            self._lost = self.noted_attempts = self.refusals = 0
+            self._in_order = True
+            return
+        if kind == "cancelled":
+            return
+        if kind in ("emitted", "asked") or data.get("journal"):
+            self._lost = self.noted_attempts = self.refusals = 0
+        elif by is not None:
+            self._lost = self.lost_runs(by)
+        self._claim = None if by is None else by - 1
+        if "attempt" in data:
+            self.noted_attempts = data["attempt"]
+            self.refusals = data.get("refused", self.refusals)
+            self._lost = self.noted_attempts - self.refusals
+        self._in_order = kind in ("asked", "ended", "faulted") or bool(data.get("released"))
+        if self._in_order:
+            self._claim = by
+
 
 _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
+
+
+def question_kind(question: Question) -> str:
+    """Return the name that stores and journals have for a kind of question."""
+    return _NAMES[type(question)]
 
 
 def dump_questions(questions: Mapping[str, Question]) -> dict[str, Any]:

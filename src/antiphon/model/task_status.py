@@ -39,7 +39,8 @@ class TaskStatus(msgspec.Struct, frozen=True):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     ttl: float | None = None
-    """How long the server keeps the task after its creation; `None` means for ever."""
+    """How long after its creation the server keeps the task; `None` means for ever, or until it has ended and
+    the server has decided."""
     poll_interval: float | None = None
     """How long a caller should wait between two polls."""
     questions: Mapping[str, Question] = {}

@@ -20,6 +20,7 @@ from antiphon.errors import (
     InvalidRequest,
     MethodNotFound,
     NotFound,
+    ReplayMismatch,
     RequestError,
     ResourceNotFound,
     StoreUnavailable,
@@ -138,6 +139,12 @@ class Dispatcher:
             logger.warning("Request %r needs the store, and the store is unavailable: %s", request_id, raised)
             return Busy(
                 "The store of this server is unavailable: try again.", retry_after=_STORE_RETRY_AFTER_SECONDS
+            )
+        if isinstance(raised, ReplayMismatch):
+            logger.error("Cannot continue request %r: %s", request_id, raised)
+            return InternalError(
+                "The server has changed since this call began, and cannot continue it: make the call again, "
+                "without its request state."
             )
         logger.error("Request %r failed.", request_id, exc_info=raised)
         return InternalError(

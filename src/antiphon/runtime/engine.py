@@ -96,6 +96,7 @@ class Engine:
             self.registry.tool,
             self.environment,
             relay=self.relay,
+            task_tools=lambda: self.registry.task_tools,
             needed=settings.single_use_state,
         )
         use_once = self.tasks.use_once if settings.single_use_state else None

@@ -48,6 +48,8 @@ class Limits:
     """How many tasks may wait for a worker. Further tasks are refused with 503 and `Retry-After`."""
     lease_seconds: float = 15.0
     """How long a worker may go without renewing its leases before other workers take over its tasks."""
+    unwind_timeout: float = 60.0
+    """How long the function of a cancelled or expired task may clean up before it is cancelled once more."""
     max_artifact_bytes: int = 64 * 1024 * 1024
     """The size of the largest artifact."""
     max_stored_artifact_bytes: int = 256 * 1024 * 1024

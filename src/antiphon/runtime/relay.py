@@ -17,12 +17,14 @@ from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.runtime.change_feed import ChangeFeed
 from antiphon.store.contract import Store
 
-__all__ = ["CANCELLED_TASKS", "Relay", "relay_changes"]
+__all__ = ["CANCELLED_TASKS", "RETRIED_TASKS", "Relay", "relay_changes"]
 
 logger = logging.getLogger("antiphon")
 
 CANCELLED_TASKS = "stopped"
 """The topic for the ids of cancelled tasks: the process that runs such a task stops it."""
+RETRIED_TASKS = "retried"
+"""The topic for the ids of failed tasks that were queued again: processes that cached the end forget it."""
 _CHANGES = "changes"
 _RETRY_SECONDS = 1.0
 """How long to wait before subscribing again after the store failed."""
@@ -121,7 +123,7 @@ class Relay:
 
     def _stored_topic(self, topic: str) -> str:
         """Return the name of a topic in the store. Servers that share a store share its tasks."""
-        return topic if topic == CANCELLED_TASKS else f"{self._server}/{topic}"
+        return topic if topic in (CANCELLED_TASKS, RETRIED_TASKS) else f"{self._server}/{topic}"
 
 
 def relay_changes(changes: ChangeFeed, relay: Relay) -> None:

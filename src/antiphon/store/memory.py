@@ -6,6 +6,7 @@ store, so that a caller cannot change an entry after writing it. It does not kno
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -21,6 +22,8 @@ from antiphon.store.rules import Row
 from antiphon.store.watchers import Watchers
 
 __all__ = ["MemoryStore"]
+
+logger = logging.getLogger("antiphon")
 
 
 class _StoredTask(msgspec.Struct):
@@ -145,6 +148,9 @@ class MemoryStore:
         self._is_open = True
 
     async def close(self) -> None:
+        unfinished = self._counts["ready"] + self._counts["waiting"]
+        if self._is_open and unfinished:
+            logger.info("The store in memory was closed: %d tasks that had not ended are lost.", unfinished)
         self._is_open = False
         self._watchers.close()
 

@@ -17,13 +17,21 @@ def recorded(value: int) -> dict[str, Any]:
     return {"journal": {"step:a": value}}
 
 
+def by_first_claim(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of an entry as the log has it: with the token of the claim that wrote it."""
+    return {**data, "by": 1}
+
+
 async def test_an_entry_whose_write_succeeded_before_the_store_failed_is_written_once() -> None:
     store = await open_faulty_store()
     mine = await claimed_task(store)
     store.afterwards("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
     await mine.write("recorded", recorded(2))
-    assert await log_entries(store) == [("recorded", recorded(1)), ("recorded", recorded(2))]
+    assert await log_entries(store) == [
+        ("recorded", by_first_claim(recorded(1))),
+        ("recorded", by_first_claim(recorded(2))),
+    ]
 
 
 async def test_an_end_whose_write_succeeded_before_the_store_failed_ends_the_task() -> None:
@@ -32,7 +40,7 @@ async def test_an_end_whose_write_succeeded_before_the_store_failed_ends_the_tas
     store.afterwards("append", StoreUnavailable("It is away."))
     await mine.write("ended", ENDED)
     assert mine.task.state == "done"
-    assert await log_entries(store) == [("ended", ENDED)]
+    assert await log_entries(store) == [("ended", by_first_claim(ENDED))]
 
 
 async def test_an_entry_that_was_not_written_is_written_when_the_store_recovers() -> None:
@@ -40,7 +48,7 @@ async def test_an_entry_that_was_not_written_is_written_when_the_store_recovers(
     mine = await claimed_task(store)
     store.instead("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
-    assert await log_entries(store) == [("recorded", recorded(1))]
+    assert await log_entries(store) == [("recorded", by_first_claim(recorded(1)))]
 
 
 async def test_an_entry_of_another_process_is_not_mistaken_for_ours() -> None:
@@ -51,7 +59,8 @@ async def test_an_entry_of_another_process_is_not_mistaken_for_ours() -> None:
     )
     store.instead("append", StoreUnavailable("It is away."))
     await mine.write("recorded", recorded(1))
-    assert await log_entries(store) == [("recorded", recorded(9)), ("recorded", recorded(1))]
+    written = [("recorded", recorded(9)), ("recorded", by_first_claim(recorded(1)))]
+    assert await log_entries(store) == written
 
 
 async def test_a_lease_lost_during_an_outage_raises_lease_lost() -> None:
@@ -88,4 +97,4 @@ async def test_nothing_is_written_after_the_end() -> None:
     await mine.write("ended", ENDED)
     with pytest.raises(LeaseLost, match="has ended"):
         await mine.write("recorded", recorded(1))
-    assert await log_entries(store) == [("ended", ENDED)]
+    assert await log_entries(store) == [("ended", by_first_claim(ENDED))]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from antiphon import Limits
-from antiphon.errors import NotFound, StoreUnavailable
+from antiphon import Limits, Server
+from antiphon.errors import StoreUnavailable
+from antiphon.runtime.engine import Engine
 from antiphon.runtime.tasks import claimed_task as claimed_task_module
 from antiphon.runtime.tasks import worker as worker_module
 from antiphon.runtime.tasks.worker import Worker
@@ -17,12 +18,21 @@ from tests.runtime.faulty_store import claimed_task, created_task, log_entries, 
 from tests.support.polling import until
 
 
-def none(name: str) -> Any:
-    raise NotFound(f"There is no tool {name!r}.")
+def engine() -> Engine:
+    server = Server("tests")
+
+    @server.tool(task="optional")
+    async def count() -> int:
+        return 1
+
+    return server.engine
 
 
 def worker(store: Any) -> Worker:
-    return Worker(store, Limits(), none, none)  # type: ignore[arg-type]
+    serving = engine()
+    return Worker(
+        store, Limits(), serving.registry.tool, serving.environment, tools=lambda: serving.registry.task_tools
+    )
 
 
 async def test_a_task_that_finishes_while_the_worker_stops_is_not_released() -> None:
@@ -79,7 +89,7 @@ async def test_a_task_whose_outcome_cannot_be_written_is_left_to_another_worker(
     mine = worker(store)
     store.instead("append", StoreUnavailable("It is away."))
     task = await claimed_task(store)
-    mine.run(task)
+    mine.run(task, engine().registry.tool("count"))
     await until(lambda: not mine.running)
     reason = (
         f"Stopped running task {task.task.id}: It is away. Another worker can claim it when its lease ends."
@@ -100,4 +110,4 @@ async def test_a_worker_continues_after_an_unexpected_error(
     await until(lambda: store.calls["append"])
     await mine.stop(within=1)
     assert "Unexpected error in the worker loop; continuing." in caplog.messages
-    assert [kind for kind, _ in await log_entries(store)] == ["faulted"]
+    assert [kind for kind, _ in await log_entries(store)] == ["ended"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from antiphon.cli import render
@@ -20,8 +21,10 @@ __all__ = [
     "TaskSource",
     "answer_task",
     "cancel_task",
+    "export_history",
     "list_tasks",
     "remove_expired",
+    "retry_task",
     "show_task",
     "task_source",
     "watch_task",
@@ -33,8 +36,8 @@ T = TypeVar("T")
 class TaskSource(Protocol):
     """A server or a store with tasks. Its methods raise `TaskLost` or `TaskNotFound` for an unknown task."""
 
-    async def list(self, limit: int) -> Sequence[TaskView]:
-        """Return tasks, newest first."""
+    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
+        """Return tasks, newest first; with `failed`, only those that have failed."""
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task and its log, or `None` if the source does not show logs."""
@@ -78,18 +81,18 @@ def task_source(
     return ServerTasks(parsed, protocol)
 
 
-def list_tasks(source: OpeningSource, limit: int, *, as_json: bool) -> None:
+def list_tasks(source: OpeningSource, limit: int, *, failed: bool = False, as_json: bool) -> None:
     """Print the tasks of a source. Raises `CommandError`, like all actions."""
 
     async def work() -> Sequence[TaskView]:
         async with source as tasks:
-            return await tasks.list(limit)
+            return await tasks.list(limit, failed=failed)
 
     found = _run(work())
     if as_json:
         print(render.pretty([report.as_json(task) for task in found]))
     else:
-        print(report.table(found) if found else "There are no tasks.")
+        print(report.table(found) if found else f"There are no {'failed ' if failed else ''}tasks.")
 
 
 def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
@@ -107,6 +110,29 @@ def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
     print(report.details(task))
     if log is not None:
         print(f"\n{report.log_lines(log)}")
+
+
+def export_history(target: str, id: str, output: Path | None) -> None:
+    """Write the log of a task to a file, or to the standard output."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
+
+    if not is_store_url(target):
+        raise CommandError("Only a store has the histories of tasks. Name one, such as sqlite:///tasks.db.")
+
+    async def work() -> tuple[TaskView, Sequence[Entry]]:
+        async with StoreTasks(target) as tasks:
+            return await tasks.show(id)
+
+    task, log = _run(work())
+    history = render.pretty(report.history(task, log))
+    if output is None:
+        print(history)
+        return
+    try:
+        output.write_text(f"{history}\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"Cannot write {output}: {error.strerror}.") from None
+    print(f"Wrote the history of {render.strip_control(id)} to {output}.")
 
 
 def watch_task(source: OpeningSource, id: str, *, as_json: bool) -> int:
@@ -160,6 +186,22 @@ def cancel_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
     sentence = f"Cancelled {id}."
     if status != "cancelled":
         sentence = f"Requested the cancellation of {id}. Its status is still {status}."
+    _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
+
+
+def retry_task(target: str, id: str, *, as_json: bool) -> None:
+    """Queue a failed task of a store again."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
+
+    if not is_store_url(target):
+        raise CommandError("Tasks can only be retried in a store. Name one, such as sqlite:///tasks.db.")
+
+    async def work() -> str:
+        async with StoreTasks(target) as tasks:
+            return await tasks.retry(id)
+
+    status = _run(work())
+    sentence = f"Queued {id} again. Its finished steps do not run again."
     _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +43,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The ID of the tas
 def ls(
     target: TargetArgument,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many tasks.")] = 100,
+    failed: Annotated[bool, typer.Option("--failed", help="Show only tasks that have failed.")] = False,
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
@@ -53,7 +55,7 @@ def ls(
 
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
-        actions.list_tasks(source, limit, as_json=json)
+        actions.list_tasks(source, limit, failed=failed, as_json=json)
 
 
 @app.command(cls=Command, epilog=epilog("tasks show"))
@@ -72,6 +74,25 @@ def show(
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
         actions.show_task(source, id, as_json=json)
+
+
+@app.command(cls=Command, epilog=epilog("tasks export"))
+def export(
+    target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
+    id: IdArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
+    ] = None,
+) -> None:
+    """Write the history of a task as JSON.
+
+    A test can replay the history against a new version of your tool. It contains the arguments, the answers
+    and the results of steps, so keep private data in mind.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        actions.export_history(target, id, output)
 
 
 @app.command(cls=Command, epilog=epilog("tasks watch"))
@@ -144,6 +165,22 @@ def cancel(
     with handle_errors():
         source = actions.task_source(target, header, token, timeout, protocol)
         actions.cancel_task(source, id, as_json=json)
+
+
+@app.command(cls=Command, epilog=epilog("tasks retry"))
+def retry(
+    target: Annotated[str, typer.Argument(metavar="STORE", help="A store such as sqlite:///tasks.db.")],
+    id: IdArgument,
+    json: JsonOption = False,
+) -> None:
+    """Run a failed task of a store again.
+
+    A worker runs the function again. Steps that finished do not run again, and answers are kept.
+    """
+    from antiphon.cli.tasks import actions
+
+    with handle_errors():
+        actions.retry_task(target, id, as_json=json)
 
 
 @app.command(cls=Command, epilog=epilog("tasks rm"))

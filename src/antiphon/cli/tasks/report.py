@@ -11,13 +11,13 @@ import msgspec
 from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
-from antiphon.model.task import Fault, Task, load_result
+from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_result
 from antiphon.model.task_status import TaskStatus
 from antiphon.store.contract import Entry, Record
 from antiphon.wire.client import results
 from antiphon.wire.server.tasks import core_task, timestamp
 
-__all__ = ["TaskView", "as_json", "details", "log_lines", "status_line", "table"]
+__all__ = ["TaskView", "as_json", "details", "history", "log_lines", "status_line", "table"]
 
 MAX_ENTRY_CHARACTERS = 200
 """How much of a log entry a line shows."""
@@ -39,6 +39,11 @@ class TaskView(msgspec.Struct, frozen=True):
     fault: Fault | None = None
     tool: str | None = None
     principal: str | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the task ended with an error, or with a result that says that the tool failed."""
+        return self.status == "failed" or (self.result is not None and self.result.is_error)
 
     @classmethod
     def from_status(cls, status: TaskStatus) -> TaskView:
@@ -171,6 +176,11 @@ def log_lines(entries: Sequence[Entry]) -> str:
         f"{_truncate(render.strip_control(render.compact(entry.data)))}"
         for entry in entries
     )
+
+
+def history(task: TaskView, log: Sequence[Entry]) -> dict[str, Any]:
+    """Return the log of a task in the format that `antiphon.testing.replay_history` reads."""
+    return {"format": HISTORY_FORMAT, "taskId": task.id, "tool": task.tool, "log": log}
 
 
 def _describe(question: Question) -> str:

@@ -47,8 +47,8 @@ class ServerTasks:
     ) -> None:
         await self._open.aclose()
 
-    async def list(self, limit: int) -> Sequence[TaskView]:
-        """Return the caller's tasks, if the protocol version lists tasks."""
+    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
+        """Return the caller's tasks, if the protocol version lists tasks; with `failed`, the failed ones."""
         try:
             statuses = await self._client.tasks()
         except MethodNotFound:
@@ -57,7 +57,8 @@ class ServerTasks:
                 "its ID: antiphon tasks show URL ID. Or list tasks in an older version: --protocol "
                 "2025-11-25. Or list all tasks of a store: antiphon tasks ls sqlite:///tasks.db."
             ) from None
-        return [TaskView.from_status(status) for status in statuses[:limit]]
+        tasks = [TaskView.from_status(status) for status in statuses]
+        return [task for task in tasks if task.has_failed or not failed][:limit]
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task with its result. Older versions send the result on request only."""

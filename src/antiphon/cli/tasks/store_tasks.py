@@ -15,7 +15,7 @@ from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.tasks.questions import answer_questions
 from antiphon.cli.tasks.report import TaskView
-from antiphon.errors import StoreUnavailable, TaskEnded, TaskNotFound
+from antiphon.errors import InvalidParams, StoreUnavailable, TaskEnded, TaskNotFound
 from antiphon.model.identity import Principal
 from antiphon.model.question import Question
 from antiphon.runtime.execution.executor import ThreadExecutor
@@ -23,6 +23,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks.claimed_task import task_of
+from antiphon.runtime.tasks.expiry import end_overdue
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store import open_store
@@ -68,19 +69,21 @@ class StoreTasks:
         await self._relay.close()
         await self._store.close()
 
-    async def list(self, limit: int) -> Sequence[TaskView]:
-        """Return the tasks of all principals, newest first."""
+    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
+        """Return the tasks of all principals, newest first; with `failed`, only those that have failed."""
         found: list[TaskView] = []
         cursor: str | None = None
         while len(found) < limit:
-            page = await self._store.list(None, cursor=cursor, limit=min(limit - len(found), PAGE_SIZE))
-            found += map(TaskView.from_record, page.records)
+            wanted = PAGE_SIZE if failed else min(limit - len(found), PAGE_SIZE)
+            page = await self._store.list(None, cursor=cursor, limit=wanted)
+            tasks = map(TaskView.from_record, page.records)
+            found += [task for task in tasks if task.has_failed or not failed]
             cursor = page.cursor
             if cursor is None:
                 break
-        return found
+        return found[:limit]
 
-    async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
+    async def show(self, id: str) -> tuple[TaskView, Sequence[Entry]]:
         """Return a task and its whole log."""
         record = await self._record(id)
         log: list[Entry] = []
@@ -118,8 +121,21 @@ class StoreTasks:
             await self._service.cancel(id, Principal(record.principal))
         return TaskView.from_record(await self._record(id)).status
 
+    async def retry(self, id: str) -> str:
+        """Queue a failed task again. Return its status afterwards."""
+        record = await self._record(id)
+        try:
+            await self._service.retry(id, Principal(record.principal))
+        except InvalidParams as error:
+            raise CommandError(f"{error} Its status is {TaskView.from_record(record).status}.") from None
+        return TaskView.from_record(await self._record(id)).status
+
     async def remove_expired(self) -> int:
-        """Remove the expired tasks. Return how many there were."""
+        """Remove the expired tasks. Return how many there were.
+
+        A task that waits for an answer is cancelled first, and stays until a worker has unwound its function.
+        """
+        await end_overdue(self._store, lambda _: None)
         count = 0
         while removed := await self._store.expire():
             count += len(removed)

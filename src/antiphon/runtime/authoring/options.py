@@ -47,7 +47,8 @@ class ToolOptions(_Common, total=False):
     task: TaskPolicy
     """Whether calls may run as tasks: `"forbidden"` (the default), `"optional"` or `"required"`."""
     task_ttl: float | None
-    """How long the store keeps a task after its creation, in seconds; 3600 by default, `None` for ever."""
+    """How long the store keeps a task after its end, in seconds; 3600 by default, `None` for ever. A task
+    that has not ended is kept, unless its caller asked for a lifetime."""
     poll_interval: float
     """How often callers should poll a task, in seconds; 1 by default."""
     answer_within: float | None
@@ -56,6 +57,9 @@ class ToolOptions(_Common, total=False):
     tasks is a task from the start."""
     resume: bool
     """Whether another worker resumes a task whose worker died (the default), or the task fails."""
+    max_attempts: int
+    """How often a task is tried if its worker is lost each time before the task makes progress; 5 by default.
+    A recorded step, a segment and an answer are progress."""
     streams: bool | None
     """Set it to `True` for a function that calls `ctx.emit`. Generators stream without it."""
     timeout: float | None

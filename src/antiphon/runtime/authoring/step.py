@@ -41,6 +41,20 @@ class Step:
         self._is_async = inspect.iscoroutinefunction(underlying_function(function))
         self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(_returns(function))
 
+    def check_key(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise `DefinitionError` for a key that is no text, or that may be meant for the function."""
+        if not isinstance(key, str) or not key:
+            raise DefinitionError(f"The key of the step {self.name!r} must be a text, and is {key!r}.")
+        try:
+            signature = inspect.signature(self._function)
+        except ValueError:  # some functions written in C have none
+            return
+        if "key" in signature.parameters and "key" not in signature.bind_partial(*args, **kwargs).arguments:
+            raise DefinitionError(
+                f"The function {self.name!r} has a parameter 'key', and ctx.step has one too: to pass both, "
+                "bind the one of the function with functools.partial."
+            )
+
     def work(
         self, threads: ThreadExecutor, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Callable[[], Awaitable[Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, Forbidden, InternalError, RequestError, StoreError
+from antiphon.errors import Failure, Forbidden, InternalError, ReplayMismatch, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result, text_result
@@ -36,6 +36,8 @@ from antiphon.runtime.observability.telemetry import ToolCounters, call_log, cla
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
 
 logger = logging.getLogger("antiphon")
+_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+"""What a function may raise to fail its call. `sys.exit()` in a tool must not end the server."""
 _is_logged, _INFO = call_log.isEnabledFor, logging.INFO
 
 
@@ -54,6 +56,7 @@ class Tool:
         "definition",
         "function",
         "has_artifacts",
+        "max_attempts",
         "name",
         "poll_interval",
         "resume",
@@ -83,6 +86,7 @@ class Tool:
         poll_interval: float = 1.0,
         answer_within: float | None = None,
         resume: bool = True,
+        max_attempts: int = 5,
         streams: bool | None = None,
     ) -> None:
         self.function = AuthorFunction(function, threads, may_emit=True)
@@ -105,6 +109,7 @@ class Tool:
         self.poll_interval = poll_interval
         self.answer_within = answer_within
         self.resume = resume
+        self.max_attempts = max_attempts
         returns = generator_return_type(signature.returns) if self.function.emits else signature.returns
         output = ResultBuilder(
             self.name, returns, structured=structured, may_be_artifact=artifact_over is not None
@@ -127,7 +132,10 @@ class Tool:
         )
 
     async def run(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
-        """Run the function and return its outcome; raises only `RequestError` and `StoreError`."""
+        """Run the function and return its outcome.
+
+        Raises only `RequestError`, `StoreError` and `ReplayMismatch`.
+        """
         if environment.telemetry.observes or _is_logged(_INFO):
             observed: Result | InputRequired = await environment.telemetry.observe(
                 call, self.counters, lambda: self._perform(call, environment)
@@ -158,7 +166,7 @@ class Tool:
                         self.counters.answers += 1
                         return given
                     result = await self._store_artifact(given, call, environment)
-                except Exception as error:
+                except _FAILURES as error:
                     result = await self._failed(call, error)
         except BaseException as error:
             self.counters.add(*classify(call, error), None)
@@ -182,20 +190,28 @@ class Tool:
             return await prepend_emitted(
                 call, await self._store_artifact(self._after_segments(value), call, environment)
             )
-        except Exception as error:
+        except _FAILURES as error:
             return await self._failed(call, error)
+
+    def problems_of(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with arguments, or `None` if they fit the function's signature."""
+        try:
+            self._bind(arguments)
+        except pydantic.ValidationError as error:
+            return explain(error, self.function.names)
+        return None
 
     def _invalid_arguments(self, error: pydantic.ValidationError) -> Result:
         problems = explain(error, self.function.names)
         return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
 
-    async def _failed(self, call: Call[CallTool], error: Exception) -> Result:
+    async def _failed(self, call: Call[CallTool], error: BaseException) -> Result:
         """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))
         if isinstance(error, Forbidden):  # clients do not show an HTTP 403, but they show a failed tool
             return await prepend_emitted(call, Result(error.message, is_error=True))
-        if isinstance(error, RequestError | StoreError):
+        if isinstance(error, RequestError | StoreError | ReplayMismatch):
             if isinstance(error, RequestError) and error.data is not None:
                 error.data = to_jsonable(error.data, lossy=True)
             if call.output is not None:

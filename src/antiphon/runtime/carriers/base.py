@@ -6,7 +6,7 @@ while the function waits, or stops the run, so that the function is run again wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from antiphon.model.outcome import InputRequired
@@ -40,6 +40,13 @@ class Carrier(Protocol):
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal of a call; raises `InvalidParams` if it belongs to another caller or call."""
+
+    def confirm(self) -> Awaitable[None] | None:
+        """Make sure that this run may go on; call it before each step, question and segment.
+
+        Returns `None` if it may. Otherwise await the result, which raises `StoreError` if the journal now
+        belongs to another process or to nobody.
+        """
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Return the answer to a question, or stop the run at it.

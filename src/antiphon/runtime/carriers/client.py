@@ -21,6 +21,7 @@ from antiphon.model.question import Question
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.execution.fingerprints import canonical_json
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 
@@ -48,7 +49,7 @@ _SEALED_NAMES: Mapping[type[Any], str] = {
 Tokens that clients hold are bound to these names: they never change.
 """
 
-_arguments = msgspec.json.Encoder(order="deterministic").encode
+_as_spelled = msgspec.json.Encoder(order="deterministic").encode
 _entries = msgspec.msgpack.Decoder(dict[str, Any])
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -89,13 +90,16 @@ class ClientCarrier:
         return journal
 
     def _opened(self, call: Call[Any], token: str) -> Journal:
-        raw = self._seal.open(token, bound_to=self._binding(call))
+        raw = self._seal.open(token, bound_to=self._bindings(call))
         return Journal(_entries.decode(self._unpacked(raw)))
 
     async def _first_use(self, token: str) -> bool:
         assert self._use_once is not None
         until = int((time.time() + self._limits.state_lifetime) * 1000)
         return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
+
+    def confirm(self) -> None:
+        """Return `None`: the caller has the journal, and makes the request again if this process is lost."""
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Stop the run; the caller gets the question as the outcome of its request."""
@@ -123,7 +127,7 @@ class ClientCarrier:
             )
             raise InternalError("The state of this call is too large to continue it.")
         stopped.sealed = self._seal.seal(
-            raw, bound_to=self._binding(call), lifetime=self._limits.state_lifetime
+            raw, bound_to=self._bindings(call)[0], lifetime=self._limits.state_lifetime
         )
         return stopped
 
@@ -132,13 +136,19 @@ class ClientCarrier:
             return raw[1:]
         return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MAX_EXPANSION)
 
-    def _binding(self, call: Call[Any]) -> bytes:
-        """Return the binding of a token: this server, this caller, and this request with its arguments."""
+    def _bindings(self, call: Call[Any]) -> tuple[bytes, ...]:
+        """Return what tokens are bound to: this server, this caller, and this request with its arguments.
+
+        The first binding is to what the arguments mean. The second one is to how numbers are spelled: older
+        versions sealed with it.
+        """
         request = call.request
         kind = _SEALED_NAMES[type(request)]
-        if isinstance(request, ReadResource):
-            named = _arguments([kind, request.uri])
-        else:
-            named = _arguments([kind, request.name, request.arguments])
-        digest = hashlib.sha256(named).digest()
-        return b"\0".join((b"state", self._server, call.principal.id.encode(), digest))
+        named = (
+            [kind, request.uri]
+            if isinstance(request, ReadResource)
+            else [kind, request.name, request.arguments]
+        )
+        prefix = b"\0".join((b"state", self._server, call.principal.id.encode(), b""))
+        encoded = dict.fromkeys((canonical_json(named), _as_spelled(named)))
+        return tuple(prefix + hashlib.sha256(each).digest() for each in encoded)

@@ -65,6 +65,9 @@ class ConnectionCarrier:
             raise InvalidParams("This protocol version has no request state: make the call without it.")
         return Journal()
 
+    def confirm(self) -> None:
+        """Return `None`: no other process has the journal."""
+
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Ask on the connection, and wait for an answer that fits; raises `Failure`."""
         answer: Any = None

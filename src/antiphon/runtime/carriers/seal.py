@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -48,17 +49,21 @@ class Seal:
         sealed = self._ring[0].encrypt(nonce, data, expiry + bound_to)
         return base64.urlsafe_b64encode(nonce + expiry + sealed).rstrip(b"=").decode()
 
-    def open(self, token: str, *, bound_to: bytes) -> bytes:
-        """Return the sealed data; raises `SealError`, whose reason is for the log only."""
+    def open(self, token: str, *, bound_to: bytes | Sequence[bytes]) -> bytes:
+        """Return the data of a token that is bound to one of these.
+
+        Raises `SealError`, whose reason is for the log only.
+        """
         raw = _decode(token)
         nonce, expiry, sealed = (
             raw[:_NONCE_BYTES],
             raw[_NONCE_BYTES : _NONCE_BYTES + _EXPIRY_BYTES],
             raw[_NONCE_BYTES + _EXPIRY_BYTES :],
         )
-        for cipher in self._ring:
+        bindings = (bound_to,) if isinstance(bound_to, bytes) else bound_to
+        for cipher, binding in itertools.product(self._ring, bindings):
             try:
-                data: bytes = cipher.decrypt(nonce, sealed, expiry + bound_to)
+                data: bytes = cipher.decrypt(nonce, sealed, expiry + binding)
             except Exception:  # cryptography raises InvalidTag, or ValueError for impossible lengths
                 continue
             if int.from_bytes(expiry, "big") < time.time() * 1000:

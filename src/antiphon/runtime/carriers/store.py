@@ -5,6 +5,7 @@ A task that asks something is parked: its function is stopped, and run again whe
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from antiphon.model.outcome import InputRequired
@@ -20,20 +21,28 @@ __all__ = ["StoreCarrier"]
 
 
 class StoreCarrier:
-    """Carries the journal of one task. The claim on the task writes the journal into the log."""
+    """Carries the journal of one task. The claim on the task writes the journal into the log.
 
-    __slots__ = ("_journal",)
+    `confirm` asks the claim whether this process still holds the task.
+    """
+
+    __slots__ = ("_confirm", "_journal")
 
     returns_questions = True
     sheds = False
     anyone_answers = True
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, confirm: Callable[[], Awaitable[None] | None] | None = None) -> None:
         self._journal = journal
+        self._confirm = confirm
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal of the task."""
         return self._journal
+
+    def confirm(self) -> Awaitable[None] | None:
+        """Return `None` if this process surely holds the task, else an awaitable that asks the store."""
+        return None if self._confirm is None else self._confirm()
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Stop the run; the worker parks the task."""

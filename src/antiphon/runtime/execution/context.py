@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -20,6 +21,7 @@ from antiphon.model.question import Elicit, ElicitResult, ListRoots, OpenUrl, Ro
 from antiphon.model.request import RequestId
 from antiphon.runtime.authoring import step as steps
 from antiphon.runtime.authoring.forms import Form
+from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.run import Run, Suspended, current_step
 
 if TYPE_CHECKING:
@@ -222,23 +224,37 @@ class Context:
 
     # Steps, tasks and segments
 
+    # A keyword beside those of the function cannot be typed. With `key`, arguments are not checked.
+    @overload
+    async def step(
+        self, function: Callable[..., Awaitable[T]], /, *args: Any, key: str, **kwargs: Any
+    ) -> T: ...
+    @overload
+    async def step(self, function: Callable[..., T], /, *args: Any, key: str, **kwargs: Any) -> T: ...
     @overload
     async def step(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     async def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def step(self, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         """Call a function once and record its result; when the call runs again, return the recorded result.
 
         Code inside a step runs once. Code outside may run again. The result is stored as JSON, and read
-        back as the type that the function's return annotation names. A step is identified by the function's
-        name and by how many steps of that name came before. If the process dies before the result is
-        recorded, the step runs again: pass `idempotency_key` to external services. Raises `DefinitionError`
-        for a result that JSON cannot represent.
+        back as the type that the function's return annotation names. A step is identified by `key`, or
+        without one by the function's name and by how many steps of that name came before. If the process
+        dies before the result is recorded, the step runs again: pass `idempotency_key` to external services.
+
+        The function and its arguments must be the same in every run: if they are not, the call stops with
+        `ReplayMismatch`, which the function does not see. With a `key`, you can rename the function, and
+        insert steps before it. Raises `DefinitionError` for a result that JSON cannot represent.
         """
         step = steps.of(function)
-        key = self._run.journal.key("step", step.name)
+        if key is not None:
+            step.check_key(key, args, kwargs)
+        fingerprint = step_print(
+            function, args, kwargs, is_keyed=key is not None, shared=self._environment.lifespan
+        )
         work = step.work(self._environment.threads, args, kwargs)
-        return step.load(await self._run.step(key, work, step.dump))
+        return step.load(await self._run.step(key or step.name, work, step.dump, fingerprint))
 
     async def checkpoint(self) -> None:
         """Allow a busy server to stop the call here and have the caller make it again.
@@ -333,6 +349,7 @@ class Context:
         if running is self._loop:
             awaitable.close()
             raise RuntimeError("ctx.wait is for functions that are not async: use await here.")
+        self._run.note_thread(threading.get_ident())
         try:
             return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
         except concurrent.futures.CancelledError:

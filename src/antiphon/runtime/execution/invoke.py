@@ -79,6 +79,11 @@ class AuthorFunction:
         """Whether the function is a generator."""
         return self._generate is not None
 
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function is passed a `Context`, or is a generator: only then a run can stop in it."""
+        return self._context is not None or self._generate is not None
+
     async def run(self, call: Call[Any], arguments: dict[str, Any], environment: Environment) -> Any:
         """Run the function; return its value, or the `InputRequired` that it stopped with."""
         if self.takes_artifacts and environment.artifacts is not None:
@@ -96,6 +101,8 @@ class AuthorFunction:
                 return value
             if call.output is not None:
                 await _flush(call.output, journal)
+            # Reading the id records it: a round that is sent twice has the same idempotency keys.
+            _ = journal.id
             closed = await carrier.close(call, journal, value)
             if isinstance(closed, InputRequired):
                 return closed
@@ -122,10 +129,14 @@ class AuthorFunction:
             work.uncancel()
             return run.outcome()
         except Suspended:
+            if run.abandoned:
+                raise asyncio.CancelledError from None
             return run.outcome()
         except BaseException:
             if run.suspending and not self._threaded:
                 work.uncancel()
+            if run.mismatch is not None:
+                raise run.mismatch from None
             raise
         if run.suspending:  # the function swallowed the cancellation, and returned
             if not self._threaded:
@@ -133,7 +144,10 @@ class AuthorFunction:
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
-        elif value is None and run.last is not None:
+            return value
+        if run.replay is not None:
+            run.warn_unused()
+        if value is None and run.last is not None:
             last = run.last
             data = last.data if last.structured else UNSET
             return Result(data=data, meta=last.meta, artifact=last.artifact, is_error=last.is_error)

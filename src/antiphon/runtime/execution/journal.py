@@ -30,10 +30,13 @@ _SEGMENTS = "segments"
 class Journal:
     """The entries of one call. All values are JSON."""
 
-    __slots__ = ("_counts", "_unwritten", "_write", "entries", "grown")
+    __slots__ = ("_counts", "_default_id", "_unwritten", "_write", "entries", "grown")
 
-    def __init__(self, entries: dict[str, Any] | None = None, *, write: Write | None = None) -> None:
+    def __init__(
+        self, entries: dict[str, Any] | None = None, *, write: Write | None = None, id: str = ""
+    ) -> None:
         self.entries: dict[str, Any] = entries if entries is not None else {}
+        self._default_id = id
         self.grown = False
         """Whether this run has recorded an entry."""
         self._counts: dict[str, int] = {}
@@ -56,10 +59,17 @@ class Journal:
 
     def record(self, key: str, value: Any) -> None:
         """Record a value under a key."""
-        self.entries[key] = value
+        self.note(key, value)
         self.grown = True
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep a value under a key, although it is no progress. It becomes durable with the next entry."""
+        self.entries[key] = value
         if self._write is not None:
             self._unwritten[key] = value
+
+    def before_step(self, key: str) -> None:
+        """Allow a step that is not in the journal to run. A journal for tests stops the run here."""
 
     async def commit(self) -> None:
         """Write the entries that are not durable yet, if the journal is attached to a log."""
@@ -85,8 +95,11 @@ class Journal:
 
     @property
     def id(self) -> str:
-        """The id of the call, the same in every run."""
-        found: str = self.entries.get(_ID, "")
+        """The id of the call, the same in every run.
+
+        The journal of a task gets one from its creator. Any other call gets a random one at the first use.
+        """
+        found: str = self.entries.get(_ID, "") or self._default_id
         if not found:
             found = secrets.token_hex(16)
             self.record(_ID, found)

@@ -33,6 +33,9 @@ _MAX_BATCH_BYTES = 256 * 1024
 class OutputStream:
     """Collects the segments of an answer, for a caller that gets them with the result."""
 
+    replays: bool = False
+    """Whether an earlier run has emitted the next segment already."""
+
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._blocks: list[Block] = []
@@ -171,6 +174,11 @@ class LoggedOutput(OutputStream):
         ):
             await asyncio.sleep(0)  # a function that emits the same again must not hold the event loop
         self._raise_failure()
+
+    @property
+    def replays(self) -> bool:  # type: ignore[override]
+        """Whether an earlier run has emitted the next segment already."""
+        return self._number < self.logged
 
     @property
     def has_emitted(self) -> bool:

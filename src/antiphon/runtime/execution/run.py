@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from antiphon.errors import InvalidParams, MissingCapability
+from antiphon.errors import InvalidParams, MissingCapability, ReplayMismatch, StoreError
 from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question, question_key, read_answer, with_problem
@@ -23,10 +24,15 @@ from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
 from antiphon.runtime.execution.journal import MISSING, Journal
+from antiphon.runtime.execution.replay import Replay
+from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
 
 __all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
+
+logger = logging.getLogger("antiphon")
 
 Shed: TypeAlias = Callable[[float], bool]
 """Returns whether to hand a call back to its caller, given the seconds spent in it."""
@@ -49,17 +55,22 @@ class Run:
     """One run of a function, from its beginning to its end or to a question."""
 
     __slots__ = (
+        "_attempts",
         "_futures",
+        "_has_threads",
         "_limits",
         "_questions",
         "_replayed",
         "_running_steps",
         "_shed",
         "_stop_handle",
+        "_thread",
         "abandoned",
         "call",
         "journal",
         "last",
+        "mismatch",
+        "replay",
         "responses",
         "suspending",
         "threaded",
@@ -82,8 +93,15 @@ class Run:
         self.suspending = False
         """Whether the function is being unwound to wait for an answer."""
         self.abandoned = False
-        """Whether the call is over although the function, in a thread, still runs."""
+        """Whether the call is over, or lost to another process, although the function still runs."""
         self.threaded = False
+        self.replay = Replay(journal.entries) if journal.entries else None
+        """Compares the run with earlier ones; `None` in the first run of a call."""
+        self.mismatch: ReplayMismatch | None = None
+        """Why the run was stopped, if the journal does not fit the function."""
+        self._attempts = StepAttempts(journal, self.replay)
+        self._thread: int | None = None
+        self._has_threads = False
         self._limits = limits
         self._shed = shed
         self._questions: dict[str, Question] = {}
@@ -108,6 +126,13 @@ class Run:
         renamed, attempts, problem = key, 1, None
         while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
             answer, problem = _checked(question, renamed, recorded, check)
+            self._attempts.note_progress()
+            if self.replay is not None:
+                self.replay.use(answer_entry(renamed))
+                try:
+                    self.replay.check_question(renamed, question, problem is None)
+                except ReplayMismatch as mismatch:
+                    self._stop_at(mismatch)
             if problem is None:
                 await self._yield_in_replay()
                 return answer
@@ -115,6 +140,7 @@ class Run:
             attempts += 1
             renamed = f"{key}~{attempts}"
         require(question, self.call)
+        self.journal.note(fingerprint_key(answer_entry(key)), question_print(question))
         for given in (key,) if renamed == key else (key, renamed):
             response = self.responses.get(given)
             if response is None or response == self.journal.find(answer_entry(given)):
@@ -124,11 +150,16 @@ class Run:
             if problem is None:
                 self.record_answer(key, response)
                 return answer
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
         return await self.call.carrier.ask(self, key, with_problem(question, problem), check)
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
         self.journal.record(answer_entry(key), response)
+        self._attempts.note_progress()
+        if self.replay is not None:
+            self.replay.use(answer_entry(key))
 
     async def suspend(self, key: str, question: Question) -> NoReturn:
         """Stop the run at a question, together with others that are asked in the same moment."""
@@ -162,25 +193,63 @@ class Run:
         output = self.call.output
         if output is None:
             output = self.call.open_output(self.journal, self._limits)
-        await output.emit(emitted)
+        if not output.replays and (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
+        try:
+            await output.emit(emitted)
+        except StoreError as error:
+            raise self._abandon() from error
 
     # Steps and checkpoints
 
-    async def step(self, key: str, work: Callable[[], Awaitable[Any]], dump: Callable[[Any], Any]) -> Any:
-        """Return the recorded result of a step, or run the step and record its result."""
+    async def step(
+        self,
+        name: str,
+        work: Callable[[], Awaitable[Any]],
+        dump: Callable[[Any], Any],
+        fingerprint: StepPrint,
+    ) -> Any:
+        """Return the recorded result of a step, or run the step and record its result.
+
+        Stops the run if the journal belongs to another version of the function, see `Replay`.
+        """
         self._check_running()
-        recorded = self.journal.find(key)
-        if recorded is not MISSING:
-            await self._yield_in_replay()
-            return recorded
+        is_sequential = self._is_sequential
+        attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
+        if self.replay is not None:
+            recorded = await self._find_step(self.replay, attempt.key, fingerprint, is_sequential)
+            if recorded is not None:
+                self._attempts.note_progress()
+                self.replay.use(recorded)
+                await self._yield_in_replay()
+                return self.journal.find(recorded)
+            while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
+                attempt = attempt.under(self.journal.key("step", name))
+        self.journal.before_step(attempt.key)
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
         self._running_steps += 1
-        token = current_step.set(key)
+        token = current_step.set(attempt.identity)
         try:
             value = dump(await work())
-            self.journal.record(key, value)
-            await self.journal.commit()
+            self._note_step(attempt, fingerprint, is_sequential)
+            self.journal.record(attempt.key, value)
+            self._attempts.note_progress()
+            if self.replay is not None:
+                self.replay.use(attempt.key)
+                self.replay.diverged |= attempt.had_failed
+            try:
+                await self.journal.commit()
+            except StoreError as error:
+                raise self._abandon() from error
+        except BaseException:
+            # Without its fingerprint, a step that failed would look like a new one in the next run. If the
+            # same step comes next, it is another attempt at this one, and the next run makes it only once.
+            self._note_step(attempt, fingerprint, is_sequential)
+            self._attempts.note_failure(name, fingerprint, attempt)
+            raise
         finally:
             current_step.reset(token)
             self._running_steps -= 1
@@ -214,28 +283,111 @@ class Run:
         """The seconds since this request of the call began."""
         return asyncio.get_running_loop().time() - self.call.work.started
 
+    # Replaying
+
+    def note_thread(self, ident: int) -> None:
+        """Note a thread of the function: steps of several threads have no order."""
+        if self._thread is None:
+            self._thread = ident
+        elif self._thread != ident:
+            self._has_threads = True
+
+    def warn_unused(self) -> None:
+        """Log the entries of earlier runs that a finished run did not use."""
+        unused = () if self.replay is None else self.replay.unused()
+        if unused:
+            logger.warning(
+                "Request %r finished without using these entries of its journal: %s. Its function has "
+                "changed since they were recorded, or does not take the same path in every run.",
+                self.call.id,
+                ", ".join(unused),
+            )
+
+    @property
+    def _is_sequential(self) -> bool:
+        """Whether the function itself acts, and not something that it started beside."""
+        if self.threaded:
+            return self._running_steps == 0 and not self._futures and not self._has_threads
+        return asyncio.current_task() is self.call.work.task
+
+    def _note_step(self, attempt: Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
+        note = fingerprint._replace(
+            is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
+        )
+        self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
+
+    async def _find_step(
+        self, replay: Replay, key: str, fingerprint: StepPrint, is_sequential: bool
+    ) -> str | None:
+        """Return the key of a recorded step, or `None` if the step is new; stop the run at a mismatch."""
+        try:
+            return replay.find_step(key, fingerprint, is_sequential=is_sequential)
+        except ReplayMismatch as mismatch:
+            if mismatch.found == mismatch.recorded:
+                self._stop_at(mismatch)
+        # A recorded step is due before this one. Something beside may be about to use it.
+        for _ in range(_GATHER_TURNS):
+            await asyncio.sleep(0)
+        try:
+            return replay.find_step(key, fingerprint, is_sequential=is_sequential)
+        except ReplayMismatch as mismatch:
+            if self._running_steps or self._futures:
+                return None
+            self._stop_at(mismatch)
+
+    def _stop_at(self, mismatch: ReplayMismatch) -> NoReturn:
+        """Stop the run. The function is unwound as at a question: it must not take this for its own error."""
+        self.mismatch = mismatch
+        if asyncio.current_task() is self.call.work.task:
+            self.suspending = True
+        else:
+            self._suspend()
+        raise asyncio.CancelledError
+
     # Stopping
 
     def outcome(self) -> InputRequired:
-        """Return the outcome of a run that was stopped.
+        """Return the outcome of a run that was stopped; raises `ReplayMismatch` if that is why.
 
-        Answers that the run did not use are kept if they are small: during a rollout, the next round may
-        reach the version that asked for them.
+        Answers that the run did not use are kept, the smallest first, up to a bound: during a rollout, the
+        next round may reach the version that asked for them.
         """
-        unused = {
-            answer_entry(key): response
+        if self.mismatch is not None:
+            raise self.mismatch from None
+        unused = [
+            (len(msgspec.json.encode(response)), answer_entry(key), response)
             for key, response in self.responses.items()
             if key not in self._questions and answer_entry(key) not in self.journal.entries
-        }
-        if unused and len(msgspec.json.encode(unused)) <= _MAX_UNUSED_BYTES:
-            for entry, response in unused.items():
-                self.journal.record(entry, response)
+        ]
+        room = _MAX_UNUSED_BYTES
+        for size, entry, response in sorted(unused, key=lambda answer: answer[0]):
+            room -= len(entry) + size
+            if room < 0:
+                break
+            self.journal.record(entry, response)
         return InputRequired(self._questions)
 
     def _check_running(self) -> None:
         """Raise `CancelledError` if the run was stopped and the function swallowed the cancellation."""
         if self.suspending or self.abandoned:
             raise asyncio.CancelledError
+
+    async def _confirm(self, confirming: Awaitable[None]) -> None:
+        """Wait for the carrier to confirm that the run may go on; unwind the function if it may not."""
+        try:
+            await confirming
+        except StoreError as error:
+            raise self._abandon() from error
+        self._check_running()
+
+    def _abandon(self) -> asyncio.CancelledError:
+        """Return the error that unwinds a function whose journal cannot be written any more.
+
+        A cancellation, because an author's `except Exception` must not take it for a failure of the step and
+        go on to the next one.
+        """
+        self.abandoned = True
+        return asyncio.CancelledError()
 
     async def _stop_after(self, turns: int) -> None:
         """Wait to be cancelled: the run stops after some turns of the event loop."""

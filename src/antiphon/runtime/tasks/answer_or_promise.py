@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import AntiphonError, LeaseLost, RequestError, StoreError
+from antiphon.errors import AntiphonError, RequestError, StoreError
 from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question
@@ -104,6 +104,8 @@ class AnswerOrPromise:
             if claimed is not None:
                 await claimed.write("recorded", {"journal": new})
 
+        # Reading the id records it: every worker derives the same idempotency keys as this run.
+        _ = journal.id
         snapshot = journal.attach(write)
         before = call.output or call.open_output(journal, limits)
         emitted = before.emitted()
@@ -122,7 +124,7 @@ class AnswerOrPromise:
             return None
         assert isinstance(claimed, ClaimedTask)
         claimed.journal = journal
-        self._carrier.convert(journal)
+        self._carrier.convert(journal, claimed)
         self._caller.detach(claimed)
         created.set_result(claimed)
         self._service.worker.adopt(claimed, asyncio.create_task(self._finish(work, claimed)))
@@ -130,16 +132,9 @@ class AnswerOrPromise:
 
     async def _finish(self, work: asyncio.Task[Any], claimed: ClaimedTask) -> None:
         try:
-            try:
-                outcome = await work
-            except RequestError as error:
-                outcome = error
-            await self._service.worker.finish(claimed, outcome)
-        except (LeaseLost, AntiphonError) as error:
+            await self._service.worker.supervise(claimed, work)
+        except AntiphonError as error:
             logger.info("Stopped running task %s: %s", claimed.task.id, error)
-        except asyncio.CancelledError:
-            work.cancel()
-            raise
 
     async def _convert(self) -> None:
         self._requested.set()
@@ -196,14 +191,18 @@ class _ConvertibleCarrier:
         """Whether other clients can answer a question: once the call is a task, they can."""
         return self._carrier.anyone_answers
 
-    def convert(self, journal: Journal) -> None:
-        """Let the store carry the journal from now on."""
-        self._carrier = StoreCarrier(journal)
+    def convert(self, journal: Journal, claimed: ClaimedTask) -> None:
+        """Let the store carry the journal from now on, in the log of a claimed task."""
+        self._carrier = StoreCarrier(journal, claimed.confirm)
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal that the caller brought along, or a new one."""
         self.journal = await self._opened_by.open(call)
         return self.journal
+
+    def confirm(self) -> Awaitable[None] | None:
+        """Make sure that the run may go on, as the current carrier does."""
+        return self._carrier.confirm()
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Ask through the current carrier."""

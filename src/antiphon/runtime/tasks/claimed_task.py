@@ -1,28 +1,39 @@
 """A task that this process has claimed: only this process writes the task's log while the lease lasts.
 
-Owns the version and the token of the claim. `write` appends every entry and updates the task's record. The
-store refuses an entry after another worker has claimed the task, or after the task has ended.
+Owns the version and the token of the claim, and the time until which the lease is surely good. `write`
+appends every entry and updates the task's record. The store refuses an entry after another worker has claimed
+the task, or after the task has ended. From then on the claim is stopped: the run must begin nothing more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from antiphon.backoff import Backoff
-from antiphon.errors import LeaseLost, Stale, StoreUnavailable
+from antiphon.errors import LeaseLost, Stale, StoreError, StoreUnavailable
 from antiphon.model.notification import Progress
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import SEGMENT_ENTRIES, TRANSITIONS, EntryKind, EntryRanges, Task, TaskProgress
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.progress import ProgressWriter, log_message
-from antiphon.store.contract import Phase, Record, Store
+from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
-__all__ = ["PHASES", "ClaimedTask", "head_of", "now_ms", "task_of"]
+__all__ = [
+    "PHASES",
+    "ClaimedTask",
+    "expiry_after",
+    "head_of",
+    "lease_clock",
+    "now_ms",
+    "phase_after",
+    "task_of",
+]
 
 PHASES: dict[str, Phase] = {
     "working": "ready",
@@ -52,6 +63,14 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def lease_clock() -> float:
+    """Return the seconds of a clock that does not jump and, where the system has one, runs during sleep."""
+    return time.clock_gettime(_CLOCK)
+
+
 def head_of(task: Task) -> Any:
     """Return a task in the form that a record keeps."""
     return msgspec.to_builtins(task)
@@ -62,10 +81,26 @@ def task_of(record: Record) -> Task:
     return msgspec.convert(record.head, Task)
 
 
+def phase_after(before: Task, after: Task) -> Phase:
+    """Return the phase of a task after an entry.
+
+    A task that waited and was cancelled is ready once more: a worker unwinds its function.
+    """
+    if after.state == "cancelled" and before.state == "waiting":
+        return "ready"
+    return PHASES[after.state]
+
+
+def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
+    return UNSET if after.ttl == before.ttl else after.expires
+
+
 class ClaimedTask:
     """A claim on one task, with the journal of the task."""
 
     __slots__ = (
+        "_lease",
         "_lock",
         "_progress",
         "_segment_entries",
@@ -73,8 +108,12 @@ class ClaimedTask:
         "_version",
         "_waiting",
         "created",
+        "failed_attempts",
+        "good_until",
         "journal",
+        "refusals",
         "responses",
+        "stopped",
         "task",
         "token",
     )
@@ -89,18 +128,29 @@ class ClaimedTask:
         token: int,
         journal: dict[str, Any],
         responses: Mapping[str, Any],
+        lease: float = math.inf,
+        since: float = 0.0,
         segment_entries: EntryRanges | None = None,
     ) -> None:
         self._store = store
         # The entries of the log that hold segments; `None` if they are not known.
         self._segment_entries = segment_entries
         self._version = version
+        self._lease = lease
+        self.good_until = since + lease
+        """Until when no other worker can have claimed the task, by `lease_clock`."""
+        self.stopped: StoreError | None = None
+        """Why the run must not go on, or `None` if it may."""
+        self.failed_attempts = 0
+        """How many attempts have failed since the task last made progress."""
+        self.refusals = 0
+        """How many of these attempts failed before the function ran."""
         self.task = task
         self.created = created
         self.token = token
         self.responses = responses
         """The answers that arrived since the last run."""
-        self.journal = Journal(journal, write=self._record)
+        self.journal = Journal(journal, write=self._record, id=task.id)
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
         self._progress: ProgressWriter | None = None
@@ -110,12 +160,59 @@ class ClaimedTask:
         """The id of the principal that owns the task."""
         return str(self.created["principal"]["id"])
 
+    @property
+    def claim(self) -> tuple[str, int]:
+        """The id of the task and the token of the claim, as stores identify a claim."""
+        return self.task.id, self.token
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the function may run again after a run that did not finish."""
+        return bool(self.created.get("resume", True))
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an entry is being written. Its write finds out by itself if the claim was lost."""
+        return self._lock.locked()
+
+    def extend(self, since: float) -> None:
+        """Extend the lease: it was renewed by a request that was sent at `since`. Safe in any thread."""
+        self.good_until = max(self.good_until, since + self._lease)
+
+    def stop(self, reason: StoreError) -> None:
+        """Let the run begin nothing more, and write nothing more. The first reason counts."""
+        if self.stopped is None:
+            self.stopped = reason
+
+    def confirm(self) -> Awaitable[None] | None:
+        """Return `None` if this process surely holds the task, else an awaitable that asks the store.
+
+        The awaitable raises `LeaseLost` if another worker has the task or the run was stopped, and
+        `StoreUnavailable` if the store does not respond for a long time.
+        """
+        if self.stopped is None and lease_clock() < self.good_until:
+            return None
+        return self._confirm()
+
     async def write(self, kind: EntryKind, data: dict[str, Any]) -> None:
         """Append an entry; raises `LeaseLost` if another worker has the task, or the task has ended."""
+        if self.stopped is not None:
+            raise self.stopped
+        data = {**data, "by": self.token}
         state = self.task.state
-        if TRANSITIONS.get((state, kind), state) == state:
-            await self._write(kind, data)
-            return
+        try:
+            if TRANSITIONS.get((state, kind), state) == state:
+                await self._write(kind, data)
+            else:
+                await self._write_change(kind, data)
+        except StoreError as error:
+            self.stop(error)
+            raise
+        if kind == "emitted" or "journal" in data:
+            self.failed_attempts = self.refusals = 0
+
+    async def _write_change(self, kind: EntryKind, data: dict[str, Any]) -> None:
+        """Append an entry that changes the state, and tell those who wait for the change."""
         self._waiting, written = [], None
         try:
             await self._write(kind, data)
@@ -197,6 +294,7 @@ class ClaimedTask:
                 phase=PHASES[task.state],
                 head=head_of(task),
                 token=self.token,
+                expires=expiry_after(self.task, task),
             )
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):
@@ -215,9 +313,81 @@ class ClaimedTask:
         written = msgspec.json.decode(msgspec.json.encode(data))
         return any(entry.kind == kind and entry.data == written for entry in entries)
 
-    async def release(self) -> None:
-        """Release the claim, so that another worker can take the task at once."""
-        await self._store.release(self.task.id, self.token)
+    async def release(self, *, delay: float = 0.0, **data: Any) -> None:
+        """Release the claim, so that another worker can take the task after `delay` seconds.
+
+        Writes an entry first, with `data`, so that the run does not count as lost. Raises `StoreError`.
+        """
+        async with self._lock:
+            await self._append_release({**data, "released": True, "by": self.token})
+        await self.abandon(delay=delay)
+
+    async def write_unwound(self, *, is_complete: bool) -> None:
+        """End a cancelled task whose function was unwound; raises `StoreError`.
+
+        `is_complete` is whether the function has cleaned up without an error.
+        """
+        data, backoff = {"unwound": is_complete, "by": self.token}, Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        async with self._lock:
+            task = self.task.after("recorded", data, now_ms())
+            while True:
+                try:
+                    self._version = await self._store.append(
+                        task.id,
+                        [("recorded", data)],
+                        expect=self._version,
+                        phase="ended",
+                        head=head_of(task),
+                        token=self.token,
+                        expires=task.expires,
+                    )
+                except StoreUnavailable as error:
+                    await backoff.wait(error)
+                else:
+                    self.task = task
+                    return
+
+    async def abandon(self, *, delay: float = 0.0) -> None:
+        """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
+        self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
+        await self._store.release(self.task.id, self.token, delay=delay)
+
+    async def _append_release(self, data: dict[str, Any]) -> None:
+        """Append the entry of a release. Unlike other entries, it does not wait for a store that is away."""
+        for _ in range(_MAX_WRITE_ATTEMPTS):
+            task = self.task.after("recorded", data, now_ms())
+            try:
+                self._version = await self._store.append(
+                    task.id,
+                    [("recorded", data)],
+                    expect=self._version,
+                    phase="ready",
+                    head=head_of(task),
+                    token=self.token,
+                )
+            except Stale:
+                await self._reload()
+            else:
+                self.task = task
+                return
+
+    async def _confirm(self) -> None:
+        backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        while self.stopped is None:
+            since = lease_clock()
+            try:
+                held = await self._store.renew([self.claim], lease=self._lease)
+            except StoreUnavailable as error:
+                try:
+                    await backoff.wait(error)
+                except StoreUnavailable:
+                    self.stop(error)
+                continue
+            if self.task.id in held:
+                self.extend(since)
+                return
+            self.stop(LeaseLost(f"The lease of task {self.task.id} is over, and another worker may run it."))
+        raise self.stopped
 
     async def _record(self, new: dict[str, Any]) -> None:
         await self.write("recorded", {"journal": new})
@@ -226,7 +396,7 @@ class ClaimedTask:
         """Store the progress in the task's record. The log does not grow."""
         async with self._lock:
             for _ in range(_MAX_WRITE_ATTEMPTS):
-                if self.task.state != "working":
+                if self.task.state != "working" or self.stopped is not None:
                     return
                 task = msgspec.structs.replace(
                     self.task,

@@ -1,4 +1,4 @@
-"""Caches tasks that finished in this process. A finished task never changes.
+"""Caches tasks that finished in this process. A finished task changes only if an operator retries it.
 
 Owns the bounds of the cache and the eviction. A hit saves a caller's request a query to the store.
 """

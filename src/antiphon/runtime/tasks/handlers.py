@@ -41,7 +41,7 @@ from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
-from antiphon.runtime.tasks.service import TaskService, result_of
+from antiphon.runtime.tasks.service import TaskService, requested_ttl, result_of
 
 __all__ = ["TaskHandlers"]
 
@@ -108,7 +108,11 @@ class TaskHandlers:
     async def _run_as_requested(
         self, call: Call[CallTool], tool: Tool, environment: Environment
     ) -> Result | InputRequired | Promise | SegmentPage:
-        """Run a tool for a caller that requested a task, in the best response mode that the caller offers."""
+        """Run a tool for a caller that requested a task, in the best response mode that the caller offers.
+
+        Raises `InvalidParams` for an invalid `ttl`.
+        """
+        requested_ttl(call.request)  # also if the call is answered at once and needs no task
         if (
             call.carrier.returns_questions
             and call.request_meta.response_modes is None

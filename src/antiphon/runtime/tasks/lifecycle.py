@@ -16,7 +16,7 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import CANCELLED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.handlers import TaskHandlers
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
@@ -45,16 +45,19 @@ class TaskLifecycle:
         environment: Environment,
         *,
         relay: Relay,
+        task_tools: Callable[[], Collection[str]],
         needed: bool = False,
     ) -> None:
         self._needed = needed
         self._relay = relay
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
+        relay.subscribe(RETRIED_TASKS, self._forget_task)
         self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
         """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
         """The limits of the worker; changes take effect at the next start."""
         self._find = find
+        self._task_tools = task_tools
         self._environment = environment
         self._store: Store | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -80,7 +83,12 @@ class TaskLifecycle:
         self._store = open_store(setting) if isinstance(setting, str) else setting
         await self._store.open()
         self._worker = Worker(
-            self._store, self.limits, self._find, self._environment, tools=self.tools, claims=self.run_tasks
+            self._store,
+            self.limits,
+            self._find,
+            self._environment,
+            tools=self._claimed_tools,
+            claims=self.run_tasks,
         )
         await self._relay.open(self._store)
         self._worker.start()
@@ -119,6 +127,14 @@ class TaskLifecycle:
         """Record a key in the store; return false if it was recorded before."""
         return True if self._store is None else await self._store.use_once(key, until=until)
 
+    def _claimed_tools(self) -> Collection[str]:
+        """Return the tools whose tasks this process runs: those that it has now and that are not excluded."""
+        return [name for name in self._task_tools() if self.tools is None or name in self.tools]
+
     def _cancel_task(self, id: str) -> None:
         assert self._worker is not None  # the relay closes before the worker is removed
         self._worker.cancel(id)
+
+    def _forget_task(self, id: str) -> None:
+        assert self._worker is not None
+        self._worker.forget_finished(id)

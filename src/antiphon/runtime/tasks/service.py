@@ -34,16 +34,24 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.relay import CANCELLED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.claimed_task import (
+    ClaimedTask,
+    expiry_after,
+    head_of,
+    lease_clock,
+    now_ms,
+    phase_after,
+    task_of,
+)
 from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
 
-__all__ = ["TaskService", "result_of"]
+__all__ = ["TaskService", "requested_ttl", "result_of"]
 
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
@@ -61,6 +69,8 @@ Not a setting: callers reconnect by themselves.
 """
 _POLL_SECONDS = 5.0
 """How often a followed task is read although the store reported no change."""
+_MAX_TTL_MILLISECONDS = 100 * 366 * 24 * 3600 * 1000
+"""The longest lifetime that a caller can ask for: a century. A longer one is cut."""
 _NOTHING_SEEN = (-1, -1)
 """The state of a record that nobody has read."""
 
@@ -93,15 +103,15 @@ class TaskService:
         """
         await self._check_queue()
         at = now_ms()
-        ttl = self._ttl(call.request, tool)
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
             id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",
             tool=tool.name,
             created=at,
             updated=at,
-            ttl=ttl,
+            ttl=requested_ttl(call.request),
             poll=int(tool.poll_interval * 1000),
+            keep=None if tool.task_ttl is None else int(tool.task_ttl * 1000),
         )
         head = head_of(task)
         principal = msgspec.to_builtins(call.principal)
@@ -114,6 +124,8 @@ class TaskService:
             "journal": journal,
             "resume": tool.resume,
         }
+        if tool.problems_of(call.request.arguments) is not None:
+            created["fits"] = False
         if call.request_meta.wants_stream or call.request_meta.response_modes:
             created["modes"] = call.request_meta.response_modes or ("streaming",)
         if call.request_meta.client is not None:
@@ -125,12 +137,14 @@ class TaskService:
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
         segment_entries = EntryRanges()
         if emitted:
-            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted)}
+            # The claim that comes with the creation has the first token.
+            segments = {"first": 1, "blocks": msgspec.to_builtins(emitted), "by": 1}
             entries.append(("emitted", segments))
             task = task.after("emitted", segments, at)
             head = head_of(task)
             segment_entries.add(len(entries))
         here = self.worker.has_room or not run
+        since = lease_clock()
         claim = await self.store.create(
             Record(
                 id=task.id,
@@ -140,7 +154,7 @@ class TaskService:
                 version=0,
                 created=at,
                 updated=at,
-                expires=None if ttl is None else at + ttl,
+                expires=task.expires,
                 head=head,
             ),
             entries,
@@ -157,10 +171,12 @@ class TaskService:
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
+            lease=self._limits.lease_seconds,
+            since=since,
             segment_entries=segment_entries,
         )
         if run:
-            self.worker.run(claimed)
+            self.worker.run(claimed, tool)
         return claimed
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
@@ -169,7 +185,11 @@ class TaskService:
 
     async def start_from(self, call: Call[CallTool], tool: Tool, journal: Journal | None) -> Promise:
         """Create a task that continues from a journal, and return its promise."""
-        created = await self.create(call, tool, {} if journal is None else journal.entries)
+        if journal is None:
+            journal = Journal()
+        # Reading the id records it: every worker derives the same idempotency keys from the first run on.
+        _ = journal.id
+        created = await self.create(call, tool, journal.entries)
         return Promise(created.task if isinstance(created, ClaimedTask) else created)
 
     async def answer_or_promise(
@@ -197,7 +217,7 @@ class TaskService:
             page = await self.store.list(principal.id, cursor=cursor)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
-        return [task_of(record) for record in page.records], page.cursor
+        return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Cancel a task; raises `TaskEnded` if the task has ended."""
@@ -213,6 +233,22 @@ class TaskService:
         task = await self._write(id, principal, entry)
         if is_running and not self.worker.cancel(id):
             await self._relay.publish(CANCELLED_TASKS, id)
+        return task
+
+    async def retry(self, id: str, principal: Principal) -> Task:
+        """Queue a failed task again, with its journal, on behalf of an operator.
+
+        Raises `InvalidParams` if the task has not failed.
+        """
+
+        def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
+            if not task.failed and task.state != "faulted":
+                raise InvalidParams(f"Cannot retry task {id}: only a task that has failed can be retried.")
+            return "recorded", {"retry": True, "message": "The task failed, and an operator retries it."}
+
+        task = await self._write(id, principal, entry)
+        self.worker.forget_finished(id)
+        await self._relay.publish(RETRIED_TASKS, id)
         return task
 
     async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
@@ -319,7 +355,7 @@ class TaskService:
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
-        if record is None or record.principal != principal.id:
+        if record is None or record.principal != principal.id or _has_expired(record):
             raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 
@@ -332,16 +368,21 @@ class TaskService:
             if new_entry is None:
                 return task
             kind, data = new_entry
-            task = task.after(kind, data, now_ms())
+            after = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
-                    id, [(kind, data)], expect=record.version, phase=PHASES[task.state], head=head_of(task)
+                    id,
+                    [(kind, data)],
+                    expect=record.version,
+                    phase=phase_after(task, after),
+                    head=head_of(after),
+                    expires=expiry_after(task, after),
                 )
             except Stale:
                 continue
             except NoTask:
                 raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
-            return task
+            return after
         raise Busy("Other processes are writing to the task: try again.")
 
     async def _check_queue(self) -> None:
@@ -361,12 +402,21 @@ class TaskService:
                 "Too many tasks wait for a worker: try again later.", retry_after=_QUEUE_RETRY_AFTER_SECONDS
             )
 
-    def _ttl(self, request: CallTool, tool: Tool) -> int | None:
-        longest = None if tool.task_ttl is None else int(tool.task_ttl * 1000)
-        requested = None if request.task is None else request.task.ttl
-        if requested is None or requested < 0:
-            return longest
-        return requested if longest is None else min(requested, longest)
+
+def requested_ttl(request: CallTool) -> int | None:
+    """Return how long after its creation the task of a call expires, if the caller asks for a time.
+
+    Raises `InvalidParams` for a time that is not positive.
+    """
+    ttl = None if request.task is None else request.task.ttl
+    if ttl is None:
+        return None
+    if ttl <= 0:
+        raise InvalidParams(
+            f"Invalid ttl {ttl}: use a positive number of milliseconds, or leave it out to keep the task "
+            "until it has ended."
+        )
+    return min(ttl, _MAX_TTL_MILLISECONDS)
 
 
 def result_of(task: Task) -> Result:
@@ -379,6 +429,12 @@ def result_of(task: Task) -> Result:
             raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
         raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
+
+
+def _has_expired(record: Record) -> bool:
+    """Return whether a task has expired for its caller. The store may have to keep it for a worker."""
+    ttl = record.head.get("ttl")
+    return ttl is not None and record.created + int(ttl) <= now_ms()
 
 
 def _state_of(record: Record) -> tuple[int, int]:

@@ -1,7 +1,8 @@
-"""Runs tasks: claims tasks that are ready, renews their leases, and writes their outcomes.
+"""Runs tasks: claims tasks that are ready, keeps their leases, and writes their outcomes.
 
 A process has one worker. If the process dies, the leases of its tasks expire, and another worker claims the
-tasks and runs their functions again with the journals.
+tasks and runs their functions again with the journals. A run whose lease was lost is stopped: it begins no
+further step, question or segment, and writes nothing.
 """
 
 from __future__ import annotations
@@ -10,55 +11,46 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection
-from typing import Any, cast
-
-import msgspec
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
 from antiphon.errors import (
-    AntiphonError,
+    InternalError,
     LeaseLost,
-    MissingCapability,
     NoTask,
     NotFound,
+    ReplayMismatch,
     RequestError,
     StoreError,
+    StoreUnavailable,
 )
-from antiphon.model.identity import Implementation, Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.request import CallTool, RequestMeta
-from antiphon.model.segment import CallerMessage
-from antiphon.model.task import (
-    STORED_QUESTIONS,
-    EntryKind,
-    EntryRanges,
-    Fault,
-    Task,
-    TaskHistory,
-    answer_entry,
-    dump_questions,
-    dump_result,
-)
+from antiphon.model.request import CallTool
+from antiphon.model.task import Task, TaskHistory
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
-from antiphon.runtime.carriers.store import StoreCarrier
-from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
-from antiphon.runtime.execution.journal import Journal
-from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
-from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
-from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.attempts import (
+    begin_attempt,
+    check_arguments,
+    fail_attempt,
+    release_mismatched,
+)
+from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
+from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
+from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
+from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
+from antiphon.runtime.tasks.outcome_entry import Outcome, outcome_entry
+from antiphon.runtime.tasks.task_call import call_of
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
-_EXPIRE_BATCH_TASKS = 1000
-"""How many expired tasks are deleted in one operation."""
-_READ_PAGE_ENTRIES = 16
-"""How many entries of a log are read at once. Each may hold a whole batch of segments."""
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
 _EXPIRE_INTERVAL_SECONDS = 0.5
@@ -67,6 +59,16 @@ _CLAIM_INTERVAL_SECONDS = 1.0
 """How often the worker tries to claim tasks although the store reported none."""
 _CLAIM_BATCH_TASKS = 50
 """How many tasks are claimed in one operation."""
+_RENEWALS_PER_LEASE = 3
+"""How often a lease is renewed while it lasts: two renewals may fail before it ends."""
+_UNWIND_SECONDS = 5.0
+"""How long a shutdown waits for functions that were cancelled, before it releases their tasks."""
+_UNREADABLE_DELAY_SECONDS = 60.0
+"""How long a task waits after a worker could not read its log: another version may be able to."""
+_UNKNOWN_TOOL_DELAY_SECONDS = 10.0
+"""How long a task waits after its tool vanished between the claim and the run."""
+_OWN_TASK_DELAY_SECONDS = 1.0
+"""How long a task waits if an earlier run of it has not ended in this process."""
 
 
 class Worker:
@@ -79,7 +81,7 @@ class Worker:
         find_tool: Callable[[str], Tool],
         environment: Environment,
         *,
-        tools: Collection[str] | None = None,
+        tools: Callable[[], Collection[str]] = tuple,
         claims: bool = True,
     ) -> None:
         self.name = f"worker-{secrets.token_hex(6)}"
@@ -93,9 +95,12 @@ class Worker:
         """How many tasks this worker stopped because another worker claimed them or they were gone."""
         self.finished_runs: Counter[tuple[str, str]] = Counter()
         """How many runs finished in this process, by tool and by the state of the task after the run."""
-        self._running: dict[str, tuple[ClaimedTask, asyncio.Task[None]]] = {}
+        self._running: dict[str, RunningTask] = {}
         self._finished = FinishedTasks()
         self._loops: list[asyncio.Task[None]] = []
+        self._renewing: asyncio.Task[None] | None = None
+        self._claiming: asyncio.Task[bool] | None = None
+        self._lease_thread: LeaseThread | None = None
         self._draining = False
 
     @property
@@ -114,42 +119,90 @@ class Worker:
         A worker that claims no tasks still supervises the calls of this process that became tasks.
         """
         self._draining = False
-        work = [
-            # Two renewals may fail before a lease ends.
-            (self._renew, self._limits.lease_seconds / 3),
-            (self._expire, _EXPIRE_INTERVAL_SECONDS),
-        ]
+        interval = self._limits.lease_seconds / _RENEWALS_PER_LEASE
+        keeper = self._store.lease_keeper()
+        self._lease_thread = LeaseThread(
+            keeper,
+            lease=self._limits.lease_seconds,
+            interval=interval,
+            running=lambda: tuple(self._running.values()),
+            on_lost=self._stop_lost,
+        )
+        if keeper is None:
+            self._renewing = asyncio.create_task(self._loop(self._renew, interval))
+        self._loops = [asyncio.create_task(self._loop(self._expire, _EXPIRE_INTERVAL_SECONDS))]
         if self._claims:
-            work.append((self._claim_forever, _STORE_RETRY_SECONDS))
-        self._loops = [asyncio.create_task(self._loop(do, every)) for do, every in work]
+            self._loops.append(asyncio.create_task(self._loop(self._claim_forever, _STORE_RETRY_SECONDS)))
+
+    def drain(self) -> None:
+        """Claim no more tasks. A claim that is under way is given back."""
+        self._draining = True
 
     async def stop(self, *, within: float) -> None:
         """Stop claiming, wait `within` seconds for running tasks, and release those that did not finish."""
-        self._draining = True
+        self.drain()
+        deadline = asyncio.get_running_loop().time() + within
         for loop in self._loops:
             loop.cancel()
-        running = {task: claimed for claimed, task in self._running.values()}
-        if running:
-            _, unfinished = await asyncio.wait(running, timeout=within)
-            for task in unfinished:
-                task.cancel()
-                await _release(running[task])
-            if unfinished:
-                await asyncio.wait(unfinished)
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        if self._claiming is not None:
+            await asyncio.wait({self._claiming}, timeout=within)
+            self._claiming.cancel()
+        while self._running:
+            left = deadline - asyncio.get_running_loop().time()
+            running = [task for _, task in self._running.values()]
+            if left <= 0 or not (await asyncio.wait(running, timeout=left))[0]:
+                break
+        await self._release_running()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._loops.append(self._renewing)
+        if self._lease_thread is not None:
+            await self._lease_thread.close()
+        ended = [*self._loops, self._claiming] if self._claiming is not None else self._loops
+        await asyncio.gather(*ended, return_exceptions=True)
+        self._renewing = self._claiming = self._lease_thread = None
 
-    def run(self, claimed: ClaimedTask) -> None:
+    async def _release_running(self) -> None:
+        """Cancel the functions that still run, and let other workers continue their tasks at once."""
+        running = list(self._running.values())
+        if not running:
+            return
+        for claimed, task in running:
+            self._stop(claimed, task, LeaseLost("The worker was stopped and has released the task."))
+        _, stuck = await asyncio.wait([task for _, task in running], timeout=_UNWIND_SECONDS)
+        for claimed, task in running:
+            if task in stuck:
+                logger.warning(
+                    "Releasing task %s although its function still runs: it was cancelled, and did not stop "
+                    "within %g s.",
+                    claimed.task.id,
+                    _UNWIND_SECONDS,
+                )
+        await asyncio.gather(
+            *(
+                release(claimed, began=claimed.task.state == "working")
+                for claimed, task in running
+                if claimed.task.state == "working" or (claimed.task.state == "cancelled" and task.cancelled())
+            )
+        )
+
+    def run(self, claimed: ClaimedTask, tool: Tool) -> None:
         """Run a claimed task in the background."""
-        self.adopt(claimed, asyncio.create_task(self._run(claimed)))
+        self.adopt(claimed, asyncio.create_task(self._run(claimed, tool)))
 
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Supervise a claimed task whose function is already running."""
         self._running[claimed.task.id] = (claimed, task)
+        self._finished.evict(claimed.task.id)
+        if len(self._running) == 1 and self._lease_thread is not None:
+            self._lease_thread.wake()
         task.add_done_callback(lambda _: self._forget(claimed))
 
     def _forget(self, claimed: ClaimedTask) -> None:
-        """Forget a task that runs no more."""
-        self._running.pop(claimed.task.id, None)
+        """Forget a run that has ended. Another run of the same task stays."""
+        found = self._running.get(claimed.task.id)
+        if found is not None and found[0] is claimed:
+            del self._running[claimed.task.id]
         claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
@@ -157,8 +210,17 @@ class Worker:
         """Stop a task that was cancelled or has expired; return false if it does not run in this process."""
         found = self._running.get(id)
         if found is not None:
-            found[1].cancel()
+            self._stop(*found, StoreError(f"The task {id} was cancelled or has expired."))
         return found is not None
+
+    def _stop(self, claimed: ClaimedTask, task: asyncio.Task[None], reason: StoreError) -> None:
+        """Cancel a run. Once only, so that a function that cleans up is not interrupted for a while."""
+        claimed.stop(reason)
+        cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
+
+    def forget_finished(self, id: str) -> None:
+        """Forget how a task ended: it was queued again."""
+        self._finished.evict(id)
 
     async def find_local(self, id: str, principal: str) -> Task | None:
         """Return a task that finished in this process or is about to; `None` for any other task."""
@@ -184,135 +246,210 @@ class Worker:
 
     async def _claim_forever(self) -> None:
         async with self._store.watch_ready() as ready:
-            while True:
-                room = self._limits.max_running_tasks - len(self._running)
-                if room > 0:
-                    claims = await self._store.claim(
-                        self.name,
-                        lease=self._limits.lease_seconds,
-                        limit=min(room, _CLAIM_BATCH_TASKS),
-                        tools=self._tools,
-                    )
-                    if claims:  # concurrently, so that the store can read their logs in one batch
-                        await asyncio.gather(*map(self._try_resume, claims))
-                        continue
-                await ready.wait(_CLAIM_INTERVAL_SECONDS)
+            while not self._draining:
+                # In a task of its own: a claim that is under way when the worker stops is still given back.
+                self._claiming = asyncio.create_task(self._claim())
+                if not await asyncio.shield(self._claiming):
+                    await ready.wait(_CLAIM_INTERVAL_SECONDS)
 
-    async def _try_resume(self, claim: Claim) -> None:
+    async def _claim(self) -> bool:
+        """Claim tasks of tools that this process has, and run them; return whether there were any."""
+        room, tools = self._limits.max_running_tasks - len(self._running), self._tools()
+        if room <= 0 or not tools:
+            return False
+        await self._renew_ended()
+        since = lease_clock()
+        claims = await self._store.claim(
+            self.name,
+            lease=self._limits.lease_seconds,
+            limit=min(room, _CLAIM_BATCH_TASKS),
+            tools=tools,
+        )
+        # Concurrently, so that the store can read their logs in one batch.
+        await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
+        return bool(claims)
+
+    async def _try_resume(self, claim: Claim, since: float) -> None:
         """Resume a claimed task; log a failure, so that the other tasks of the batch are resumed."""
+        id = claim.record.id
         try:
-            await self._resume(claim)
+            if self._draining:
+                await give_back(self._store, claim)
+            elif (earlier := self._running.get(id)) is not None:
+                # The lease of the earlier run ended, and the claim has taken the task from it.
+                self._stop(*earlier, LeaseLost(f"The lease of task {id} ended while it ran."))
+                await give_back(self._store, claim, delay=_OWN_TASK_DELAY_SECONDS)
+            else:
+                await self._resume(claim, since)
         except StoreError as error:
             logger.warning(
-                "Cannot resume task %s: %s Another worker can claim it when its lease ends.",
-                claim.record.id,
-                error,
+                "Cannot resume task %s: %s Another worker can claim it when its lease ends.", id, error
             )
+            if isinstance(error, StoreUnavailable):
+                await give_back(self._store, claim)
         except Exception:
-            logger.exception("Cannot resume task %s: this version cannot read its log.", claim.record.id)
+            logger.exception("Cannot resume task %s: this version cannot read its log.", id)
+            await give_back(self._store, claim, delay=_UNREADABLE_DELAY_SECONDS)
 
-    async def _resume(self, claim: Claim) -> None:
-        """Read the log of a claimed task and run the task, or fail it if its tool does not resume."""
-        history, number, version = TaskHistory(), 0, claim.record.version
-        segment_entries = EntryRanges()
-        while number < version:
-            if number:
-                await asyncio.sleep(0)  # a long log must not hold the event loop
-            entries = await self._store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
-            if not entries:
-                return
-            for entry in entries[: version - number]:
-                history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
-                if entry.kind == "emitted":
-                    segment_entries.add(entry.number)
-            number = entries[-1].number
-        assert history.task is not None
-        claimed = ClaimedTask(
-            self._store,
-            history.task,
-            dict(history.created),
-            version=version,
-            token=claim.token,
-            journal=history.journal,
-            responses=history.responses,
-            segment_entries=segment_entries,
-        )
-        # A task that was parked and answered has an answer as its last entry. Otherwise its worker was lost.
-        was_lost = claim.token > 1 and history.last != "answered"
-        if history.created.get("resume", True) or not was_lost:
-            self.run(claimed)
-        else:
-            await claimed.write("faulted", {"fault": {"code": -32603, "message": "its worker was lost"}})
+    async def _resume(self, claim: Claim, since: float) -> None:
+        """Read the log of a claimed task and run the task, or end it if no attempt is left."""
+        history = await read_history(self._store, claim)
+        if history is None:
+            return
+        try:
+            tool = self._find_tool(claim.record.tool)
+        except NotFound:
+            logger.warning(
+                "Cannot run task %s: this process no longer has the tool %r. Released for another worker.",
+                claim.record.id,
+                claim.record.tool,
+            )
+            await give_back(self._store, claim, delay=_UNKNOWN_TOOL_DELAY_SECONDS)
+            return
+        claimed = claimed_task(self._store, claim, history, lease=self._limits.lease_seconds, since=since)
+        if claimed.task.state == "cancelled":
+            self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
+            return
+        outcome = await begin_attempt(claimed, history, tool)
+        if outcome is True:
+            outcome = await check_arguments(claimed, tool)
+        if isinstance(outcome, InternalError):
+            logger.error("Task %s has failed: %s", claimed.task.id, outcome)
+            await self.finish(claimed, outcome)
+        elif outcome and self._draining:
+            await release(claimed)
+        elif outcome:
+            self.run(claimed, tool)
+
+    async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
+        """Unwind the function of a task that was cancelled while it waited for an answer."""
+        try:
+            await unwind(claimed, history, tool, self._environment, timeout=self._limits.unwind_timeout)
+        except StoreError as error:
+            logger.warning(
+                "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
+            )
+        except asyncio.CancelledError:
+            if claimed.stopped is None or self._draining:
+                raise
+            self._log_stopped(claimed, claimed.stopped)
+
+    # Leases
 
     async def _renew(self) -> None:
         """Renew the leases of all running tasks, and stop tasks whose leases were lost."""
-        claims = [(id, claimed.token) for id, (claimed, _) in self._running.items()]
-        if not claims:
-            return
-        renewed = await self._store.renew(claims, lease=self._limits.lease_seconds)
-        for id, _ in claims:
-            if id not in renewed and self.cancel(id):
-                self.lost_leases += 1
+        running, since, held = tuple(self._running.values()), lease_clock(), set[str]()
+        if claims := [claimed.claim for claimed, _ in running if claimed.stopped is None]:
+            held = await self._store.renew(claims, lease=self._limits.lease_seconds)
+        self._stop_lost(extend_leases(running, held, since))
+
+    async def _renew_ended(self) -> None:
+        """Renew leases that have ended, if any, so that this worker does not claim its own tasks."""
+        now = lease_clock()
+        if any(now >= claimed.good_until for claimed, _ in self._running.values()):
+            await self._renew()
+
+    def _stop_lost(self, lost: Sequence[RunningTask]) -> None:
+        """Stop runs whose leases were lost. A run that is writing finds out by itself."""
+        for claimed, task in lost:
+            if not claimed.is_writing and not task.done():
+                reason = f"The task {claimed.task.id} has ended, or another worker has claimed it."
+                self._stop(claimed, task, LeaseLost(reason))
 
     async def _expire(self) -> None:
-        while True:
-            expired = await self._store.expire(limit=_EXPIRE_BATCH_TASKS)
-            for record in expired:
-                self.cancel(record.id)
-                self._finished.evict(record.id)
-            if len(expired) < _EXPIRE_BATCH_TASKS:
-                return
+        """End the tasks that did not finish in time, and delete those whose lifetime is over."""
+        await end_overdue(self._store, self.cancel)
+        await delete_expired(self._store, self._finished.evict)
 
     # Running
 
-    async def _run(self, claimed: ClaimedTask) -> None:
+    async def _run(self, claimed: ClaimedTask, tool: Tool) -> None:
         try:
-            await self.finish(claimed, await self._perform(claimed))
-        except (LeaseLost, NoTask) as error:
-            self.lost_leases += 1
-            logger.info("Stopped running task %s: %s", claimed.task.id, error)
+            await self.supervise(claimed, self._perform(claimed, tool))
         except StoreError as error:
+            # A store that the function uses failed, for example the one of its artifacts.
+            outcome = await fail_attempt(claimed, tool, str(error), began=True)
+            if outcome is not None:
+                await self.supervise(claimed, _already(outcome))
+
+    async def supervise(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> None:
+        """Wait for the outcome of a run, and write it; log why a run was stopped.
+
+        Raises `StoreError` if the function raised it although the task is held.
+        """
+        try:
+            try:
+                await self.finish(claimed, await self._outcome(claimed, work))
+            except ReplayMismatch as mismatch:
+                await release_mismatched(claimed, mismatch)
+        except StoreError as error:
+            if claimed.stopped is None:
+                raise
+            self._log_stopped(claimed, error)
+        except asyncio.CancelledError:
+            if claimed.stopped is None or self._draining:
+                raise  # the event loop or the worker is stopping
+            self._log_stopped(claimed, claimed.stopped)
+
+    async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
+        try:
+            return await work
+        except RequestError as error:
+            return error
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if claimed.stopped is not None or (current is not None and current.cancelling()):
+                raise
+            logger.error(
+                "The tool %r raised asyncio.CancelledError in task %s, though nobody cancelled the task.",
+                claimed.task.tool,
+                claimed.task.id,
+                exc_info=True,
+            )
+            return InternalError(
+                f"The tool {claimed.task.tool!r} stopped itself: it raised CancelledError, though nobody "
+                "cancelled the task."
+            )
+
+    def _log_stopped(self, claimed: ClaimedTask, reason: StoreError) -> None:
+        if isinstance(reason, StoreUnavailable):
             logger.warning(
                 "Stopped running task %s: %s Another worker can claim it when its lease ends.",
                 claimed.task.id,
-                error,
+                reason,
             )
-        except asyncio.CancelledError:
-            if self._draining:
-                raise
-            logger.info(
-                "Stopped running task %s: it was cancelled, has expired or lost its lease.", claimed.task.id
-            )
+            return
+        if isinstance(reason, LeaseLost | NoTask):
+            self.lost_leases += 1
+        logger.info("Stopped running task %s: %s", claimed.task.id, reason)
 
-    async def finish(self, claimed: ClaimedTask, outcome: Result | InputRequired | RequestError) -> None:
-        """Write the outcome of a run: the result, the error, or the questions that the task waits for."""
-        new = claimed.journal.take_unwritten()
-        data: dict[str, Any] = {"journal": new} if new else {}
-        if (progress := claimed.close_progress()) is not None:
-            data["progress"] = progress
-        if isinstance(outcome, InputRequired):
-            entries = claimed.journal.entries
-            if again := [key for key in outcome.questions if answer_entry(key) in entries]:
-                data["again"] = again
-            await claimed.write("asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)})
-        elif isinstance(outcome, RequestError):
-            needs = outcome.needs if isinstance(outcome, MissingCapability) else None
-            fault = Fault(outcome.code, outcome.message, outcome.data, needs)
-            await claimed.write("faulted", {**data, "fault": msgspec.to_builtins(fault)})
-        else:
-            await claimed.write("ended", {**data, "result": dump_result(outcome)})
+    async def finish(self, claimed: ClaimedTask, outcome: Outcome) -> None:
+        """Write the outcome of a run: the result, the error, or the questions that the task waits for.
+
+        An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
+        """
+        try:
+            progress = claimed.close_progress()
+            await claimed.write(*outcome_entry(outcome, claimed.journal, progress))
+        except StoreError:
+            raise
+        except Exception as error:
+            logger.error(
+                "The outcome of task %s cannot be stored: it is not JSON.", claimed.task.id, exc_info=error
+            )
+            message = (
+                f"The tool {claimed.task.tool!r} returned a value that cannot be stored. The server's log "
+                f"has the details, under task {claimed.task.id}."
+            )
+            await claimed.write(*outcome_entry(InternalError(message)))
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.principal)
 
-    async def _perform(self, claimed: ClaimedTask) -> Result | InputRequired | RequestError:
-        try:
-            tool = self._find_tool(claimed.task.tool)
-            return await self._run_with_timeout(tool, _call_of(claimed))
-        except NotFound:
-            return NotFound(f"Cannot run the task: this server no longer has the tool {claimed.task.tool!r}.")
-        except RequestError as error:
-            return error
+    async def _perform(self, claimed: ClaimedTask, tool: Tool) -> Outcome:
+        if (confirming := claimed.confirm()) is not None:
+            await confirming
+        return await self._run_with_timeout(tool, call_of(claimed))
 
     async def _run_with_timeout(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
         """Run a tool with its `timeout`, if it has one. Waiting for an answer does not count."""
@@ -326,51 +463,5 @@ class Worker:
             return await prepend_emitted(call, Result(message, is_error=True))
 
 
-def _call_of(claimed: ClaimedTask) -> Call[CallTool]:
-    """Return the call that runs a claimed task, from the request that its log recorded."""
-    created = claimed.created
-    client = created.get("client")
-    return Call(
-        CallTool(
-            name=claimed.task.tool, arguments=created["arguments"], input_responses=dict(claimed.responses)
-        ),
-        id=claimed.task.id,
-        request_meta=RequestMeta(
-            client=None if client is None else msgspec.convert(client, Implementation),
-            capabilities=created.get("capabilities", {}),
-            response_modes=tuple(created.get("modes", ())),
-            raw=created.get("trace", {}),
-        ),
-        principal=msgspec.convert(created["principal"], Principal),
-        carrier=StoreCarrier(claimed.journal),
-        caller=_TaskCaller(claimed),
-        work=Supervised.here(),
-    )
-
-
-class _TaskCaller(Caller):
-    """The caller of a task is not connected: it reads the task's log."""
-
-    def __init__(self, claimed: ClaimedTask) -> None:
-        self._claimed = claimed
-        self.task_id = claimed.task.id
-
-    async def notify(self, message: CallerMessage) -> None:
-        """Store progress as the status message of the task; log messages go into the server's log."""
-        self._claimed.notify(message)
-
-    def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
-        """Write segments into the log, after those of earlier runs."""
-        return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)
-
-
-async def _release(claimed: ClaimedTask) -> None:
-    """Release a claim; log a failure, because the claim ends with its lease anyway."""
-    try:
-        await claimed.release()
-    except AntiphonError as error:
-        logger.info(
-            "Cannot release task %s: %s Another worker can claim it when its lease ends.",
-            claimed.task.id,
-            error,
-        )
+async def _already(outcome: Outcome) -> Outcome:
+    return outcome

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from antiphon.errors import StoreUnavailable
 from antiphon.store.artifacts.database import DatabaseArtifacts
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import release_free_pages
 from antiphon.store.sqlite.migrations import prepare
 
 __all__ = ["SQLiteArtifacts"]
@@ -67,6 +68,11 @@ class SQLiteArtifacts(DatabaseArtifacts):
         if self._thread is not None:
             self._thread.shutdown()
         self._thread = self._connection = None
+
+    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
+        """Delete expired artifacts, evict others beyond the limit, and release the space of deleted ones."""
+        await super().sweep(now=now, max_total_bytes=max_total_bytes)
+        await self._run("written", lambda: release_free_pages(self._database))
 
     # These methods run on the thread.
 

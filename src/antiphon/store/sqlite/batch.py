@@ -21,6 +21,7 @@ from antiphon.store import rules
 from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
+from antiphon.store.sqlite.free_space import FREE_PAGES
 
 __all__ = ["Batch", "Operation"]
 
@@ -183,7 +184,7 @@ class Batch:
     def probe(self, key: str, until: int) -> None:
         """Record a key again, so that something is written; raises `StoreUnavailable` if the file is full."""
         execute = self._connection.execute
-        free, size, largest = execute(statements.FREE_PAGES).fetchone()
+        free, size, largest, _ = execute(FREE_PAGES).fetchone()
         if largest - size + free < _MIN_FREE_PAGES:
             raise StoreUnavailable(
                 f"The store is full: its file has {size} pages of at most {largest}. "

@@ -15,6 +15,9 @@ from antiphon.store.sqlite.file_check import FileCheck
 
 __all__ = ["Database"]
 
+_MAX_LOG_BYTES = 32 * 1024 * 1024
+"""The size that the write-ahead log keeps: twice what it has when it is copied back as usual."""
+
 _MIN_SQLITE_VERSION = (3, 37, 0)
 """The first version with STRICT tables. RETURNING and UPDATE FROM are older."""
 
@@ -92,6 +95,8 @@ class Database:
         connection.execute("PRAGMA cache_size = -16384")
         # A larger write-ahead log is copied back less often, and then merges more changes of the same pages.
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        # After a large transaction or a long read, the log is cut to this size when it starts again.
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
         # `begin` waits for the write lock, with shorter and fairer pauses than SQLite's own.
         connection.execute("PRAGMA busy_timeout = 0")
         if self.max_bytes is not None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from antiphon.errors import StoreUnavailable
 from antiphon.store.schema_scripts import read_scripts
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import allow_release
 
-__all__ = ["OLDEST", "migrate", "prepare", "schema_version", "scripts"]
+__all__ = ["OLDEST", "check_application", "migrate", "prepare", "schema_version", "scripts"]
 
 OLDEST = 2
 """The oldest schema whose processes can use a file of this version. Raise it for a script that does more
@@ -44,6 +45,7 @@ def prepare(database: Database) -> None:
     database.file.forget()
     connection = database.connect("write")
     try:
+        database.retry_while_busy(lambda: allow_release(connection))
         database.retry_while_busy(lambda: schema_version(database, connection, len(steps)))
         database.use_wal(connection)
         migrate(database, connection, steps)
@@ -78,13 +80,8 @@ def schema_version(database: Database, connection: sqlite3.Connection, known: in
     Raises `StoreUnavailable` for a file of another program, and for a file that needs a newer schema than
     `known`.
     """
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = check_application(database, connection)
     oldest = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if tables and application_id != _APPLICATION_ID:
-        raise StoreUnavailable(
-            f"The file {database.path} is a database of another program: choose another file."
-        )
     if oldest > known:
         raise StoreUnavailable(
             f"The store {database.path} needs schema {oldest}, because a newer Antiphon has migrated it, but "
@@ -94,6 +91,17 @@ def schema_version(database: Database, connection: sqlite3.Connection, known: in
     if "schema_versions" not in tables:
         return oldest
     return int(connection.execute("SELECT coalesce(max(version), 0) FROM schema_versions").fetchone()[0])
+
+
+def check_application(database: Database, connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the tables; raises `StoreUnavailable` for a file of another program."""
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and application_id != _APPLICATION_ID:
+        raise StoreUnavailable(
+            f"The file {database.path} is a database of another program: choose another file."
+        )
+    return tables
 
 
 def _run_scripts(connection: sqlite3.Connection, steps: Sequence[str], version: int, oldest: int) -> None:

@@ -18,6 +18,7 @@ from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
 from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import FREE_PAGES, is_worth_releasing
 
 __all__ = ["ReadOperation", "Reader"]
 
@@ -95,6 +96,11 @@ class Reader:
         """Return tasks that have not ended although their time has passed."""
         text, newest_format = self._one(statements.OVERDUE_TASKS, {"now": self._clock.now(), "limit": limit})
         return _records.decode(self._check_format(text, newest_format))
+
+    def has_much_free_space(self) -> bool:
+        """Return whether the file has so many free pages that some should be released."""
+        free, pages, _, mode = self._one(FREE_PAGES, ())
+        return is_worth_releasing(free, pages, mode)
 
     def has_key(self, key: str) -> bool:
         """Return whether a key is recorded."""

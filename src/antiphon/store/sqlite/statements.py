@@ -21,7 +21,6 @@ __all__ = [
     "END_EXPIRED_LEASES",
     "EXPIRED_TASKS",
     "FORMAT",
-    "FREE_PAGES",
     "INSERT_COMMIT",
     "INSERT_KEY",
     "INSERT_MESSAGE",
@@ -153,11 +152,6 @@ DELETE_OLD_MESSAGES = "DELETE FROM messages WHERE number <= ?"
 INSERT_KEY = """
     INSERT INTO used VALUES (:key, :until)
     ON CONFLICT (key) DO UPDATE SET until = excluded.until WHERE until <= :now
-"""
-
-FREE_PAGES = """
-    SELECT freelist_count, page_count, max_page_count
-    FROM pragma_freelist_count, pragma_page_count, pragma_max_page_count
 """
 
 PROBE_KEY = """

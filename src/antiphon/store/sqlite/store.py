@@ -37,6 +37,7 @@ from antiphon.store.sqlite.batch_thread import BatchThread
 from antiphon.store.sqlite.change_poller import ChangePoller
 from antiphon.store.sqlite.clock import MachineClock, StoreClock, find_machine_clock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.free_space import compact, release_free_pages
 from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, ReadOperation
@@ -206,9 +207,20 @@ class SQLiteStore:
         await self._write(lambda batch: batch.release(id, token, length), (id,))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        return await expire_in_portions(
+        records = await expire_in_portions(
             lambda portion: self._search(partial(Batch.expire, limit=portion)), limit
         )
+        try:
+            if await self._read(lambda reader: reader.has_much_free_space()):
+                await self._in_thread(release_free_pages)
+        except StoreUnavailable:  # the tasks are deleted, and the next call tries again to release the space
+            pass
+        return records
+
+    async def compact(self) -> None:
+        """Rewrite the file without free space. Other processes cannot write meanwhile."""
+        self._opened()
+        await self._in_thread(compact)
 
     async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
         records: Sequence[Record] = await self._read(lambda reader: reader.overdue(max(limit, 0)))
@@ -260,6 +272,12 @@ class SQLiteStore:
         if self._threads is None:
             raise unavailable.not_open()
         return self._threads
+
+    async def _in_thread(self, function: Callable[[Database], None]) -> None:
+        try:
+            await asyncio.to_thread(function, self._database)
+        except sqlite3.Error as error:
+            raise self._database.explain(error, "written") from error
 
     def _write(self, run: Callable[[Batch], Any], ids: tuple[str, ...] = ()) -> asyncio.Future[Any]:
         return self._opened().writing.submit(Operation(run, ids))

@@ -1,0 +1,134 @@
+"""Decides whether a task whose last attempt failed is tried again, when, and how it ends if it is not.
+
+Owns the limits and the delays. The log has the counts: an attempt failed if its worker was lost while it ran,
+or if the worker could not begin. The worker runs the task or ends it, as this module decides.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from antiphon.errors import InternalError, ReplayMismatch
+from antiphon.model.task import TaskHistory
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+
+__all__ = ["begin_attempt", "check_arguments", "fail_attempt", "release_mismatched"]
+
+logger = logging.getLogger("antiphon")
+
+_FIRST_RETRY_SECONDS = 1.0
+"""How long a task waits after its second lost worker. After the first one, it runs again at once."""
+_LONGEST_RETRY_SECONDS = 60.0
+"""How long a task waits at most after a lost worker."""
+_FIRST_REFUSAL_SECONDS = 10.0
+"""How long a task waits after a worker could not begin it. A rollout takes longer than a crash."""
+_LONGEST_REFUSAL_SECONDS = 300.0
+"""How long a task waits at most after a worker could not begin it."""
+
+_MISMATCH_SECONDS = 60.0
+"""How long a task waits after a worker found that its journal does not fit the tool of this version."""
+_MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
+
+
+async def begin_attempt(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:
+    """Note the runs that were lost before this claim; return whether to run the task now.
+
+    Releases the task with a delay if it is to run later. Returns the error to end the task with if no attempt
+    is left. Raises `StoreError`.
+    """
+    lost = history.lost_runs(claimed.token)
+    failed = lost + history.refusals
+    claimed.failed_attempts, claimed.refusals = failed, history.refusals
+    if lost and not _resumes(claimed, tool):
+        return InternalError("The task is not run again: its worker was lost, and its tool has resume=False.")
+    if failed >= tool.max_attempts:
+        return _given_up(failed, "each time, its worker was lost while it ran the task.")
+    if failed <= history.noted_attempts:
+        if claimed.token > 1 and not history.names_claims:
+            # An early version wrote the log. From here on it says which claims were lost.
+            await claimed.write("recorded", {"attempt": failed, "refused": history.refusals})
+        return True
+    message = (
+        f"The worker was lost while it ran the task. Attempt {failed + 1} of {tool.max_attempts} follows."
+    )
+    delay = _delay(failed - 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+    logger.warning(
+        "The worker of task %s was lost while it ran. Attempt %d of %d follows in %g s.",
+        claimed.task.id,
+        failed + 1,
+        tool.max_attempts,
+        delay,
+    )
+    if not delay:
+        await claimed.write("recorded", {"attempt": failed, "message": message})
+        return True
+    await claimed.release(delay=delay, attempt=failed, message=message)
+    return False
+
+
+async def check_arguments(claimed: ClaimedTask, tool: Tool) -> bool | InternalError:
+    """Return whether the arguments fit the tool of this version; if they do not, release the task.
+
+    Another version of the server may have created the task. Arguments that did not fit there either make the
+    task fail as they make a call fail. Raises `StoreError`.
+    """
+    problems = tool.problems_of(claimed.created["arguments"])
+    if problems is None or not claimed.created.get("fits", True):
+        return True
+    listed = "; ".join(line.removeprefix("- ") for line in problems.splitlines())
+    reason = f"Its arguments do not fit the tool {tool.name!r} of this version ({listed})."
+    return await fail_attempt(claimed, tool, reason, began=False) or False
+
+
+async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: bool) -> InternalError | None:
+    """Note that an attempt failed, and release the task with a delay. `began` is whether the function ran.
+
+    Returns the error to end the task with if no attempt is left. Raises `StoreError`.
+    """
+    failed = claimed.failed_attempts + 1
+    if failed >= tool.max_attempts or (began and not _resumes(claimed, tool)):
+        return _given_up(failed, reason)
+    delay = _delay(failed, _FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
+    logger.warning(
+        "Cannot run task %s: %s Released for another worker. Attempt %d of %d follows in %g s.",
+        claimed.task.id,
+        reason,
+        failed + 1,
+        tool.max_attempts,
+        delay,
+    )
+    refused = claimed.refusals if began else claimed.refusals + 1
+    await claimed.release(delay=delay, attempt=failed, refused=refused, message=reason)
+    return None
+
+
+async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> None:
+    """Release a task that another version of its tool began, for a worker that has that version.
+
+    This is no failed attempt: the worker of the right version may come much later. Raises `StoreError`.
+    """
+    logger.error(
+        "Cannot continue task %s: %s Released for a worker that has the version which began the task. "
+        "The next attempt follows in %g s.",
+        claimed.task.id,
+        mismatch,
+        _MISMATCH_SECONDS,
+    )
+    message = {} if claimed.task.has_ended else {"message": _MISMATCH_MESSAGE}
+    await claimed.release(delay=_MISMATCH_SECONDS, **message)
+
+
+def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:
+    """Return whether the function may run again after a run that did not finish."""
+    return tool.resume and claimed.resumes
+
+
+def _delay(count: int, first: float, longest: float) -> float:
+    """Return the delay after the `count`th time: none for 0, then the first one, doubling each time."""
+    return 0.0 if count < 1 else min(first * 2.0 ** min(count - 1, 32), longest)
+
+
+def _given_up(failed: int, reason: str) -> InternalError:
+    times = f"{failed} attempt{'' if failed == 1 else 's'}"
+    return InternalError(f"The task was given up after {times}: {reason}")

@@ -1,0 +1,94 @@
+"""Turns claims into claimed tasks, by reading their logs, or gives the claims back.
+
+Must not know which tools there are. A claim that is given back leaves an entry in the log, so that it does
+not count as a run that was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+import msgspec
+
+from antiphon.errors import AntiphonError
+from antiphon.model.task import EntryKind, TaskHistory
+from antiphon.runtime.tasks.claimed_task import ClaimedTask, task_of
+from antiphon.store.contract import Claim, Store
+
+__all__ = ["claimed_task", "give_back", "read_history", "release"]
+
+logger = logging.getLogger("antiphon")
+
+_READ_PAGE_ENTRIES = 16
+"""How many entries of a log are read at once. Each may hold a whole batch of segments."""
+
+
+async def read_history(store: Store, claim: Claim) -> TaskHistory | None:
+    """Read the log of a task up to the claim; return `None` if the task is gone.
+
+    Raises `StoreError`, and `ValueError` for a log that this version cannot read.
+    """
+    history, number, version = TaskHistory(), 0, claim.record.version
+    while number < version:
+        if number:
+            await asyncio.sleep(0)  # a long log must not hold the event loop
+        entries = await store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
+        if not entries:
+            return None
+        for entry in entries[: version - number]:
+            history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
+        number = entries[-1].number
+    return history
+
+
+def claimed_task(
+    store: Store, claim: Claim, history: TaskHistory, *, lease: float, since: float
+) -> ClaimedTask:
+    """Return the task of a claim whose request was sent at `since`, by the lease clock."""
+    assert history.task is not None
+    return ClaimedTask(
+        store,
+        history.task,
+        dict(history.created),
+        version=claim.record.version,
+        token=claim.token,
+        journal=history.journal,
+        responses=history.responses,
+        segment_entries=history.segment_entries,
+        lease=lease,
+        since=since,
+    )
+
+
+async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:
+    """Release a claim whose task did not run; other workers can claim the task after `delay` seconds."""
+    record = claim.record
+    try:
+        task = task_of(record)
+    except msgspec.ValidationError:  # another version wrote it
+        await store.release(record.id, claim.token, delay=delay)
+        return
+    claimed = ClaimedTask(
+        store, task, {}, version=record.version, token=claim.token, journal={}, responses={}
+    )
+    await release(claimed, delay=delay)
+
+
+async def release(claimed: ClaimedTask, *, delay: float = 0.0, began: bool = False) -> None:
+    """Release a claim; log a failure, because the claim ends with its lease anyway.
+
+    A task that began to run and must not run again counts as lost: the next worker ends it.
+    """
+    try:
+        if began and not claimed.resumes:
+            await claimed.abandon()
+        else:
+            await claimed.release(delay=delay)
+    except AntiphonError as error:
+        logger.info(
+            "Cannot release task %s: %s Another worker can claim it when its lease ends.",
+            claimed.task.id,
+            error,
+        )

@@ -1,0 +1,111 @@
+"""Ends tasks that did not finish in time, and deletes tasks whose lifetime is over.
+
+Owns the order: a task that has not ended is cancelled first, and only ended tasks are deleted. A task that
+waits for an answer stays for a worker that unwinds its function. Every expiry is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from antiphon.errors import NoTask, Stale
+from antiphon.model.task import EntryKind, Task
+from antiphon.runtime.tasks.claimed_task import head_of, now_ms, phase_after, task_of
+from antiphon.store.contract import UNSET, Record, Store
+
+__all__ = ["delete_expired", "end_overdue"]
+
+logger = logging.getLogger("antiphon")
+
+_BATCH_TASKS = 1000
+"""How many tasks are read or deleted in one operation."""
+_CONCURRENT_ENDS = 100
+"""How many tasks are ended at once, so that the store can write them in one commit."""
+_UNWIND_WITHIN_SECONDS = 3600.0
+"""How long an expired task waits for a worker that unwinds its function.
+
+Not a setting: the task is gone for its caller, and a worker unwinds it within seconds if there is one.
+"""
+
+
+async def end_overdue(store: Store, stop: Callable[[str], object]) -> None:
+    """Cancel the tasks that have not ended although their time is over. `stop` stops a run in this process.
+
+    Raises `StoreUnavailable`.
+    """
+    while records := await store.overdue(limit=_BATCH_TASKS):
+        for start in range(0, len(records), _CONCURRENT_ENDS):
+            await asyncio.gather(*(_end(store, r, stop) for r in records[start : start + _CONCURRENT_ENDS]))
+        if len(records) < _BATCH_TASKS:
+            return
+
+
+async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
+    """Delete the ended tasks whose time is over. `forget` removes a task from the caches of this process.
+
+    Raises `StoreUnavailable`.
+    """
+    while True:
+        deleted = await store.expire(limit=_BATCH_TASKS)
+        now = now_ms()
+        for record in deleted:
+            forget(record.id)
+            logger.info(
+                "Deleted task %s: its lifetime is over. It was created %s ago and ended %s ago.",
+                record.id,
+                _duration(now - record.created),
+                _duration(now - record.updated),
+            )
+        if len(deleted) < _BATCH_TASKS:
+            return
+
+
+async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> None:
+    try:
+        task = task_of(record)
+    except msgspec.ValidationError:
+        logger.warning("Cannot end task %s, which has expired: this version cannot read it.", record.id)
+        return
+    entry, after = _last_entry(task)
+    phase = phase_after(task, after)
+    try:
+        await store.append(
+            task.id,
+            [entry],
+            expect=record.version,
+            phase=phase,
+            head=head_of(after),
+            # The caller cannot read the task any more. The store keeps it until its function has unwound.
+            expires=UNSET if phase == "ended" else now_ms() + int(_UNWIND_WITHIN_SECONDS * 1000),
+        )
+    except (Stale, NoTask):  # somebody has changed the task meanwhile: look again at the next tick
+        return
+    stop(task.id)
+    if task.has_ended:
+        logger.warning("Task %s was cancelled, and no worker has unwound its function in time.", task.id)
+    else:
+        logger.info(
+            "Task %s has expired after %s: it was %s, and its lifetime was %s.",
+            task.id,
+            _duration(now_ms() - task.created),
+            "waiting for an answer" if task.state == "waiting" else "running",
+            _duration(task.ttl or 0),
+        )
+
+
+def _last_entry(task: Task) -> tuple[tuple[EntryKind, dict[str, object]], Task]:
+    """Return the entry that ends an overdue task, and the task after it."""
+    if task.has_ended:  # cancelled, and never unwound
+        data: dict[str, object] = {"unwound": False}
+        return ("recorded", data), task.after("recorded", data, now_ms())
+    data = {"message": f"The task has expired: it did not finish within {_duration(task.ttl or 0)}."}
+    return ("cancelled", data), task.after("cancelled", data, now_ms())
+
+
+def _duration(milliseconds: int) -> str:
+    """Return a duration for people, in seconds."""
+    return f"{milliseconds / 1000:.3g} s" if milliseconds < 100_000 else f"{milliseconds // 1000} s"

@@ -1,0 +1,71 @@
+"""The call that runs a claimed task, built from the request in the task's log.
+
+The caller of a task is not connected. Its questions park the task, its segments go into the log, and its
+progress becomes the status message of the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.model.identity import Implementation, Principal
+from antiphon.model.request import CallTool, RequestMeta
+from antiphon.model.segment import CallerMessage
+from antiphon.runtime.carriers.store import StoreCarrier
+from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
+from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+
+__all__ = ["call_of"]
+
+
+def call_of(
+    claimed: ClaimedTask,
+    *,
+    confirm: Callable[[], Awaitable[None] | None] | None = None,
+    responses: Mapping[str, Any] | None = None,
+) -> Call[CallTool]:
+    """Return the call that runs a claimed task, from the request that its log recorded.
+
+    `confirm` decides whether a step, a question or a segment may begin, in place of the claim. `responses`
+    replace the answers that arrived since the last run.
+    """
+    created = claimed.created
+    client = created.get("client")
+    answers = claimed.responses if responses is None else responses
+    return Call(
+        CallTool(name=claimed.task.tool, arguments=created["arguments"], input_responses=dict(answers)),
+        id=claimed.task.id,
+        request_meta=RequestMeta(
+            client=None if client is None else msgspec.convert(client, Implementation),
+            capabilities=created.get("capabilities", {}),
+            response_modes=tuple(created.get("modes", ())),
+            raw=created.get("trace", {}),
+        ),
+        principal=msgspec.convert(created["principal"], Principal),
+        carrier=StoreCarrier(claimed.journal, confirm or claimed.confirm),
+        caller=_TaskCaller(claimed),
+        work=Supervised.here(),
+    )
+
+
+class _TaskCaller(Caller):
+    """The caller of a task is not connected: it reads the task's log."""
+
+    def __init__(self, claimed: ClaimedTask) -> None:
+        self._claimed = claimed
+        self.task_id = claimed.task.id
+
+    async def notify(self, message: CallerMessage) -> None:
+        """Store progress as the status message of the task; log messages go into the server's log."""
+        self._claimed.notify(message)
+
+    def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
+        """Write segments into the log, after those of earlier runs."""
+        return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)

@@ -1,0 +1,120 @@
+"""Unwinds the functions of cancelled tasks, so that their `finally` blocks run.
+
+The function of a task that waits for an answer does not run anywhere. If such a task is cancelled or expires,
+a worker runs the function once more with its journal. Nothing new begins in this run: at the first step,
+question or segment that is not in the log, the function is cancelled. Owns the bounds of the cleaning up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from antiphon.errors import LeaseLost, ReplayMismatch
+from antiphon.model.task import TaskHistory
+from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.tasks.attempts import release_mismatched
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.task_call import call_of
+
+__all__ = ["cancel_run", "unwind"]
+
+logger = logging.getLogger("antiphon")
+
+_MAX_LOST_RUNS = 3
+"""How many workers may be lost while they unwind a task, before it is given up."""
+_OTHER_VERSION_DELAY_SECONDS = 60.0
+"""How long a task waits for a worker of another version, if its arguments do not fit the tool of this one."""
+_LAST_WAIT_SECONDS = 5.0
+"""How long a function that was cancelled for the second time may take."""
+
+
+def cancel_run(task: asyncio.Task[Any], id: str, timeout: float) -> None:
+    """Cancel a run once, so that its cleaning up is not interrupted; once more after `timeout` seconds."""
+    if task.done() or task.cancelling():
+        return
+    task.cancel()
+    timer = asyncio.get_running_loop().call_later(timeout, _cancel_again, task, id, timeout)
+    task.add_done_callback(lambda _: timer.cancel())
+
+
+def _cancel_again(task: asyncio.Task[Any], id: str, timeout: float) -> None:
+    logger.warning(
+        "The function of task %s was cancelled and still cleans up after %g s. It is cancelled once more.",
+        id,
+        timeout,
+    )
+    task.cancel()
+
+
+async def unwind(
+    claimed: ClaimedTask, history: TaskHistory, tool: Tool, environment: Environment, *, timeout: float
+) -> None:
+    """Run the function of a cancelled task to its `finally` blocks, and write that this is done.
+
+    Raises `StoreError` if that cannot be written.
+    """
+    id = claimed.task.id
+    if history.lost_runs(claimed.token) >= _MAX_LOST_RUNS:
+        logger.error(
+            "Cannot unwind the function of cancelled task %s: %d workers were lost while they tried.",
+            id,
+            _MAX_LOST_RUNS,
+        )
+        await claimed.write_unwound(is_complete=False)
+    elif (problems := tool.problems_of(claimed.created["arguments"])) is not None:
+        logger.warning(
+            "Cannot unwind the function of cancelled task %s: its arguments do not fit the tool %r of this "
+            "version: %s Released for another worker.",
+            id,
+            tool.name,
+            problems,
+        )
+        await claimed.release(delay=_OTHER_VERSION_DELAY_SECONDS)
+    else:
+        try:
+            is_complete = await _run(claimed, tool, environment, timeout)
+        except ReplayMismatch as mismatch:
+            await release_mismatched(claimed, mismatch)
+        else:
+            await claimed.write_unwound(is_complete=is_complete)
+
+
+async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float) -> bool:
+    """Run the function until it has unwound; return whether it did so in time and without an error.
+
+    Raises `ReplayMismatch` if another version of the function has to unwind.
+    """
+    id, in_time = claimed.task.id, True
+    work = asyncio.create_task(_perform(claimed, tool, environment))
+    try:
+        await asyncio.wait({work}, timeout=timeout)
+        if not work.done():
+            in_time = False
+            _cancel_again(work, id, timeout)
+            await asyncio.wait({work}, timeout=_LAST_WAIT_SECONDS)
+    finally:
+        work.cancel()
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if not work.done():
+        logger.error("The function of task %s does not stop. It goes on in this process.", id)
+        return False
+    if work.cancelled() or (error := work.exception()) is None:
+        logger.info("The function of task %s has unwound: the task was cancelled.", id)
+        return in_time
+    if isinstance(error, ReplayMismatch):
+        raise error
+    logger.error("The function of cancelled task %s failed while it unwound.", id, exc_info=error)
+    return False
+
+
+async def _perform(claimed: ClaimedTask, tool: Tool, environment: Environment) -> None:
+    async def refuse() -> None:
+        raise LeaseLost(f"The task {claimed.task.id} was cancelled: nothing further begins in it.")
+
+    call = call_of(claimed, confirm=refuse, responses={})
+    function = tool.function
+    if function.takes_context:  # any other function has stopped nowhere
+        await function.run(call, function.bind(call.request.arguments), environment)

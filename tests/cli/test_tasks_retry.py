@@ -1,0 +1,80 @@
+"""`antiphon tasks ls --failed` and `antiphon tasks retry`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.command import antiphon, running
+
+SERVER = """
+from pathlib import Path
+
+from antiphon import Context, Failure, Server
+
+FOLDER = Path(__file__).parent
+server = Server("shop")
+
+
+def charge() -> str:
+    with (FOLDER / "charges").open("a") as file:
+        file.write("charged\\n")
+    return "charged"
+
+
+@server.tool(task="required", poll_interval=0.05)
+async def buy(ctx: Context) -> str:
+    receipt = await ctx.step(charge)
+    if not (FOLDER / "open").exists():
+        raise Failure("The shop is closed.")
+    return receipt
+
+
+@server.tool(task="required", poll_interval=0.05)
+async def look() -> str:
+    return "nothing"
+"""
+
+
+class Shop(NamedTuple):
+    url: str
+    store: str
+    folder: Path
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A server with a tool that fails until its shop is open."""
+    script, store = tmp_path / "shop.py", f"sqlite:///{tmp_path / 'tasks.db'}"
+    script.write_text(SERVER)
+    with running(script, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
+        yield Shop(server.url, store, tmp_path)
+
+
+def test_a_failed_task_is_listed_and_retried_with_its_journal(shop: Shop) -> None:
+    assert antiphon("tasks", "ls", shop.store, "--failed").stdout == "There are no failed tasks.\n"
+    failed = antiphon("call", shop.url, "buy", "--task")
+    assert failed.returncode == 1
+    id = failed.stderr.splitlines()[0].removeprefix("Task: ")
+    looked = antiphon("call", shop.url, "look", "--task").stderr.removeprefix("Task: ").strip()
+    for options in ((shop.store,), (shop.url, "--protocol", "2025-11-25")):
+        listed = json.loads(antiphon("tasks", "ls", *options, "--failed", "--json").stdout)
+        assert [task["taskId"] for task in listed] == [id]
+    (shop.folder / "open").touch()
+    retried = antiphon("tasks", "retry", shop.store, id)
+    assert (retried.returncode, retried.stderr) == (0, "")
+    assert retried.stdout == f"Queued {id} again. Its finished steps do not run again.\n"
+    watched = antiphon("tasks", "watch", shop.url, id)
+    assert (watched.returncode, watched.stdout.splitlines()[-1][9:]) == (0, "completed")
+    assert (shop.folder / "charges").read_text() == "charged\n"
+    assert antiphon("tasks", "ls", shop.store, "--failed").stdout == "There are no failed tasks.\n"
+    refused = antiphon("tasks", "retry", shop.store, looked)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "only a task that has failed can be retried. Its status is completed." in refused.stderr
+    refused = antiphon("tasks", "retry", shop.url, id)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "Tasks can only be retried in a store." in refused.stderr

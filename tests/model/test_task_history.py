@@ -1,0 +1,90 @@
+"""How a log counts the runs that were lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.model.task import Task, TaskHistory
+
+TASK = Task(id="count_1", tool="count", created=0, updated=0)
+CREATED = ("created", {"task": msgspec.to_builtins(TASK)})
+STEP = {"journal": {"step:a": 1}}
+ASKED = {"asks": {"name": ["elicit", {}]}}
+ANSWERED = ("answered", {"responses": {"name": {}}})
+FAULTED = {"fault": {"code": -32603, "message": "broken"}}
+
+
+def history(*entries: tuple[str, dict[str, Any]]) -> TaskHistory:
+    read = TaskHistory()
+    for kind, data in (CREATED, *entries):
+        read.add(kind, 0, data)  # type: ignore[arg-type]
+    return read
+
+
+def by(token: int, data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "by": token}
+
+
+@pytest.mark.parametrize(
+    ("entries", "token", "lost"),
+    [
+        ([], 1, 0),
+        ([], 4, 3),
+        # Progress of the first claim, which was then lost itself.
+        ([("recorded", by(1, STEP))], 2, 1),
+        # Progress forgives the losses before it.
+        ([("recorded", by(3, STEP))], 4, 1),
+        ([("emitted", by(3, {"first": 1, "blocks": []}))], 5, 2),
+        # A parked task was not lost; the worker after the answer was.
+        ([("asked", by(1, ASKED)), ANSWERED], 2, 0),
+        ([("asked", by(1, ASKED)), ANSWERED], 3, 1),
+        # A run that was released in order is none that was lost, and forgives none.
+        ([("recorded", by(1, {"released": True}))], 2, 0),
+        ([("recorded", by(3, {"released": True}))], 4, 2),
+        # A loss that was noted, and after which the task ran at once or with a delay.
+        ([("recorded", by(2, {"attempt": 1}))], 3, 2),
+        ([("recorded", by(3, {"attempt": 2, "released": True}))], 4, 2),
+        ([("recorded", by(3, {"attempt": 2, "released": True}))], 5, 3),
+        # A worker that could not begin has lost nothing.
+        ([("recorded", by(1, {"attempt": 1, "refused": 1, "released": True}))], 2, 0),
+        # An operator's retry starts the count again.
+        ([("faulted", by(6, FAULTED)), ("recorded", {"retry": True})], 7, 0),
+        ([("faulted", by(6, FAULTED)), ("recorded", {"retry": True})], 8, 1),
+        # Early versions do not name their claims.
+        ([("asked", ASKED), ANSWERED], 7, 0),
+        ([("recorded", STEP)], 7, 1),
+        ([("recorded", STEP), ("recorded", by(7, {"attempt": 1}))], 8, 2),
+    ],
+)
+def test_counts_the_runs_that_were_lost(
+    entries: list[tuple[str, dict[str, Any]]], token: int, lost: int
+) -> None:
+    assert history(*entries).lost_runs(token) == lost
+
+
+def test_refusals_are_counted_apart() -> None:
+    read = history(("recorded", by(2, {"attempt": 2, "refused": 1, "released": True})))
+    assert (read.lost_runs(3), read.noted_attempts, read.refusals) == (1, 2, 1)
+
+
+def test_only_a_failed_task_can_be_retried() -> None:
+    read = history(("faulted", by(1, FAULTED)), ("recorded", {"retry": True, "message": "again"}))
+    assert read.task is not None
+    assert (read.task.state, read.task.fault, read.task.message) == ("working", None, "again")
+    failed = {"result": {"content": [], "is_error": True}}
+    assert history(("ended", by(1, failed)), ("recorded", {"retry": True})).task == TASK
+    succeeded = {"result": {"content": [], "is_error": False}}
+    with pytest.raises(ValueError, match="A task that is done cannot be recorded"):
+        history(("ended", by(1, succeeded)), ("recorded", {"retry": True}))
+    with pytest.raises(ValueError, match="A task that is faulted cannot be recorded"):
+        history(("faulted", by(1, FAULTED)), ("recorded", by(1, STEP)))
+
+
+def test_a_message_describes_one_state() -> None:
+    read = history(("recorded", by(1, {"attempt": 1, "message": "again"})))
+    assert read.task is not None
+    assert read.task.message == "again"
+    assert read.task.after("asked", ASKED, 0).message is None

@@ -1,0 +1,290 @@
+"""Cancelled and expired tasks clean up: their `finally` blocks run, wherever the task was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Limits, Server
+from antiphon.cli.tasks.store_tasks import StoreTasks
+from antiphon.store import open_store
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.promises.tooling import Name
+from tests.support.polling import until
+from tests.support.serving import serving
+from tests.support.speakers import Bare
+
+UNKNOWN = "Failed to retrieve task: Task not found"
+
+
+class Desk:
+    """A server whose tools reserve something and give it back, with a file that tells what happened."""
+
+    def __init__(self, folder: Path, **limits: Any) -> None:
+        self.path = folder / "happened"
+        self.url = f"sqlite:///{folder}/tasks.db"
+        self.store = open_store(self.url)
+        limits = {"lease_seconds": 2.0, "drain_timeout": 0.2, **limits}
+        self.server = Server("desk", store=self.store, limits=Limits(**limits))
+        self.gate = asyncio.Event()
+        self._register(self.server)
+
+    def note(self, what: str) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{what}\n")
+
+    @property
+    def happened(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+    async def log(self, id: str) -> list[tuple[str, Any]]:
+        return [(entry.kind, entry.data) for entry in await self.store.read(id)]
+
+    def _register(self, server: Server) -> None:
+        @server.tool(task="required", poll_interval=0.05, task_ttl=60)
+        async def reserve(ctx: Context) -> str:
+            await ctx.emit("One moment.")
+            await ctx.step(self.note, "reserved")
+            try:
+                await ctx.elicit("Take it?", Name, key="take")
+                await ctx.step(self.note, "taken")
+            finally:
+                if not ctx.suspending:
+                    await asyncio.sleep(0.01)
+                    self.note("given back")
+                    try:
+                        await ctx.step(self.note, "a step that never begins")
+                    finally:
+                        self.note("closed")
+            return "done"
+
+        @server.tool(task="required", poll_interval=0.05)
+        def threaded(ctx: Context) -> str:
+            ctx.wait(ctx.step(self.note, "reserved"))
+            try:
+                ctx.wait(ctx.elicit("Take it?", Name, key="take"))
+            finally:
+                if not ctx.suspending:
+                    self.note("given back")
+            return "done"
+
+        @server.tool(task="required", poll_interval=0.05)
+        async def several(ctx: Context) -> str:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    asked = [
+                        group.create_task(ctx.elicit("Who?", Name, key=key)) for key in ("first", "second")
+                    ]
+                return asked[0].result().name
+            finally:
+                if not ctx.suspending:
+                    self.note("given back")
+
+        @server.tool(task="required", poll_interval=0.05)
+        async def stubborn(ctx: Context, how: str) -> str:
+            try:
+                await ctx.elicit("Take it?", Name, key="take")
+            finally:
+                if not ctx.suspending:
+                    if how == "fails":
+                        raise ValueError("a secret of the implementation")
+                    self.note("waits")
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        self.note("was interrupted")
+            return "done"
+
+        @server.tool(task="required", poll_interval=0.05)
+        async def running(ctx: Context, seconds: float) -> str:
+            try:
+                self.note("runs")
+                await self.gate.wait()
+            finally:
+                self.note("cleans up")
+                try:
+                    await asyncio.sleep(seconds)
+                    self.note("clean")
+                finally:
+                    self.note("left")
+            return "done"
+
+
+async def until_unwound(desk: Desk, id: str) -> Any:
+    """Wait for the entry that says that a function has unwound, and return what it says."""
+    async with asyncio.timeout(30):
+        while "unwound" not in (last := (await desk.log(id))[-1][1]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return last["unwound"]
+
+
+@pytest.mark.parametrize("tool", ["reserve", "threaded", "several"])
+async def test_a_task_that_waits_and_is_cancelled_cleans_up(tmp_path: Path, tool: str) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, tool))["taskId"]
+        await reach(client, id, "input_required")
+        before = [line for line in ("reserved",) if tool != "several"]
+        assert desk.happened == before
+        assert (await client.ask("tasks/cancel", {"taskId": id})).result["resultType"] == "complete"
+        assert (await look(client, id))["status"] == "cancelled"
+        assert await until_unwound(desk, id) is True
+        after = ["given back", "closed"] if tool == "reserve" else ["given back"]
+        assert desk.happened == [*before, *after]
+        task = await look(client, id)
+        assert (task["status"], task["statusMessage"]) == ("cancelled", "The task was cancelled by request.")
+        assert [kind for kind, _ in await desk.log(id)][-2:] == ["cancelled", "recorded"]
+        assert await desk.store.count("ready") == 0
+
+
+async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Bare(address.port)
+        id = (await begin(client, "reserve", 600))["taskId"]
+        await reach(client, id, "input_required")
+        await until(lambda: desk.happened == ["reserved", "given back", "closed"])
+        assert (await client.ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
+        async with asyncio.timeout(20):
+            while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("where", ["server", "store"])
+async def test_a_task_cleans_up_after_a_restart(tmp_path: Path, where: str) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "reserve"))["taskId"]
+        await reach(client, id, "input_required")
+    if where == "store":  # no server runs meanwhile
+        async with StoreTasks(desk.url) as tasks:
+            assert await tasks.cancel(id) == "cancelled"
+        assert desk.happened == ["reserved"]
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        if where == "server":
+            await client.ask("tasks/cancel", {"taskId": id})
+        assert (await look(client, id))["status"] == "cancelled"
+        assert await until_unwound(desk, id) is True
+    assert desk.happened == ["reserved", "given back", "closed"]
+
+
+async def test_a_cancelled_task_cannot_be_answered_while_it_cleans_up(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "stubborn", how="waits"))["taskId"]
+        await reach(client, id, "input_required")
+        await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: desk.happened == ["waits"])
+        await answer(client, id, take="Ada")
+        assert (await look(client, id))["status"] == "cancelled"
+    assert desk.happened == ["waits", "was interrupted"]
+
+
+async def test_cleaning_up_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(tmp_path, unwind_timeout=0.1)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "stubborn", how="waits"))["taskId"]
+        await reach(client, id, "input_required")
+        await client.ask("tasks/cancel", {"taskId": id})
+        assert await until_unwound(desk, id) is False
+    assert desk.happened == ["waits", "was interrupted"]
+    assert any("still cleans up after 0.1 s" in line for line in caplog.messages)
+
+
+async def test_cleaning_up_that_fails_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "stubborn", how="fails"))["taskId"]
+        await reach(client, id, "input_required")
+        await client.ask("tasks/cancel", {"taskId": id})
+        assert await until_unwound(desk, id) is False
+        assert (await look(client, id))["status"] == "cancelled"
+    assert f"The function of cancelled task {id} failed while it unwound." in caplog.messages
+
+
+async def test_a_worker_that_is_stopped_while_it_unwinds_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "stubborn", how="waits"))["taskId"]
+        await reach(client, id, "input_required")
+        await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: desk.happened == ["waits"])
+    assert desk.happened == ["waits", "was interrupted"]
+    desk = Desk(tmp_path, unwind_timeout=0.1)
+    async with serving(desk.server):
+        assert await until_unwound(desk, id) is False
+    assert desk.happened == ["waits", "was interrupted"] * 2
+
+
+async def test_a_task_whose_worker_dies_each_time_it_unwinds_is_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(tmp_path)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "reserve"))["taskId"]
+        await reach(client, id, "input_required")
+    async with StoreTasks(desk.url) as tasks:
+        await tasks.cancel(id)
+    store = open_store(desk.url)
+    await store.open()
+    for _ in range(3):
+        assert len(await store.claim("dead", lease=0.0, limit=1)) == 1
+    await store.close()
+    desk = Desk(tmp_path)
+    async with serving(desk.server):
+        assert await until_unwound(desk, id) is False
+    assert desk.happened == ["reserved"]
+    assert any("3 workers were lost while they tried" in line for line in caplog.messages)
+
+
+# Tasks that run
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+async def test_a_running_task_cleans_up_to_the_end(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if that takes longer than the lease: the worker does not cancel the function again."""
+    caplog.set_level(logging.INFO, "antiphon")
+    desk = Desk(tmp_path, lease_seconds=0.3, drain_timeout=30.0)
+    async with serving(desk.server) as address:
+        client = Bare(address.port)
+        id = (await begin(client, "running", 500 if how == "expired" else None, seconds=1.0))["taskId"]
+        await until(lambda: desk.happened == ["runs"])
+        if how == "cancelled":
+            await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: "left" in desk.happened)
+        await until(_logged(caplog, f"Stopped running task {id}: "))
+    assert desk.happened == ["runs", "cleans up", "clean", "left"]
+
+
+async def test_a_running_task_that_cleans_up_for_ever_is_cancelled_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(tmp_path, unwind_timeout=0.1)
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "running", seconds=3600))["taskId"]
+        await until(lambda: desk.happened == ["runs"])
+        await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: "left" in desk.happened)
+    assert desk.happened == ["runs", "cleans up", "left"]
+    assert _logged(caplog, f"The function of task {id} was cancelled and still cleans up after 0.1 s.")()
+
+
+def _logged(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
+    return lambda: any(text in line for line in caplog.messages)

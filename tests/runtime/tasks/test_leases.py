@@ -1,0 +1,362 @@
+"""Leases that end while a task runs: the run that lost its task stops, and the task goes on once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Limits, Server
+from antiphon.errors import StoreUnavailable
+from antiphon.runtime.tasks import lease_thread as lease_thread_module
+from antiphon.runtime.tasks import worker as worker_module
+from antiphon.store import open_store
+from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
+from tests.support.polling import until
+
+SHORT = Limits(lease_seconds=0.2, drain_timeout=0.0)
+
+
+async def opened() -> Any:
+    store = FaultyStore()
+    await store.open()
+    return store
+
+
+async def steal(store: Any, id: str, token: int = 1) -> int:
+    """Take a task from the worker that runs it, as another worker does after the lease; return the token."""
+    await store.release(id, token)
+    (claim,) = await store.claim("thief", lease=60.0, limit=1)
+    assert claim.record.id == id
+    return int(claim.token)
+
+
+# A run that has lost its task
+
+
+class Shop:
+    """A server whose tools charge, and refund if that fails; the task is stolen while they charge."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.events: list[str] = []
+        self.server = server = Server("shop", store=store, limits=Limits(drain_timeout=0.0))
+        self.id = ""
+
+        async def charge() -> str:
+            self.events.append("charge")
+            await steal(self.store, self.id)
+            return "charged"
+
+        def refund() -> str:
+            self.events.append("refund")
+            return "refunded"
+
+        @server.tool(task="optional")
+        async def buy(ctx: Context) -> str:
+            try:
+                return await ctx.step(charge)
+            except Exception:
+                return await ctx.step(refund)
+            finally:
+                self.events.append("finally")
+
+        @server.tool(task="optional")
+        async def buy_stubbornly(ctx: Context) -> str:
+            for attempt in (ctx.step(charge), ctx.step(refund), ctx.emit("refunded"), ctx.elicit("?", str)):
+                try:
+                    await attempt
+                    self.events.append("went on")
+                except BaseException:
+                    pass
+            self.events.append("finally")
+            return "bought"
+
+        @server.tool(task="optional")
+        def buy_in_a_thread(ctx: Context) -> str:
+            try:
+                return ctx.wait(ctx.step(charge))
+            except Exception:
+                return ctx.wait(ctx.step(refund))
+            finally:
+                self.events.append("finally")
+
+        @server.tool(task="optional")
+        async def stream(ctx: Context) -> str:
+            await steal(self.store, self.id)
+            try:
+                for _ in range(1000):
+                    await ctx.emit("a segment")
+                    await asyncio.sleep(0)
+            except Exception:
+                return await ctx.step(refund)
+            finally:
+                self.events.append("finally")
+            return "streamed"
+
+
+@pytest.mark.parametrize(
+    ("tool", "events"),
+    [
+        ("buy", ["charge", "finally"]),
+        ("buy_stubbornly", ["charge", "finally"]),
+        ("buy_in_a_thread", ["charge", "finally"]),
+        ("stream", ["finally"]),
+    ],
+)
+async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(tool: str, events: list[str]) -> None:
+    store = await opened()
+    shop = Shop(store)
+    shop.id = await queued_task(store, tool)
+    async with shop.server.running():
+        await until(lambda: "finally" in shop.events)
+        await asyncio.sleep(0.05)
+        assert await log_entries(store, shop.id) == []
+    assert shop.events == events
+
+
+async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> None:
+    store = await opened()
+    server, events = Server("shop", store=store, limits=SHORT), list[str]()
+
+    @server.tool(task="optional")
+    async def wait(ctx: Context) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            events.append("cancelled")
+        try:
+            await ctx.step(events.append, "step")
+        finally:
+            events.append("ended")
+        return "waited"
+
+    id = await queued_task(store, "wait")
+    async with server.running():
+        await until(lambda: store.calls["read"])
+        await steal(store, id)
+        await until(lambda: "ended" in events)
+        assert await log_entries(store, id) == []
+    assert events == ["cancelled", "ended"]
+
+
+# A worker that stalls
+
+
+class Stalling(FaultyStore):
+    """A store whose first log takes longer to read than the lease lasts; another worker is quicker."""
+
+    stolen = False
+
+    async def read(self, *args: Any, **kwargs: Any) -> Any:
+        entries = await self._store.read(*args, **kwargs)
+        if not self.stolen:
+            self.stolen = True
+            await asyncio.sleep(2 * SHORT.lease_seconds)
+            (claim,) = await self._store.claim("quicker", lease=60.0, limit=1)
+            assert claim.token == 2
+        return entries
+
+
+async def test_a_worker_that_stalls_between_claiming_and_running_does_not_run() -> None:
+    store: Any = Stalling()
+    await store.open()
+    server, runs = Server("tests", store=store, limits=SHORT), list[str]()
+
+    @server.tool(task="optional")
+    async def count() -> str:
+        runs.append("ran")
+        return "counted"
+
+    id = await queued_task(store, "count")
+    async with server.running():
+        await until(lambda: store.calls["renew"] > 0)
+        await asyncio.sleep(SHORT.lease_seconds)
+        assert (runs, await log_entries(store, id)) == ([], [])
+
+
+async def test_a_step_does_not_begin_after_the_lease_was_lost_in_a_stall() -> None:
+    store = await opened()
+    server, events = Server("tests", store=store, limits=SHORT), list[str]()
+    id = await queued_task(store, "stall")
+
+    @server.tool(task="optional")
+    async def stall(ctx: Context) -> str:
+        events.append("ran")
+        time.sleep(2 * SHORT.lease_seconds)  # noqa: ASYNC251 - blocks the renewal of the lease, too
+        (claim,) = await store.claim("quicker", lease=60.0, limit=1)
+        events.append(f"claim {claim.token}")
+        await ctx.step(events.append, "step")
+        return "done"
+
+    async with server.running():
+        await until(lambda: len(events) > 1)
+        await asyncio.sleep(0.05)
+        assert await log_entries(store, id) == []
+    assert events == ["ran", "claim 2"]
+
+
+# A process that takes up its own task
+
+
+class Holding:
+    """A server with a tool that runs until the gate opens."""
+
+    def __init__(self, store: Any) -> None:
+        self.started = 0
+        self.gate = asyncio.Event()
+        self.server = Server("tests", store=store, limits=SHORT)
+
+        @self.server.tool(task="optional")
+        async def hold() -> str:
+            self.started += 1
+            await self.gate.wait()
+            return "held"
+
+
+async def test_a_process_does_not_claim_its_own_task_after_an_outage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_STORE_RETRY_SECONDS", 0.05)
+    store = await opened()
+    holding = Holding(store)
+    id = await queued_task(store, "hold")
+    store.instead("renew", *[StoreUnavailable("It is away.")] * 8)
+    async with holding.server.running():
+        await until(lambda: store.calls["renew"] > 10)
+        assert holding.started == 1
+        holding.gate.set()
+        assert (await end_of(store, id)).state == "done"
+        assert [kind for kind, _ in await log_entries(store, id)] == ["ended"]
+    assert holding.started == 1
+
+
+async def test_a_task_that_its_own_process_claims_again_is_given_back_and_then_runs_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_OWN_TASK_DELAY_SECONDS", 0.01)
+    store = await opened()
+    holding = Holding(store)
+    id = await queued_task(store, "hold")
+    async with holding.server.running():
+        await until(lambda: holding.started == 1)
+        await store.release(id, 1)  # the store forgets the claim, and this process claims the task itself
+        await until(lambda: holding.started == 2)
+        renewals = store.calls["renew"]
+        await until(lambda: store.calls["renew"] > renewals + 4)  # longer than the lease
+        holding.gate.set()
+        assert (await end_of(store, id)).state == "done"
+        entries = await log_entries(store, id)
+    assert holding.started == 2  # the second run was not forgotten with the first
+    assert [data.get("released", False) for _, data in entries] == [True, False, False]
+
+
+# Draining
+
+
+class Slow(FaultyStore):
+    """A store whose claims take until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def claim(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls["claim"] += 1
+        await self.gate.wait()
+        return await self._store.claim(*args, **kwargs)
+
+
+async def test_a_claim_that_is_under_way_when_the_worker_drains_is_given_back() -> None:
+    store: Any = Slow()
+    await store.open()
+    holding = Holding(store)
+    id = await queued_task(store, "hold", resume=False)
+    async with holding.server.running():
+        await until(lambda: store.calls["claim"] == 1)
+        stopping = asyncio.get_running_loop().call_later(0.02, store.gate.set)
+        worker = holding.server.engine.tasks._worker
+        assert worker is not None
+        await worker.stop(within=5)
+        stopping.cancel()
+        assert await log_entries(store, id) == [("recorded", {"released": True, "by": 1})]
+        (claim,) = await store._store.claim("next", lease=60.0, limit=1)
+        assert (claim.token, holding.started) == (2, 0)
+
+
+async def test_leases_are_renewed_while_the_worker_waits_for_its_tasks() -> None:
+    store = await opened()
+    holding = Holding(store)
+    id = await queued_task(store, "hold")
+    async with holding.server.running():
+        await until(lambda: holding.started == 1)
+        worker = holding.server.engine.tasks._worker
+        assert worker is not None
+        stopping = asyncio.create_task(worker.stop(within=30))
+        await asyncio.sleep(3 * SHORT.lease_seconds)
+        assert await store.claim("other", lease=60.0, limit=1) == []
+        holding.gate.set()
+        await stopping
+        assert [kind for kind, _ in await log_entries(store, id)] == ["ended"]
+
+
+async def test_a_task_that_is_released_in_order_is_no_lost_attempt() -> None:
+    store = await opened()
+    holding = Holding(store)
+    id = await queued_task(store, "hold")
+    async with holding.server.running():
+        await until(lambda: holding.started == 1)
+    await store.open()
+    holding.gate.set()
+    async with holding.server.running():
+        assert (await end_of(store, id)).state == "done"
+        entries = await log_entries(store, id)
+    assert [sorted(data) for _, data in entries] == [["by", "released"], ["by", "result"]]
+
+
+# An event loop that is blocked
+
+
+async def compete(url: str, stop: threading.Event) -> list[Any]:
+    """Try to claim tasks, as a worker in another process does; return the claims."""
+    store, claims = open_store(url), list[Any]()
+    await store.open()
+    while not stop.is_set():
+        claims += await store.claim("other", lease=60.0, limit=1)
+        await asyncio.sleep(0.02)
+    await store.close()
+    return claims
+
+
+async def test_leases_are_renewed_while_the_event_loop_is_blocked_and_the_tool_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "antiphon")
+    monkeypatch.setattr(lease_thread_module, "_BLOCKED_WARNING_SECONDS", 0.2)
+    url, stop, claims = f"sqlite:///{tmp_path}/tasks.db", threading.Event(), list[Any]()
+    competitor = threading.Thread(target=lambda: claims.extend(asyncio.run(compete(url, stop))))
+    server = Server("tests", store=url, limits=Limits(lease_seconds=0.5))
+
+    @server.tool(task="optional")
+    async def block() -> str:
+        competitor.start()
+        time.sleep(2.0)  # noqa: ASYNC251 - blocks the event loop
+        return "blocked"
+
+    store = open_store(url)
+    await store.open()
+    id = await queued_task(store, "block")
+    async with server.running():
+        task = await end_of(store, id)
+    stop.set()
+    await asyncio.to_thread(competitor.join)
+    await store.close()
+    assert (task.state, claims) == ("done", [])
+    (warning,) = [message for message in caplog.messages if "event loop has been blocked" in message]
+    assert f"by the tool 'block' in task {id}, at {__file__}:" in warning
+    assert "in block" in warning

@@ -42,7 +42,7 @@ from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history,
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
-from antiphon.runtime.tasks.outcome_entry import Outcome, outcome_entry
+from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
 from antiphon.runtime.tasks.unwinding import cancel_run, unwind
 from antiphon.store.contract import Claim, Store
@@ -428,20 +428,7 @@ class Worker:
 
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
-        try:
-            progress = claimed.close_progress()
-            await claimed.write(*outcome_entry(outcome, claimed.journal, progress))
-        except StoreError:
-            raise
-        except Exception as error:
-            logger.error(
-                "The outcome of task %s cannot be stored: it is not JSON.", claimed.task.id, exc_info=error
-            )
-            message = (
-                f"The tool {claimed.task.tool!r} returned a value that cannot be stored. The server's log "
-                f"has the details, under task {claimed.task.id}."
-            )
-            await claimed.write(*outcome_entry(InternalError(message)))
+        await write_outcome(claimed, outcome)
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.principal)

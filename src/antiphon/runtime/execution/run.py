@@ -140,7 +140,7 @@ class Run:
             attempts += 1
             renamed = f"{key}~{attempts}"
         require(question, self.call)
-        self.journal.note(fingerprint_key(answer_entry(key)), question_print(question))
+        self._note_question(key, question)
         for given in (key,) if renamed == key else (key, renamed):
             response = self.responses.get(given)
             if response is None or response == self.journal.find(answer_entry(given)):
@@ -315,6 +315,11 @@ class Run:
             is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
         )
         self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
+
+    def _note_question(self, key: str, question: Question) -> None:
+        entry, note = fingerprint_key(answer_entry(key)), question_print(question)
+        if self.journal.entries.get(entry) != note:
+            self.journal.note(entry, note)
 
     async def _find_step(
         self, replay: Replay, key: str, fingerprint: StepPrint, is_sequential: bool

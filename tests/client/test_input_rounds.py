@@ -8,7 +8,8 @@ import pytest
 
 from antiphon.client import Client, Elicitation
 from antiphon.errors import BadAnswer
-from tests.client.channels import DONE, LEGACY, Line
+from tests.client.channels import DONE, LEGACY, Line, refusal
+from tests.client.fakes import MODERN
 
 OLDEST, DRAFT = "2024-11-05", "DRAFT-2026-v1"
 QUESTION = {
@@ -20,6 +21,7 @@ QUESTION = {
 }
 ASKING = {"resultType": "input_required", "inputRequests": {"who": QUESTION}, "requestState": "sealed"}
 TASKS = {"requests": {"tools": {"call": {}}}}
+MODERN_TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 ANSWERS: dict[str, Any] = {
     "tools/call": DONE["result"],
     "prompts/get": {"messages": []},
@@ -114,3 +116,28 @@ async def test_an_answer_that_the_server_refuses_is_asked_for_again_under_the_sa
     async with Client(line, elicit=lambda question: {"name": next(names)}, protocol=DRAFT) as client:
         assert (await client.task("t1").result(timeout=5)).text == "Done."
     assert given == ["Ada", "Byron"]
+
+
+@pytest.mark.parametrize(("version", "capable"), [(MODERN, MODERN_TASKS), (DRAFT, {"tasks": TASKS})])
+async def test_an_answer_that_comes_too_late_does_not_fail_the_wait(
+    version: str, capable: dict[str, Any]
+) -> None:
+    is_late = False
+
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        nonlocal is_late
+        method = asked["method"]
+        if method in ("tasks/update", "tasks/input_response"):
+            is_late = True  # another client was faster
+            return refusal(-32602, "The task asks nothing at the moment.")
+        if method == "tasks/result":
+            return DONE if is_late else {"result": ASKING}
+        assert method == "tasks/get"
+        task = {"taskId": "t1", "pollInterval": 20, "pollIntervalMs": 20}
+        if is_late:
+            return {"result": {**task, "status": "completed", "result": DONE["result"]}}
+        return {"result": {**task, "status": "input_required", "inputRequests": {"who": QUESTION}}}
+
+    async with Client(Line(answer, version=version, **capable), elicit=ada, protocol=version) as client:
+        assert (await client.task("t1").result(timeout=5)).text == "Done."
+    assert is_late

@@ -41,9 +41,10 @@ class Person:
         self.asked: list[str] = []
 
     async def __call__(self, question: Elicitation) -> Any:
-        self.asked.append(question.message)
-        given = self.answers[question.message]
-        return given[min(self.asked.count(question.message), len(given)) - 1]
+        message = question.message.partition("\n")[0]  # a question that is asked again says why
+        self.asked.append(message)
+        given = self.answers[message]
+        return given[min(self.asked.count(message), len(given)) - 1]
 
 
 @asynccontextmanager
@@ -196,6 +197,25 @@ async def test_a_call_that_is_given_up_stops_its_task(version: str, transport: s
         assert [status.status async for status in client.task(id).updates()][-1] == "cancelled"
         with pytest.raises(TimedOut, match="timeout="):
             await client.call("ponder", timeout=0.2)
+
+
+@everywhere
+async def test_a_call_that_is_given_up_leaves_a_task_that_somebody_else_has(
+    version: str, transport: str
+) -> None:
+    handles: list[TaskHandle] = []
+    async with connected(version, transport) as client:
+        assert (await client.call("pack", seconds=0, on_task=handles.append)).text == "packed"
+        assert (await client.call("at_once", on_task=handles.append)).text == "at once"
+        (handle,) = handles
+        assert (await handle.result()).text == "packed"
+        calling = asyncio.create_task(client.call("ponder", on_task=handles.append))
+        await until(lambda: len(handles) == 2)
+        calling.cancel()
+        await asyncio.wait({calling})
+        await client.ping()  # whatever was sent before has arrived
+        assert (await handles[1].status()).status == "working"
+        await handles[1].cancel()
 
 
 @BY_KEY

@@ -15,7 +15,7 @@ from typing import Any
 from antiphon.client.connection import Callback, deliver
 from antiphon.client.tasks.following import follow
 from antiphon.client.tasks.requests import TaskRequests, new_inbox
-from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
+from antiphon.errors import BadAnswer, Failure, InvalidParams, RequestError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
@@ -153,7 +153,13 @@ class Redemption:
         work = asyncio.current_task()
         assert work is not None
         self._sending.add(work)
-        await self._tasks.answer(self._id, responses)
+        try:
+            await self._tasks.answer(self._id, responses)
+        except InvalidParams:
+            status = await self._tasks.get(self._id)
+            if not responses.keys().isdisjoint(status.questions):
+                raise
+            # Another client answered first, or the task has ended.
         self._accepted.update(responses)
         self._has_answered.set()
 

@@ -100,6 +100,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether a broken stream of responses can be resumed after its last event id."""
     streams: bool = False
     """Whether several responses may come, of which all but the last are marked as partial."""
+    listens: bool = False
+    """Whether the stream of the response has no end of its own: only keep-alives show that it is alive."""
 
 
 class ClientDialect:

@@ -19,6 +19,7 @@ from antiphon.model.request import (
     Discover,
     GetPrompt,
     GetTask,
+    Listen,
     ReadResource,
     Request,
     RequestId,
@@ -131,7 +132,8 @@ class ClientV2026(ClientDialect):
             headers["mcp-name"] = encode_value(request.task_id)
         if mirrored and isinstance(request, CallTool):
             headers.update(mirror(mirrored, request.arguments))
-        return Message(jsonrpc.request(request_id, method, params), method, request_id, headers)
+        body = jsonrpc.request(request_id, method, params)
+        return Message(body, method, request_id, headers, listens=isinstance(request, Listen))
 
     def _notification(self, method: str, params: dict[str, Any]) -> Message:
         params["_meta"] = self._common

@@ -277,7 +277,7 @@ class TaskHistory:
     def __init__(self) -> None:
         self.task: Task | None = None
         self.version = 0
-        """The number of entries so far."""
+        """The number of entries that were added."""
         self.segment_entries = EntryRanges()
         """The entries that hold segments."""
         self.created: Mapping[str, Any] = {}

@@ -10,18 +10,11 @@ from typing import Any
 
 import pytest
 
-from antiphon import Context, Limits, Server
+from antiphon import Context, Server
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.outcome import Result
-from antiphon.model.request import CallTool
 from antiphon.model.task import Task, dump_result
-from antiphon.runtime.carriers.store import StoreCarrier
-from antiphon.runtime.execution.call import Call, Caller
-from antiphon.runtime.execution.fingerprints import step_print
-from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput
-from antiphon.runtime.execution.run import Run
-from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.tasks import finished_content
 from antiphon.runtime.tasks.claimed_task import PHASES, head_of, now_ms
 from antiphon.runtime.tasks.claims import read_history
@@ -199,10 +192,10 @@ async def test_the_cache_of_content_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     first = await cache.of(task)
     assert await cache.of(task) == first
     assert (len(cache._contents), cache._bytes) == (1, len(bytes(first)))
-    cache._cache("another", b"x" * 60)
-    assert list(cache._contents) == ["another"]
-    cache._cache("large", b"x" * 81)
-    assert (list(cache._contents), cache._bytes) == (["another"], 60)
+    cache._cache(("another", 1), b"x" * 60)
+    assert list(cache._contents) == [("another", 1)]
+    cache._cache(("large", 1), b"x" * 81)
+    assert (list(cache._contents), cache._bytes) == ([("another", 1)], 60)
 
 
 # Replaying
@@ -223,19 +216,26 @@ async def test_a_long_log_is_read_without_holding_the_event_loop() -> None:
 
 
 async def test_a_replay_does_not_hold_the_event_loop() -> None:
-    steps = 1000
-    journal = Journal({f"step:{number}": number for number in range(steps)})
-    call = Call(CallTool(name="tool"), StoreCarrier(journal), Caller(), Supervised.here())
-    run = Run(call, journal, limits=Limits())
+    server, steps, counts = Server("tests", store="memory:"), 1000, list[int]()
 
-    async def never() -> None:
-        raise AssertionError
+    async def work(number: int) -> int:
+        return number
 
-    async with counting_turns() as turns:
-        for number in range(steps):
-            fingerprint = step_print(never, (), {})
-            assert await run.step(f"{number}", never, lambda value: value, fingerprint) == number
-    assert turns[0] >= 5
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        async with counting_turns() as turns:
+            for number in range(steps):
+                assert await ctx.step(work, number) == number
+        counts.append(turns[0])
+        return await ctx.elicit("Who?", str, key="name")
+
+    async with in_memory(server) as client:
+        task = {"taskId": (await client.result("tools/call", {"name": "tool", "task": {}}))["task"]["taskId"]}
+        assert "name" in (await client.result("tasks/result", task))["inputRequests"]
+        answer = {"name": {"action": "accept", "content": {"value": "Ada"}}}
+        result = await client.result("tasks/result", {**task, "inputResponses": answer})
+        assert result["content"][0]["text"] == "Ada"
+    assert counts[-1] >= 5
 
 
 async def test_segments_that_are_emitted_again_do_not_hold_the_event_loop() -> None:

@@ -56,6 +56,7 @@ def claimed_task(
         token=claim.token,
         journal=history.journal,
         responses=history.responses,
+        segment_entries=history.segment_entries,
         lease=lease,
         since=since,
         segment_entries=history.segment_entries,

@@ -30,20 +30,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FinishedContent:
-    """The content of finished tasks, by id. A finished task never changes, so the content is kept as JSON."""
+    """The content of finished tasks as JSON, by id and end: a task that is retried ends again."""
 
     __slots__ = ("_bytes", "_contents", "_store")
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._contents: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._bytes = 0
 
     async def of(self, task: Task) -> msgspec.Raw:
         """Return the segments of a task and the content of its result after them, as one JSON array."""
-        found = self._contents.get(task.id)
+        key = task.id, task.updated
+        found = self._contents.get(key)
         if found is not None:
-            self._contents.move_to_end(task.id)
+            self._contents.move_to_end(key)
             return msgspec.Raw(found)
         assert task.result is not None
         parts: list[bytes] = []
@@ -56,7 +57,7 @@ class FinishedContent:
             parts.append(_encode(task.result["content"])[1:-1])
         content = b"[" + b",".join(parts) + b"]"
         if count == task.segments:  # the store may have deleted the task meanwhile
-            self._cache(task.id, content)
+            self._cache(key, content)
         return msgspec.Raw(content)
 
     async def _segments(self, id: str) -> AsyncIterator[list[Any]]:
@@ -82,10 +83,10 @@ class FinishedContent:
         last = () if record is None else await self._store.read(id, after=record.version - 1, limit=1)
         return last[0].data.get(SEGMENT_ENTRIES) if last else None
 
-    def _cache(self, id: str, content: bytes) -> None:
-        if len(content) > _MAX_TASK_BYTES or id in self._contents:
+    def _cache(self, key: tuple[str, int], content: bytes) -> None:
+        if len(content) > _MAX_TASK_BYTES or key in self._contents:
             return
-        self._contents[id] = content
+        self._contents[key] = content
         self._bytes += len(content)
         while self._bytes > _MAX_BYTES:
             _, evicted = self._contents.popitem(last=False)

@@ -59,7 +59,6 @@ def claimed_task(
         segment_entries=history.segment_entries,
         lease=lease,
         since=since,
-        segment_entries=history.segment_entries,
     )
 
 

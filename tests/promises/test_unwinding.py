@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from antiphon import Context, Limits, Server
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.store import open_store
+from antiphon.store.contract import Store
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import Name
 from tests.support.polling import until
@@ -249,6 +250,45 @@ async def test_a_task_whose_worker_dies_each_time_it_unwinds_is_given_up(
         assert await until_unwound(desk, id) is False
     assert desk.happened == ["reserved"]
     assert any("3 workers were lost while they tried" in line for line in caplog.messages)
+
+
+class Racing:
+    """A store in which tasks are cancelled in the moment in which they ask."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.cancel: Callable[[str], Awaitable[Any]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, id: str, entries: Any, **options: Any) -> int:
+        if self.cancel is not None and any(kind == "asked" for kind, _ in entries):
+            await self.cancel(id)
+        return await self._store.append(id, entries, **options)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_a_task_that_is_cancelled_in_the_moment_in_which_it_asks_cleans_up(
+    tmp_path: Path, where: str
+) -> None:
+    desk = Desk(tmp_path)
+    desk.store = racing = Racing(desk.store)  # type: ignore[assignment]
+    desk.server.configure(store=racing)  # type: ignore[arg-type]
+    async with serving(desk.server) as address, StoreTasks(desk.url) as tasks:
+        client = Patient(address.port)
+
+        async def cancel(id: str) -> None:
+            racing.cancel = None
+            if where == "here":
+                await client.ask("tasks/cancel", {"taskId": id})
+            else:
+                await tasks.cancel(id)
+
+        racing.cancel = cancel
+        id = (await begin(client, "reserve"))["taskId"]
+        await reach(client, id, "cancelled")
+        await until(lambda: desk.happened == ["reserved", "given back", "closed"])
 
 
 # Tasks that run

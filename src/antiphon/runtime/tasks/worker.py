@@ -12,14 +12,11 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import Any
 
 from antiphon.errors import (
     InternalError,
     LeaseLost,
-    MissingCapability,
     NoTask,
     NotFound,
     ReplayMismatch,
@@ -29,20 +26,13 @@ from antiphon.errors import (
 )
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
-from antiphon.model.task import (
-    STORED_QUESTIONS,
-    EntryKind,
-    Fault,
-    Task,
-    TaskHistory,
-    dump_questions,
-    dump_result,
-)
+from antiphon.model.task import Task, TaskHistory
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
+    SuspectSlot,
     begin_attempt,
     check_arguments,
     fail_attempt,
@@ -53,16 +43,14 @@ from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history,
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
+from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, unwind
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
-
-Outcome: TypeAlias = Result | InputRequired | RequestError
-"""The end of a run: a result, questions to wait for, or an error in place of a result."""
 
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
@@ -110,6 +98,8 @@ class Worker:
         """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, RunningTask] = {}
         self._finished = FinishedTasks()
+        self._suspects = SuspectSlot()
+        self._suspected: list[tuple[ClaimedTask, Tool]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._renewing: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[bool] | None = None
@@ -216,6 +206,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        self._suspects.leave(claimed)
         claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
@@ -280,6 +271,9 @@ class Worker:
         )
         # Concurrently, so that the store can read their logs in one batch.
         await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
+        while self._suspected:  # after the others of the batch were started or given back
+            claimed, tool = self._suspected.pop()
+            await release(claimed) if self._draining else self.run(claimed, tool)
         return bool(claims)
 
     async def _try_resume(self, claim: Claim, since: float) -> None:
@@ -331,6 +325,11 @@ class Worker:
             await self.finish(claimed, outcome)
         elif outcome and self._draining:
             await release(claimed)
+        elif outcome and SuspectSlot.is_suspect(claimed):
+            if self._suspects.take(claimed):
+                self._suspected.append((claimed, tool))
+            else:
+                await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
         elif outcome:
             self.run(claimed, tool)
 
@@ -380,21 +379,34 @@ class Worker:
         try:
             await self.supervise(claimed, self._perform(claimed, tool))
         except StoreError as error:
-            # A store that the function uses failed, for example the one of its artifacts.
+            await self.retry_later(claimed, tool, error)
+
+    async def retry_later(self, claimed: ClaimedTask, tool: Tool, error: StoreError) -> None:
+        """Release a task whose function met a store that failed, for example the one of its artifacts.
+
+        Ends the task if no attempt is left.
+        """
+        try:
             outcome = await fail_attempt(claimed, tool, str(error), began=True)
             if outcome is not None:
-                await self.supervise(claimed, _already(outcome))
+                await self.finish(claimed, outcome)
+        except StoreError as failure:
+            self._log_stopped(claimed, failure)
 
     async def supervise(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> None:
         """Wait for the outcome of a run, and write it; log why a run was stopped.
 
         Raises `StoreError` if the function raised it although the task is held.
         """
+        outcome: Outcome | None = None
         try:
             try:
-                await self.finish(claimed, await self._outcome(claimed, work))
+                outcome = await self._outcome(claimed, work)
             except ReplayMismatch as mismatch:
                 await release_mismatched(claimed, mismatch)
+            else:
+                await self.finish(claimed, outcome)
+            return
         except StoreError as error:
             if claimed.stopped is None:
                 raise
@@ -403,6 +415,9 @@ class Worker:
             if claimed.stopped is None or self._draining:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
+        if isinstance(outcome, InputRequired):
+            tool = self._find_tool(claimed.task.tool)
+            await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:
@@ -441,20 +456,7 @@ class Worker:
 
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
-        try:
-            new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
-            await claimed.write(*_entry(outcome, new, progress))
-        except StoreError:
-            raise
-        except Exception as error:
-            logger.error(
-                "The outcome of task %s cannot be stored: it is not JSON.", claimed.task.id, exc_info=error
-            )
-            message = (
-                f"The tool {claimed.task.tool!r} returned a value that cannot be stored. The server's log "
-                f"has the details, under task {claimed.task.id}."
-            )
-            await claimed.write(*_entry(InternalError(message), {}))
+        await write_outcome(claimed, outcome)
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.principal)
@@ -474,23 +476,3 @@ class Worker:
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await prepend_emitted(call, Result(message, is_error=True))
-
-
-def _entry(
-    outcome: Outcome, journal: dict[str, Any], progress: dict[str, Any] | None = None
-) -> tuple[EntryKind, dict[str, Any]]:
-    """Return the entry that records the outcome of a run, with the journal that is not written yet."""
-    data: dict[str, Any] = {"journal": journal} if journal else {}
-    if progress is not None:
-        data["progress"] = progress
-    if isinstance(outcome, InputRequired):
-        return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
-    if isinstance(outcome, RequestError):
-        needs = outcome.needs if isinstance(outcome, MissingCapability) else None
-        fault = Fault(outcome.code, outcome.message, outcome.data, needs)
-        return "faulted", {**data, "fault": msgspec.to_builtins(fault)}
-    return "ended", {**data, "result": dump_result(outcome)}
-
-
-async def _already(outcome: Outcome) -> Outcome:
-    return outcome

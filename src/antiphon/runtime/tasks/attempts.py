@@ -29,8 +29,6 @@ _LONGEST_REFUSAL_SECONDS = 300.0
 _MISMATCH_SECONDS = 60.0
 """How long a task waits after a worker found that its journal does not fit the tool of this version."""
 _MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
-
-
 _SUSPECT_LOST_RUNS = 2
 """After how many lost workers a task is suspected to be the reason."""
 _SUSPECT_SECONDS = 30.0

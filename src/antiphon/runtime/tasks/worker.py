@@ -402,9 +402,10 @@ class Worker:
         try:
             try:
                 outcome = await self._outcome(claimed, work)
-                await self.finish(claimed, outcome)
             except ReplayMismatch as mismatch:
                 await release_mismatched(claimed, mismatch)
+            else:
+                await self.finish(claimed, outcome)
             return
         except StoreError as error:
             if claimed.stopped is None:

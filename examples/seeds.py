@@ -25,7 +25,6 @@ from antiphon import (
     Context,
     Failure,
     InvalidParams,
-    ResourceLink,
     Result,
     Server,
     ToolAnnotations,
@@ -89,7 +88,7 @@ async def get_weather(
     ctx: Context,
     city: Annotated[str, Field(description="A city, such as New York.")] = "",
     location: Annotated[str, Field(description="The same, for callers who are ready to be asked.")] = "",
-) -> AsyncIterator[str | ResourceLink]:
+) -> AsyncIterator[str | dict[str, str]]:
     """Get the current weather in a city."""
     if bool(city) == bool(location):
         raise Failure("Say where: give either a city or a location.")
@@ -104,12 +103,11 @@ async def get_weather(
     yield f"Current weather in {city or location}:\nTemperature: {degrees}\nConditions: {weather.conditions}"
     if ctx.streams and city in SIGHTS:
         yield "Suggested activities:\n" + "\n".join(f"- {activity}" for activity in SIGHTS[city])
-        yield ResourceLink(
-            uri="https://example.com/nyc_overview.mp4",
-            name="nyc_overview",
-            description="Here is a short video overview of New York City attractions.",
-            mime_type="video/mp4",
-        )
+        yield {  # a block of a type that the protocol does not have, as the seed prints it
+            "type": "video",
+            "text": "Here is a short video overview of New York City attractions.",
+            "url": "https://example.com/nyc_overview.mp4",
+        }
 
 
 def station_in(place: str) -> str:
@@ -273,7 +271,11 @@ class Found(BaseModel):
     artifact_id: str
     topic: str
     source_count: int
+    query_count: int
+    research_summary: str
+    sources: list[Source]
     status: Literal["completed", "error"]
+    next_step: str
 
 
 class BlogPost(BaseModel):
@@ -281,8 +283,10 @@ class BlogPost(BaseModel):
 
     title: str
     slug: str
-    content: str
+    description: str
     keywords: list[str]
+    content: str
+    word_count: int
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -307,14 +311,23 @@ async def research_blog(topic: str, skill_id: str = "research_blog") -> Result[F
     return Result(
         f"## Research Complete\n\n**Topic:** {topic}\n\nFound {len(sources)} sources.\n\n"
         f"**Artifact ID:** `{artifact.id}`",
-        data={"topic": topic, "source_count": len(sources), "status": "completed"},
+        data={
+            "topic": topic,
+            "source_count": len(sources),
+            "query_count": len(PLACES),
+            "research_summary": research.summary,
+            "sources": sources,
+            "status": "completed",
+            "next_step": "Call create_blog_post with this artifact_id",
+        },
         artifact=artifact,
         next_steps=[
             f"Call `create_blog_post` with:\n"
             f"- `artifact_id`: `{artifact.id}`\n"
             f"- `skill_id`: `blog_writing` or `technical_content_writing`\n"
             f"- `slug`: your-post-slug\n"
-            f"- `keywords`: [...]\n"
+            f"- `description`: SEO description\n"
+            f'- `keywords`: ["keyword1", "keyword2"]\n'
             f"- `instructions`: specific writing instructions"
         ],
     )
@@ -325,6 +338,7 @@ async def create_blog_post(
     research: Annotated[Artifact[Research], Field(alias="artifact_id")],
     slug: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")],
     skill_id: Literal["blog_writing", "technical_content_writing"] = "blog_writing",
+    description: str = "",
     keywords: list[str] | None = None,
     instructions: str = "",
 ) -> Result:
@@ -332,6 +346,8 @@ async def create_blog_post(
 
     Args:
         research: The artifact_id that research_blog gave.
+        description: What search engines show of the post.
+        instructions: How to write it.
     """
     found = research.value
     title = found.topic.title()
@@ -344,7 +360,14 @@ async def create_blog_post(
     content = "\n\n".join(filter(None, lines))
     words = len(content.split())
     post = Artifact(
-        BlogPost(title=title, slug=slug, content=content, keywords=keywords or []),
+        BlogPost(
+            title=title,
+            slug=slug,
+            description=description,
+            keywords=keywords or [],
+            content=content,
+            word_count=words,
+        ),
         type="blog_artifact",
         title=title,
     )

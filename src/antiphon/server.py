@@ -17,7 +17,13 @@ from antiphon.errors import DefinitionError
 from antiphon.model.content import Icon
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import ResourceUpdated
-from antiphon.runtime.authoring.options import PromptOptions, ResourceOptions, ToolOptions, check_options
+from antiphon.runtime.authoring.options import (
+    PromptOptions,
+    ResourceOptions,
+    ToolOptions,
+    check_options,
+    check_seconds,
+)
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.resource import Resource
@@ -108,6 +114,10 @@ class Server:
                 f"The lifespan {lifespan.__name__!r} is a generator. "
                 "Put @contextlib.asynccontextmanager above it."
             )
+        _check_callables(authenticate, middleware, shed)
+        check_seconds(f"Server({name!r}): list_ttl", list_ttl, zero=True)
+        if page_size < 1:
+            raise DefinitionError(f"Server({name!r}): page_size={page_size!r} must be at least 1.")
         self._routes = Routes()
         self._engine = Engine(
             Settings(
@@ -235,8 +245,9 @@ class Server:
     def completion(self, owner: str, argument: str) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt or a variable of a template.
 
-        `owner` is the name of the prompt, or the URI template. The function takes the text typed so far and,
-        as an optional second parameter, the other arguments as a mapping. Raises `DefinitionError`.
+        `owner` is the name of the prompt, or the URI template, which must be registered before. The function
+        takes the text typed so far and, as an optional second parameter, the other arguments as a mapping. It
+        may also take a `Context`. Raises `DefinitionError`.
         """
         return self._register(lambda target: self._engine.completions.add(owner, argument, target))
 
@@ -334,7 +345,7 @@ class Server:
         elif transport in ("http", "streamable-http"):
             from antiphon.transport.server.http.serve import serve_http
 
-            serve_http(self.asgi(path=path), host=host, port=port, drain=self.limits.drain_timeout)
+            serve_http(self.asgi(path=path), host=host, port=port)
         else:
             raise ValueError(f"Unknown transport {transport!r}: use 'stdio', 'http' or 'streamable-http'.")
 
@@ -372,6 +383,28 @@ def _decorate_or_defer(function: Any, decorate: Callable[[Any], Any]) -> Any:
     if not callable(function):
         raise DefinitionError(f"{function!r} is not a function. Pass options by name: name={function!r}.")
     return decorate(function)
+
+
+def _check_callables(authenticate: Any, middleware: Any, shed: Any) -> None:
+    """Raise `DefinitionError` for an option that should be a function and is not."""
+    if authenticate is not None and (inspect.isclass(authenticate) or not callable(authenticate)):
+        raise DefinitionError(
+            f"authenticate={authenticate!r} is not a function. Pass a function that takes the headers and "
+            'returns a Principal, or fixed tokens: authenticate=BearerTokens({"s3cret": "alice"}).'
+        )
+    if isinstance(middleware, str) or not isinstance(middleware, Sequence):
+        raise DefinitionError(f"middleware={middleware!r} is not a list. Write middleware=[…].")
+    for each in middleware:
+        if inspect.isclass(each) or not callable(each):
+            raise DefinitionError(
+                f"The middleware {each!r} is not a function. Pass an async function that takes the request "
+                "and call_next, or an object such as RateLimit(10)."
+            )
+    if shed is not None and not callable(shed):
+        raise DefinitionError(
+            f"shed={shed!r} is not a function. To hand calls back after some seconds, "
+            "write shed=shed_after(5)."
+        )
 
 
 def shed_after(seconds: float) -> Shed:

@@ -49,6 +49,8 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             "[file:///a.zip, application/zip, 4 bytes]",
         ),
         ({"type": "hologram", "depth": 3}, '{"type":"hologram","depth":3}'),
+        ({"type": "video", "text": "A town", "url": "https://a/b.mp4"}, "A town: https://a/b.mp4"),
+        ({"type": "hologram", "text": "A town"}, "A town"),
     ],
 )
 def test_prints_a_summary_of_a_block_that_is_not_text(

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from antiphon import Server
+from antiphon import Limits, Server
 from antiphon.cli.commands import app
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.cli.run import serve
 from antiphon.cli.run.settings import Settings
 from tests.cli.command import antiphon
+from tests.support.polling import until
 
 SOURCE = """
-from antiphon import Server
+from antiphon import Limits, Server
 
 server = Server("mine")
 
@@ -113,6 +114,7 @@ def test_notifies_the_app_before_other_signal_handlers() -> None:
     server, settings = Server("mine"), Settings("mine.py")
     app = serve.create_app(server, settings)
     begun: list[str] = []
+    app.announce_shutdown = lambda: None  # type: ignore[method-assign]
     app.begin_shutdown = lambda: begun.append("shutdown")  # type: ignore[method-assign]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, lambda number, frame: begun.append(signal.Signals(number).name))
@@ -121,6 +123,24 @@ def test_notifies_the_app_before_other_signal_handlers() -> None:
     assert begun == ["shutdown"]
     signal.raise_signal(signal.SIGINT)
     assert begun == ["shutdown", "shutdown", "SIGINT"]
+
+
+@pytest.mark.usefixtures("handlers")
+async def test_sigterm_waits_for_the_delay_and_sigint_does_not() -> None:
+    server, settings = Server("mine", limits=Limits(shutdown_delay=0.2)), Settings("mine.py")
+    app = serve.create_app(server, settings)
+    begun: list[str] = []
+    app.announce_shutdown = lambda: begun.append("announced")  # type: ignore[method-assign]
+    app.begin_shutdown = lambda: begun.append("begun")  # type: ignore[method-assign]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: begun.append(signal.Signals(number).name))
+    serve.notify_on_signals(app)
+    signal.raise_signal(signal.SIGTERM)
+    assert begun == ["announced"]
+    await until(lambda: begun == ["announced", "begun", "SIGTERM"])
+    begun.clear()
+    signal.raise_signal(signal.SIGINT)
+    assert begun == ["announced", "begun", "SIGINT"]
 
 
 def test_a_path_without_a_slash_is_a_usage_error() -> None:

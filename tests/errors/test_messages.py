@@ -75,6 +75,65 @@ def tool(signature: str, options: str = "") -> str:
         ("@server.resource('x://a')\ndef f(b: str): ...", "the URI has no required variable {b}"),
         ("@server.resource('x://{a')\ndef f(a: str): ...", "has an unclosed brace: write {name}."),
         ("Limits(max_body_bytes=-1)", "Limits(max_body_bytes=-1): a limit is a number of at least 0."),
+        ("Limits(drain_timeout=float('nan'))", "Limits(drain_timeout=nan): a limit is a number"),
+        ("Limits(lease_seconds=0)", "Limits(lease_seconds=0): this limit must be greater than 0."),
+        (
+            tool("(ctx, a: int)"),
+            "'ctx' has no annotation, so callers would have to pass it. Write ctx: Context.",
+        ),
+        (
+            "class Desk:\n    @server.tool\n    def work(self, a: int): ...",
+            "this is a method without its object, so callers would have to pass 'self'.",
+        ),
+        (
+            "class Desk:\n    @server.prompt\n    def work(cls): ...",
+            "Register the method of an object, such as thing.work, once the object exists.",
+        ),
+        (
+            "Server('x', authenticate='s3cret')",
+            'or fixed tokens: authenticate=BearerTokens({"s3cret": "alice"}).',
+        ),
+        (
+            "Server('x', authenticate=BearerTokens)",
+            "is not a function. Pass a function that takes the headers",
+        ),
+        ("Server('x', middleware='audit')", "middleware='audit' is not a list. Write middleware=[…]."),
+        ("Server('x', middleware=['audit'])", "The middleware 'audit' is not a function."),
+        ("Server('x', shed=5)", "shed=5 is not a function."),
+        ("Server('x', list_ttl=-1)", "list_ttl=-1 is not a time. Pass a number of seconds of at least 0."),
+        ("Server('x', page_size=0)", "page_size=0 must be at least 1."),
+        (
+            tool("()", "(timeout=-1)"),
+            "work: timeout=-1 is not a time. Pass a number of seconds greater than 0",
+        ),
+        (tool("()", "(task_ttl=-5.0)"), "task_ttl=-5.0 is not a time."),
+        (tool("()", "(task_ttl=float('inf'))"), "task_ttl=inf is not a time."),
+        (tool("()", "(poll_interval=-1)"), "poll_interval=-1 is not a time."),
+        (tool("()", "(poll_interval=None)"), "Pass a number of seconds greater than 0."),
+        (tool("()", "(answer_within=-0.1)"), "seconds of at least 0, or None."),
+        (tool("()", "(timeout=True)"), "timeout=True is not a time."),
+        ("@server.resource('x://a', cache_ttl=-1)\ndef f(): ...", "f: cache_ttl=-1 is not a time."),
+        ("Artifact('x', ttl=-1)", "Artifact(ttl=-1) would expire at once."),
+        (
+            "@server.prompt\ndef greet(name: str): ...\n"
+            "@server.completion('greet', 'nam')\ndef f(value: str): ...",
+            "f: 'greet' has no argument 'nam' to complete. Did you mean 'name'? These are: name.",
+        ),
+        (
+            "@server.prompt\ndef greet(name: str): ...\n"
+            "@server.completion('great', 'name')\ndef f(value: str): ...",
+            "f: there is no prompt and no URI template 'great'. Did you mean 'greet'? Register it above",
+        ),
+        (
+            "@server.resource('x://a')\ndef a(): ...\n"
+            "@server.completion('x://a', 'name')\ndef f(value: str): ...",
+            "f: 'x://a' has no argument 'name' to complete. It has no arguments.",
+        ),
+        (
+            "@server.prompt\ndef greet(name: str): ...\n"
+            "@server.completion('greet', 'name')\ndef f(value, ctx): ...",
+            "f: the parameter 'ctx' has no annotation",
+        ),
         (
             "async def life(server):\n    yield\nServer('x', lifespan=life)",
             "The lifespan 'life' is a generator. Put @contextlib.asynccontextmanager above it.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -100,6 +102,14 @@ async def test_a_post_is_written_from_research(author: Speaker) -> None:
     assert f"**Artifact ID:** `{id}`" in found["content"][0]["text"]
     assert "**Next step:** Call `create_blog_post` with:" in found["content"][0]["text"]
     assert (data["topic"], data["source_count"], data["status"]) == ("bees", 5, "completed")
+    assert (data["query_count"], data["research_summary"]) == (5, "5 places know of bees.")
+    assert data["next_step"] == "Call create_blog_post with this artifact_id"
+    assert len(data["sources"]) == 5
+    assert data["sources"][0] == {
+        "title": "bees in an encyclopedia",
+        "uri": "https://example.com/1",
+        "relevance": 1.0,
+    }
     assert found["_meta"]["artifact_id"] == id
     arguments = {"artifact_id": id, "slug": "on-bees", "keywords": ["bees"], "instructions": "Be brief."}
     post = (await author.call("create_blog_post", **arguments)).result
@@ -112,6 +122,35 @@ async def test_a_post_is_written_from_research(author: Speaker) -> None:
     uri = post["content"][-1]["uri"]
     (contents,) = (await author.ask("resources/read", {"uri": uri})).result["contents"]
     assert "# Bees" in contents["text"]
+
+
+async def test_the_call_that_the_next_step_prints_works_as_it_stands(author: Speaker) -> None:
+    found = (await author.call("research_blog", topic="bees")).result
+    step = found["content"][0]["text"].partition("**Next step:** Call `create_blog_post` with:\n")[2]
+    printed = dict(re.findall(r"^- `(\w+)`: (.+)$", step, re.MULTILINE))
+    assert printed == {
+        "artifact_id": f"`{found['structuredContent']['artifact_id']}`",
+        "skill_id": "`blog_writing` or `technical_content_writing`",
+        "slug": "your-post-slug",
+        "description": "SEO description",
+        "keywords": '["keyword1", "keyword2"]',
+        "instructions": "specific writing instructions",
+    }
+    given = {
+        **printed,
+        "artifact_id": printed["artifact_id"].strip("`"),
+        "skill_id": "blog_writing",
+        "keywords": json.loads(printed["keywords"]),
+    }
+    post = (await author.call("create_blog_post", **given)).result
+    assert post["isError"] is False
+    assert post["structuredContent"]["slug"] == "your-post-slug"
+    uri = post["content"][-1]["uri"]
+    (contents,) = (await author.ask("resources/read", {"uri": uri})).result["contents"]
+    written = json.loads(contents["text"])
+    assert written["description"] == "SEO description"
+    assert written["keywords"] == ["keyword1", "keyword2"]
+    assert written["word_count"] == post["structuredContent"]["word_count"]
 
 
 async def test_a_post_without_research_is_not_written(author: Speaker) -> None:

@@ -1,7 +1,7 @@
 """Seeds 000 and 004, streaming: the requests that they print, posted as they stand, get what they print.
 
-The third block differs: SEP-1905 prints a `video`, which is no content block of the protocol, and ours is a
-link to the same video. Ids, times and texts of a task's status are ours.
+The third block is a `video`, as SEP-1905 prints it, although the protocol has no such content block. Ids,
+times and texts of a task's status are ours.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ ACTIVITIES = {
     "text": "Suggested activities:\n- Visit Central Park\n- Explore the Metropolitan Museum of Art",
 }
 VIDEO = {
-    "type": "resource_link",
-    "name": "nyc_overview",
-    "uri": "https://example.com/nyc_overview.mp4",
-    "description": "Here is a short video overview of New York City attractions.",
-    "mimeType": "video/mp4",
+    "type": "video",
+    "text": "Here is a short video overview of New York City attractions.",
+    "url": "https://example.com/nyc_overview.mp4",
 }
 BLOCKS = [WEATHER, ACTIVITIES, VIDEO]
 

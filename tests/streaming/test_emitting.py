@@ -33,6 +33,7 @@ from tests.support.serving import serving
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MOST = 100_000
+VIDEO = {"type": "video", "url": "https://example.com/nyc.mp4"}
 
 
 class Point(BaseModel):
@@ -102,6 +103,9 @@ def make(kind: str, folder: Any) -> Server:
         yield None
         yield [Text("one"), "two", Point(x=3)]
         yield [1, 2]
+        yield VIDEO
+        yield {"type": "video", "title": "no address"}
+        yield [VIDEO, {"type": "text", "text": "three"}]
 
     @tool
     async def closing() -> AsyncIterator[Any]:
@@ -232,6 +236,10 @@ async def test_every_kind_of_block_can_be_emitted(port: int, way: str, dialect: 
         "two",
         '{"x":3,"y":0}',
         "[1,2]",
+        VIDEO,
+        '{"type":"video","title":"no address"}',
+        VIDEO,
+        "three",
     ]
 
 

@@ -152,11 +152,18 @@ def _block_text(block: Block) -> str:
     if isinstance(block, ResourceLink):
         return f"{block.title or block.name}: {block.uri}"
     if not isinstance(block, EmbeddedResource):
-        return compact(block)  # a type that this version does not know
+        return _unknown_text(block)
     contents = block.resource
     if isinstance(contents, TextContents):
         return contents.text
     return f"[{contents.uri}, {contents.mime_type or 'application/octet-stream'}, {_size(contents.blob)}]"
+
+
+def _unknown_text(block: Any) -> str:
+    """Return the text of a block whose type this version does not know, with its address if it has one."""
+    if not isinstance(block, dict) or not isinstance(block.get("text"), str):
+        return compact(block)
+    return f"{block['text']}: {block['url']}" if isinstance(block.get("url"), str) else block["text"]
 
 
 def _size(base64: str) -> str:

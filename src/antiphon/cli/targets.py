@@ -56,8 +56,11 @@ class Target:
             file = split_target(text)[0]
             if not Path(file).is_file():
                 raise CommandError(f"There is no file {file}.")
+            if headers:
+                raise CommandError(f"{file} is served over stdio, which has no headers: remove --header.")
             command = [sys.executable, "-m", "antiphon", "run", text, "--stdio", "--log-level", "error"]
-            return cls(text, command, parsed, timeout, protocol)
+            # A token may come from the environment, so it is not refused.
+            return cls(text, command, {}, timeout, protocol)
         if not is_url(text):
             raise CommandError(f"{text!r} is neither a URL (http://…) nor a Python file (….py).")
         return cls(text, text, parsed, timeout, protocol)

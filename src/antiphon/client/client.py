@@ -36,7 +36,7 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
-from antiphon.model.identity import Implementation, LogLevel
+from antiphon.model.identity import Implementation, LogLevel, Principal
 from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import (
     CallTool,
@@ -66,6 +66,10 @@ class Client:
     `target` is the URL of a server, the command that starts one, or a `Server` in this process. All methods
     may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the server answers with.
 
+    `headers`, `auth` and `http` are for a URL, `env` and `cwd` for a command. `principal` is the caller of a
+    `Server` in this process: a `Principal`, or its id. Raises `ValueError` for an option that the target does
+    not use, and for a negative time.
+
     `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
     long a child process has to answer in the newest version before the client tries an older one.
     `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a server may
@@ -94,6 +98,7 @@ class Client:
         http: httpx2.AsyncClient | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
+        principal: Principal | str | None = None,
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
         probe_timeout: float = 5.0,
@@ -117,6 +122,15 @@ class Client:
     ) -> None:
         if protocol is not None and protocol not in VERSIONS.spoken_by_client:
             raise ValueError(f"protocol={protocol!r} is not one of {', '.join(VERSIONS.spoken_by_client)}.")
+        for option, seconds in {
+            "timeout": timeout,
+            "connect_timeout": connect_timeout,
+            "probe_timeout": probe_timeout,
+            "shutdown_timeout": shutdown_timeout,
+            "reconnect_timeout": reconnect_timeout,
+        }.items():
+            if not seconds >= 0:
+                raise ValueError(f"{option}={seconds!r}: pass a number of seconds of at least 0.")
         answering, declared = handlers_for(elicit, sample, roots)
         all_handlers = {**answering, **(handlers or {})}
         callbacks = Callbacks(all_handlers)
@@ -137,6 +151,7 @@ class Client:
                 http=http,
                 env=env,
                 cwd=cwd,
+                principal=principal,
                 connect_timeout=connect_timeout,
                 max_message=max_message,
                 max_requests=max_requests,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.transport.client.channel import Channel
 
 if TYPE_CHECKING:
@@ -22,22 +23,28 @@ def channel_to(
     http: httpx2.AsyncClient | None,
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
+    principal: Principal | str | None,
     connect_timeout: float,
     max_message: int,
     max_requests: int,
     shutdown_timeout: float,
     keep_alive_timeout: float,
 ) -> Channel:
-    """Return the channel to a target, not yet open. Options of other kinds of channels are ignored.
+    """Return the channel to a target, not yet open.
 
-    A target that is a channel is returned as it is. Raises `ValueError` for a string that is not a URL, and
-    `TypeError` for any other target that is not a server.
+    A target that is a channel is returned as it is. Raises `ValueError` for a string that is not a URL and
+    for an option that this kind of target does not have, and `TypeError` for any other target that is not a
+    server.
     """
+    over_http = {"headers": headers, "auth": auth, "http": http}
+    of_process = {"env": env, "cwd": cwd}
+    in_memory = {"principal": principal}
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
         from antiphon.transport.client.stdio import StdioChannel
 
         if not target:
             raise ValueError("The command is empty: pass a list of the program and its arguments.")
+        _refuse("A command that the client starts", {**over_http, **in_memory}, "Pass secrets with env={…}.")
         return StdioChannel(
             target, env=env, cwd=cwd, max_message=max_message, shutdown_timeout=shutdown_timeout
         )
@@ -45,6 +52,7 @@ def channel_to(
     if address.startswith(("http://", "https://")):
         from antiphon.transport.client.http import HttpChannel
 
+        _refuse("A URL", {**of_process, **in_memory}, "Say who you are with headers={…} or auth=….")
         return HttpChannel(
             target,
             http=http,
@@ -60,9 +68,20 @@ def channel_to(
             f"{target!r} is not an http address. To start a command, pass a list: {target.split()!r}."
         )
     if hasattr(target, "open") and hasattr(target, "request"):
+        _refuse("A channel", {**over_http, **of_process, **in_memory}, "Configure the channel.")
         return cast(Channel, target)
     if hasattr(target, "engine"):
         from antiphon.transport.client.memory import connect
 
-        return connect(target.engine)
+        _refuse("A server in this process", {**over_http, **of_process}, "Say who calls with principal=….")
+        if principal is None:
+            principal = ANONYMOUS
+        return connect(target.engine, principal if isinstance(principal, Principal) else Principal(principal))
     raise TypeError(f"Cannot connect to a {type(target).__name__}: pass a URL, a command or a Server.")
+
+
+def _refuse(target: str, options: Mapping[str, Any], remedy: str) -> None:
+    """Raise `ValueError` for an option that would do nothing."""
+    for name, value in options.items():
+        if value is not None and value != {}:
+            raise ValueError(f"{target} does not use {name}=. {remedy}")

@@ -243,7 +243,7 @@ class Dispatcher:
             raise _request_error(error) from None
 
     async def _complete(self, call: Call[Complete]) -> Completion:
-        return await self._completions.suggest(call)
+        return await self._completions.suggest(call, self.environment)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)

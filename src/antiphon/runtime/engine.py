@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -128,6 +129,7 @@ class Engine:
         self._authenticate = settings.authenticate
         self._lifespan = settings.lifespan
         self._users = 0
+        self._drain_ends: float | None = None
         self._starting = asyncio.Lock()
         self._open: AbstractAsyncContextManager[Any] | None = None
 
@@ -192,7 +194,23 @@ class Engine:
                 if self._users == 0:
                     await self._stop()
 
+    def stop_claiming(self) -> None:
+        """Claim no more tasks, because the server is about to stop. Everything else continues."""
+        self.tasks.stop_claiming()
+
+    def begin_drain(self) -> float:
+        """Claim no more tasks, and return how many seconds running calls and tasks have left to finish.
+
+        The first call starts the clock of `Limits.drain_timeout`, which calls and tasks share.
+        """
+        self.stop_claiming()
+        now = time.monotonic()
+        if self._drain_ends is None:
+            self._drain_ends = now + self.limits.drain_timeout
+        return max(0.0, self._drain_ends - now)
+
     async def _start(self) -> None:
+        self._drain_ends = None
         self.changes.reopen()
         self.telemetry.start()
         if self._lifespan is not None:
@@ -206,7 +224,7 @@ class Engine:
         """Stop what was started."""
         self.changes.close()
         self._dispatcher.task_handlers = None
-        await self.tasks.stop()
+        await self.tasks.stop(within=self.begin_drain())
         await self.artifacts.close()
         self.threads.close()
         if self._open is not None:

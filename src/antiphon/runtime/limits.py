@@ -31,7 +31,9 @@ class Limits:
     keep_alive_interval: float = 15.0
     """How long a stream may be silent before the server sends a comment to keep the connection open."""
     drain_timeout: float = 30.0
-    """How long a shutdown waits for calls and tasks that still run."""
+    """How long a shutdown waits for calls and tasks that still run, both together."""
+    shutdown_delay: float = 0.0
+    """How long a server that gets SIGTERM still accepts requests, while `/readyz` returns 503."""
     max_sessions: int = 10_000
     """How many sessions a process holds, with their log level, subscriptions and streams."""
     session_lifetime: float = 24 * 3600.0
@@ -68,5 +70,8 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int | float) or value < 0:
+            if not isinstance(value, int | float) or not value >= 0:  # also refuses NaN
                 raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number of at least 0.")
+        for name in ("lease_seconds", "max_threads"):
+            if getattr(self, name) == 0:
+                raise DefinitionError(f"Limits({name}=0): this limit must be greater than 0.")

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from antiphon import (
+    Client,
     Completion,
     Context,
     DefinitionError,
     Icon,
     Image,
+    InternalError,
     PromptMessage,
     Server,
     Text,
@@ -212,6 +214,48 @@ async def test_completions_of_unknown_arguments_are_refused(ref: Any, name: str)
         assert (await client.error("completion/complete", params))["code"] == -32602
 
 
+async def test_a_completion_function_gets_the_context_of_the_request() -> None:
+    server = Server("tests")
+
+    @server.prompt
+    async def letter(to: str) -> str:
+        return ""
+
+    @server.resource("u://{country}/{town}")
+    async def town(country: str, town: str) -> str:
+        return ""
+
+    @server.completion("letter", "to")
+    async def contacts(value: str, ctx: Context) -> list[str]:
+        return [f"{ctx.principal.id}-{value}-{ctx.lifespan}"]
+
+    @server.completion("u://{country}/{town}", "town")
+    def towns(ctx: Context, value: str, others: Mapping[str, str]) -> list[str]:
+        return [f"{ctx.principal.id}-{value}-{others['country']}"]
+
+    async with Client(server, principal="ada") as client:
+        assert (await client.complete("letter", "to", "x")).values == ("ada-x-None",)
+        found = await client.complete("u://{country}/{town}", "town", "x", {"country": "no"})
+        assert found.values == ("ada-x-no",)
+
+
+async def test_a_completion_function_cannot_ask(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("tests")
+
+    @server.prompt
+    async def letter(to: str) -> str:
+        return ""
+
+    @server.completion("letter", "to")
+    async def contacts(value: str, ctx: Context) -> list[str]:
+        return [await ctx.elicit("Who?", str)]
+
+    async with Client(server, elicit=lambda question: "Ada") as client:
+        with pytest.raises(InternalError):
+            await client.complete("letter", "to", "x")
+    assert "A completion function cannot ask the caller" in caplog.text
+
+
 def takes_nothing() -> list[str]:
     return []
 
@@ -220,10 +264,14 @@ def takes_three(a: str, b: str, c: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("function", [takes_nothing, takes_three])
+def takes_one_by_position(a: str, /) -> list[str]:
+    return []
+
+
+@pytest.mark.parametrize("function", [takes_nothing, takes_three, takes_one_by_position])
 def test_a_completion_function_takes_one_or_two_parameters(function: Any) -> None:
-    with pytest.raises(DefinitionError):
-        Server("tests").completion("p", "a")(function)
+    with pytest.raises(DefinitionError, match="a completion function takes one or two parameters"):
+        completing().completion("prompt", "city")(function)
 
 
 async def stream() -> AsyncIterator[str]:

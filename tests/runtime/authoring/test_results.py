@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import pytest
@@ -48,6 +48,7 @@ class Names(RootModel[list[str]]):
     """A model whose JSON is not an object."""
 
 
+VIDEO = {"type": "video", "text": "Here is a video.", "url": "https://example.com/a.mp4"}
 IMAGE = Image("YQ==", "image/png")
 
 
@@ -98,6 +99,13 @@ def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data
         (list[Text | Image], [Text("a"), IMAGE], [Text("a"), IMAGE]),
         (list[str | Image], ["a", IMAGE], [Text("a"), IMAGE]),
         (Any, ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
+        (list[Any], ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
+        (list[Any] | None, [IMAGE], [IMAGE]),
+        (tuple[Any, ...], (IMAGE, "a"), [IMAGE, Text("a")]),
+        (Sequence[Any], [IMAGE], [IMAGE]),
+        (list, [IMAGE, 1], [IMAGE, Text("1")]),
+        (list[Any], [VIDEO, "a"], [VIDEO, Text("a")]),
+        (list[Any], [{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
         (Audio, Audio("YQ==", "audio/wav"), [Audio("YQ==", "audio/wav")]),
         (ResourceLink, ResourceLink("u:", "n"), [ResourceLink("u:", "n")]),
         (
@@ -114,6 +122,16 @@ def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: li
     result = output.convert(value)
     assert list(result.content) == content
     assert not result.structured
+
+
+@pytest.mark.parametrize("returns", [list[Any], list, list[Any] | None, Sequence[Any]])
+def test_a_list_of_anything_is_data_unless_it_has_blocks(returns: Any) -> None:
+    output = ResultBuilder("t", returns)
+    assert output.schema is None
+    result = output.convert([1, {"type": "user", "text": "a"}])
+    assert result.data == [1, {"type": "user", "text": "a"}]
+    assert (result.structured, result.boxed) == (True, True)
+    assert result.text == '[1,{"type":"user","text":"a"}]'
 
 
 @pytest.mark.parametrize("returns", [Any, str])

@@ -99,10 +99,9 @@ async def test_a_response_answers_the_open_question_of_the_task_that_it_names() 
 
 
 @asynccontextmanager
-async def waiting() -> AsyncIterator[StreamConnection]:
-    """Yield a connection with one waiting call; check that it was stopped and nothing was written."""
+async def waiting(written: list[bytes]) -> AsyncIterator[StreamConnection]:
+    """Yield a connection with one waiting call, which writes to a list; check that the call was stopped."""
     server, _, ends = slow()
-    written: list[bytes] = []
 
     async def write(data: bytes) -> None:
         written.append(data)
@@ -113,21 +112,27 @@ async def waiting() -> AsyncIterator[StreamConnection]:
         await until(lambda: ends)
         yield connection
     assert ends == ["began", "cancelled"]
-    assert written == []
 
 
-async def test_calls_that_do_not_end_in_time_are_stopped_without_an_answer() -> None:
-    async with waiting() as connection:
+async def test_calls_that_do_not_end_in_time_are_stopped_with_an_error() -> None:
+    written: list[bytes] = []
+    async with waiting(written) as connection:
         await connection.close(within=0)
+    (answer,) = map(json.loads, written)
+    assert answer["id"] == 1
+    assert answer["error"]["code"] == -32603
+    assert "The server shut down before it finished this request." in answer["error"]["message"]
 
 
 async def test_a_call_whose_task_is_cancelled_gets_no_answer() -> None:
-    async with waiting() as connection:
+    written: list[bytes] = []
+    async with waiting(written) as connection:
         (task,) = connection._tasks
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
         await connection.close(within=1)
+    assert written == []
 
 
 async def test_a_client_that_initializes_twice_gets_each_change_once() -> None:

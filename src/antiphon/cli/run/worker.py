@@ -19,6 +19,7 @@ from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
+from antiphon.transport.server.interrupts import Interrupts, Running
 
 if TYPE_CHECKING:
     from antiphon.server import Server
@@ -61,14 +62,22 @@ def run_worker(
 
 
 async def _run_until_signal(server: Server, announcement: str, listening: socket.socket | None) -> None:
-    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    loop, stopping, has_started = asyncio.get_running_loop(), asyncio.Event(), False
+
+    tasks = server.engine.tasks
+    interrupts = Interrupts(lambda: Running(tasks=tasks.running), server.limits.drain_timeout)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            interrupts.handle()
         loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    async with server.running(), _probes(server, listening, is_ready=lambda: not stopping.is_set()):
+    # The probes outlive the tasks: they say that the worker is not ready while it drains.
+    probes = _probes(server, listening, is_ready=lambda: has_started and not stopping.is_set())
+    async with probes, server.running():
+        has_started = True
         print(announcement, flush=True)
         await stopping.wait()
 

@@ -18,6 +18,7 @@ import pydantic
 from pydantic_core import core_schema
 from typing_extensions import TypeVar
 
+from antiphon.errors import DefinitionError
 from antiphon.model.artifact import Encoding
 
 __all__ = ["ANYTHING", "Artifact", "Piece", "encode", "is_artifact", "takes_artifacts"]
@@ -44,7 +45,8 @@ class Artifact(Generic[T]):
     the `value` yields the bytes in chunks.
 
     `type` names the kind of artifact for callers; the default is the name of the value's class. `ttl` is the
-    time that the artifact is kept, in seconds; the default is `Limits.artifact_lifetime`.
+    time that the artifact is kept, in seconds; the default is `Limits.artifact_lifetime`. Raises
+    `DefinitionError` if `ttl` is not greater than 0.
     """
 
     __slots__ = ("_hint", "_value", "description", "id", "mime_type", "title", "ttl", "type")
@@ -59,6 +61,11 @@ class Artifact(Generic[T]):
         mime_type: str | None = None,
         ttl: float | None = None,
     ) -> None:
+        if ttl is not None and not ttl > 0:
+            raise DefinitionError(
+                f"Artifact(ttl={ttl!r}) would expire at once. "
+                "Pass a number of seconds greater than 0, or None."
+            )
         self._value: Any = value
         self._hint: Any = None
         self.id = secrets.token_hex(16)

@@ -5,18 +5,24 @@ Owns the functions that authors registered for this. It must not know how a clie
 
 from __future__ import annotations
 
-import inspect
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from antiphon.errors import DefinitionError, InvalidParams
-from antiphon.model.outcome import Completion
+from antiphon.model.outcome import Completion, InputRequired
+from antiphon.model.question import Question
 from antiphon.model.request import Complete, PromptReference
 from antiphon.runtime.authoring.prompt import choices
 from antiphon.runtime.authoring.registry import Registry
-from antiphon.runtime.authoring.signature import name_of
+from antiphon.runtime.authoring.signature import name_of, split_context
+from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.executor import ThreadExecutor, as_async
+from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.run import Run
 
 __all__ = ["CompletionRegistry"]
 
@@ -33,7 +39,7 @@ class CompletionRegistry:
     def __init__(self, registry: Registry, threads: ThreadExecutor) -> None:
         self._registry = registry
         self._threads = threads
-        self._functions: dict[tuple[str, str], Callable[[str, Mapping[str, str]], Any]] = {}
+        self._functions: dict[tuple[str, str], Callable[[Call[Complete], Environment], Any]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._functions) or any(
@@ -43,27 +49,32 @@ class CompletionRegistry:
     def add(self, owner: str, argument: str, function: Callable[..., Any]) -> None:
         """Register a completion function for an argument: `function(value)` or `function(value, arguments)`.
 
-        Raises `DefinitionError` for a function with other parameters.
+        A parameter annotated with `Context` gets the context of the request. Raises `DefinitionError` for a
+        function with other parameters, and if there is no such prompt, URI template or argument.
         """
-        positional = [
-            parameter
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        if len(positional) not in (1, 2):
+        passed, wants_context = split_context(function, Context)
+        names = [each.name for each in passed if each.kind is each.POSITIONAL_OR_KEYWORD]
+        others = [each for each in passed if each.kind in (each.POSITIONAL_ONLY, each.KEYWORD_ONLY)]
+        if len(names) not in (1, 2) or any(each.default is each.empty for each in others):
             raise DefinitionError(
                 f"{name_of(function)}: a completion function takes one or two parameters: the value typed so "
-                "far, and the other arguments as a mapping."
+                "far, and the other arguments as a mapping. It may also take a Context."
             )
-        first, *rest = (parameter.name for parameter in positional)
+        self._check_argument(owner, argument, name_of(function))
         run = as_async(function, self._threads)
 
-        def complete(value: str, others: Mapping[str, str]) -> Any:
-            return run(**{first: value, **({rest[0]: others} if rest else {})})
+        def complete(call: Call[Complete], environment: Environment) -> Any:
+            request = call.request
+            given: dict[str, Any] = {names[0]: request.argument.value}
+            if len(names) == 2:
+                given[names[1]] = request.context.arguments
+            if wants_context is not None:
+                given[wants_context] = _context(call, environment)
+            return run(**given)
 
         self._functions[owner, argument] = complete
 
-    async def suggest(self, call: Call[Complete]) -> Completion:
+    async def suggest(self, call: Call[Complete], environment: Environment) -> Completion:
         """Return the values that complete a partial value; raises `InvalidParams` for an unknown argument.
 
         Without a completion function, the values come from the parameter's `Literal` or enum type.
@@ -82,7 +93,7 @@ class CompletionRegistry:
         if found is None:
             values = [choice for choice in choices(known[name]) if choice.startswith(typed)]
         else:
-            values = await found(typed, request.context.arguments)
+            values = await found(call, environment)
         if isinstance(values, Completion):
             return values
         listed = tuple(str(value) for value in values or ())
@@ -95,3 +106,69 @@ class CompletionRegistry:
                 return {}
             raise InvalidParams(f"Unknown resource template: {uri!r}.")
         return dict.fromkeys(resource.template.names)
+
+    def _check_argument(self, owner: str, argument: str, label: str) -> None:
+        """Raise `DefinitionError` unless there is a prompt or a URI template with this argument."""
+        prompt, resource = self._registry.prompts.get(owner), self._registry.templates.get(owner)
+        arguments: list[str] = []
+        if prompt is not None:
+            arguments = list(prompt.parameters)
+        elif resource is not None and resource.template is not None:
+            arguments = list(resource.template.names)
+        elif owner not in self._registry.resources:
+            owners = [*self._registry.prompts, *self._registry.templates]
+            raise DefinitionError(
+                f"{label}: there is no prompt and no URI template {owner!r}.{_hint(owner, owners)} "
+                "Register it above its completions."
+            )
+        if argument not in arguments:
+            known = f"These are: {', '.join(arguments)}." if arguments else "It has no arguments."
+            raise DefinitionError(
+                f"{label}: {owner!r} has no argument {argument!r} to complete."
+                f"{_hint(argument, arguments)} {known}"
+            )
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _context(call: Call[Complete], environment: Environment) -> Context:
+    """Return the context of a completion request, in which the function cannot ask."""
+    quiet: Call[Complete] = Call(
+        call.request,
+        _NoQuestions(),
+        call.caller,
+        call.work,
+        call.id,
+        call.request_meta,
+        call.principal,
+        call.session_state,
+    )
+    return Context(Run(quiet, Journal(), limits=environment.limits, responses={}), environment)
+
+
+class _NoQuestions:
+    """The carrier of a completion request, which the protocol does not allow to ask."""
+
+    returns_questions = False
+    sheds = False
+    anyone_answers = False
+
+    async def open(self, call: Call[Any]) -> Journal:
+        """Return an empty journal."""
+        return Journal()
+
+    def confirm(self) -> None:
+        """Return `None`: the run may always go on."""
+
+    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+        """Raise `RuntimeError`."""
+        raise RuntimeError("A completion function cannot ask the caller: ask in the prompt or the resource.")
+
+    async def close(
+        self, call: Call[Any], journal: Journal, stopped: InputRequired
+    ) -> InputRequired | Mapping[str, Any]:
+        """Return the outcome as it is."""
+        return stopped

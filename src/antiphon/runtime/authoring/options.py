@@ -6,6 +6,7 @@ Owns the names and meanings of the options. It must not know how an option takes
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -13,7 +14,7 @@ from antiphon.errors import DefinitionError
 from antiphon.model.catalog import ToolAnnotations
 from antiphon.model.content import Annotations, Icon
 
-__all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions", "check_options"]
+__all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions", "check_options", "check_seconds"]
 
 TaskPolicy: TypeAlias = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the caller accepts tasks, or always."""
@@ -85,6 +86,16 @@ class ResourceOptions(_Common, total=False):
     """Whether every caller gets the same content, so that a shared cache may keep it."""
 
 
+_TIMES: Mapping[str, Mapping[str, bool]] = {
+    "task_ttl": {"none": True},
+    "poll_interval": {},
+    "answer_within": {"none": True, "zero": True, "infinite": True},
+    "timeout": {"none": True, "infinite": True},
+    "cache_ttl": {"zero": True},
+}
+"""The options that are times, and whether each may be `None`, zero or infinite."""
+
+
 def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -> None:
     """Raise `DefinitionError` for an unknown option, or an invalid value for it."""
     label = getattr(function, "__name__", repr(function))
@@ -99,3 +110,20 @@ def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -
             f"{label}: task={options['task']!r} is invalid. Use one of "
             f"{', '.join(map(repr, get_args(TaskPolicy)))}."
         )
+    for name, allowed in _TIMES.items():
+        if name in options:
+            check_seconds(f"{label}: {name}", options[name], **allowed)
+
+
+def check_seconds(
+    name: str, value: Any, *, none: bool = False, zero: bool = False, infinite: bool = False
+) -> None:
+    """Raise `DefinitionError` unless a value is a time in seconds, or one of the other values allowed."""
+    if value is None and none:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and (value > 0 or (zero and value == 0)) and (infinite or math.isfinite(value)):
+        return
+    bound = "of at least 0" if zero else "greater than 0"
+    otherwise = ", or None" if none else ""
+    raise DefinitionError(f"{name}={value!r} is not a time. Pass a number of seconds {bound}{otherwise}.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 import msgspec
 import pydantic
@@ -37,6 +37,16 @@ __all__ = [
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
+_BLOCK_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": ("resource",),
+    "resource_link": ("uri", "name"),
+    "video": ("url",),
+}
+"""The fields that make a mapping a content block, by its `type`. SEP-1905 adds the type `video`."""
+_LISTS = (list, tuple, Sequence)
 _DEFAULT_STR: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
 _dumps = msgspec.json.Encoder().encode
 
@@ -64,7 +74,11 @@ class ResultBuilder:
         self.convert: Callable[[Any], Result] = _content_only if structured is False else _unstructured
         self.is_text_only = True
         """Whether a string that the function returns is the whole result, without structured data."""
-        if structured is False or (structured is None and _is_untyped(returns)):
+        if structured is False:
+            return
+        if structured is None and _is_untyped(returns):
+            if _is_list_of_anything(returns):
+                self.convert = _list_or_blocks
             return
         self.is_text_only = False
         inner = (get_args(returns) or (Any,))[0] if self.returns_artifact else returns
@@ -101,7 +115,7 @@ def blocks(value: Any) -> tuple[Block, ...]:
     if isinstance(value, list | tuple) and any(_is_block(item) for item in value):
         return tuple(block for item in value for block in blocks(item))
     if _is_block(value):
-        return (_media_block(value),)
+        return (cast(Block, to_jsonable(value)) if isinstance(value, Mapping) else _media_block(value),)
     if inspect.iscoroutine(value):
         value.close()
         raise InvalidReturnValue(
@@ -153,6 +167,13 @@ def _content_only(value: Any) -> Result:
     if type(value) is Result or isinstance(value, Artifact):
         return _unstructured(value)
     return Result(blocks(value))
+
+
+def _list_or_blocks(value: Any) -> Result:
+    """Convert a list of any values: one with content blocks is content, and any other is data too."""
+    if isinstance(value, list | tuple) and not is_block(value):
+        return _serialized(Result(data=value))
+    return _unstructured(value)
 
 
 def _serialized(result: Result) -> Result:
@@ -310,6 +331,10 @@ def is_block(value: Any) -> bool:
 def _is_block(value: Any) -> bool:
     if isinstance(value, _BLOCKS):
         return True
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        fields = _BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
+        return fields is not None and all(field in value for field in fields)
     if isinstance(value, bytes):
         return media_type(value) is not None
     if isinstance(value, Path):
@@ -353,12 +378,25 @@ def _is_untyped(returns: Any) -> bool:
     if origin in (Union, types.UnionType):
         members: Iterable[Any] = get_args(returns)
         return all(_is_untyped(member) for member in members)
+    if _is_list_of_anything(returns):
+        return True
     if origin in (list, tuple, set):
-        inner = [member for member in get_args(returns) if member is not Ellipsis]
-        return bool(inner) and any(_has_block(member) for member in inner)
+        return any(_has_block(member) for member in get_args(returns))
     if inspect.isclass(returns) and returns.__module__.partition(".")[0] in ("PIL", "matplotlib"):
         return True
     return returns in (Any, None, inspect.Parameter.empty) or returns in _UNTYPED
+
+
+def _is_list_of_anything(returns: Any) -> bool:
+    """Return whether an annotation is a list whose items may be anything, content blocks included."""
+    origin, inner = get_origin(returns), get_args(returns)
+    if origin is Annotated:
+        return _is_list_of_anything(inner[0])
+    if origin in (Union, types.UnionType):
+        return any(map(_is_list_of_anything, inner))
+    if origin in _LISTS:
+        return all(member in (Any, Ellipsis) for member in inner)
+    return returns in (list, tuple)
 
 
 def _has_block(hint: Any) -> bool:

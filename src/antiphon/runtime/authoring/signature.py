@@ -22,7 +22,18 @@ from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring import docstring
 from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 
-__all__ = ["Signature", "explain", "first_sentence", "name_of", "schema_of", "underlying_function"]
+__all__ = [
+    "Signature",
+    "explain",
+    "first_sentence",
+    "name_of",
+    "schema_of",
+    "split_context",
+    "underlying_function",
+]
+
+_BOUND = ("self", "cls")
+"""The names of a first parameter that Python passes, and no caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +62,9 @@ class Signature:
         fields: dict[str, Any] = {}
         names: dict[str, str] = {}
         parameters: dict[str, Any] = {}
-        wants_context: str | None = None
         takes_more = False
-        for parameter in inspect.signature(function).parameters.values():
+        passed, wants_context = split_context(function, context, hints)
+        for parameter in passed:
             if parameter.kind is parameter.VAR_KEYWORD:
                 takes_more = True
                 continue
@@ -63,14 +74,6 @@ class Signature:
                     "Callers pass all arguments by name: remove the '/' or the '*args'."
                 )
             hint = hints.get(parameter.name, Any)
-            if _is_context(hint, context):
-                if wants_context is not None:
-                    raise DefinitionError(
-                        f"{label}: {wants_context!r} and {parameter.name!r} are both a Context. "
-                        "A call has one Context: remove one of the two parameters."
-                    )
-                wants_context = parameter.name
-                continue
             parameters[parameter.name] = hint
             key = _field_name(parameter.name)
             while key in fields:
@@ -186,6 +189,43 @@ def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function, for messages and as the default name of a tool."""
     target = function.func if isinstance(function, functools.partial) else function
     return getattr(target, "__name__", None) or type(target).__name__
+
+
+def split_context(
+    function: Callable[..., Any], context: type, hints: Mapping[str, Any] | None = None
+) -> tuple[list[inspect.Parameter], str | None]:
+    """Return the parameters that callers pass, and the name of the one that gets the `Context`, or `None`.
+
+    Raises `DefinitionError` for `self`, for a `ctx` without an annotation, and for a second `Context`.
+    """
+    label = name_of(function)
+    if hints is None:
+        hints = _hints(function, label)
+    passed: list[inspect.Parameter] = []
+    found: str | None = None
+    for position, parameter in enumerate(inspect.signature(function).parameters.values()):
+        name = parameter.name
+        if _is_context(hints.get(name, Any), context):
+            if found is not None:
+                raise DefinitionError(
+                    f"{label}: {found!r} and {name!r} are both a Context. "
+                    "A call has one Context: remove one of the two parameters."
+                )
+            found = name
+            continue
+        if name not in hints:
+            if position == 0 and name in _BOUND:
+                raise DefinitionError(
+                    f"{label}: this is a method without its object, so callers would have to pass {name!r}. "
+                    f"Register the method of an object, such as thing.{label}, once the object exists."
+                )
+            if name == "ctx":
+                raise DefinitionError(
+                    f"{label}: the parameter 'ctx' has no annotation, so callers would have to pass it. "
+                    "Write ctx: Context."
+                )
+        passed.append(parameter)
+    return passed, found
 
 
 def explain(error: pydantic.ValidationError, names: Mapping[str, str] | None = None) -> str:

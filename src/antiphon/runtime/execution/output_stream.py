@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from antiphon.errors import Failure
 from antiphon.model.content import Audio, Block, Image, Text
 
@@ -249,5 +251,7 @@ def _size(block: Any) -> int:
         return len(block.text) + 32
     if isinstance(block, Image | Audio):
         return len(block.data) + 64
+    if isinstance(block, dict):
+        return len(msgspec.json.encode(block))
     resource = getattr(block, "resource", None)
     return len(getattr(resource, "text", "") or getattr(resource, "blob", "")) + 256

@@ -72,6 +72,11 @@ class TaskLifecycle:
         """Whether a store is opened even if no tool runs as a task."""
         return self._needed or self.store_setting is not None
 
+    @property
+    def running(self) -> int:
+        """The number of tasks that run in this process."""
+        return 0 if self._worker is None else self._worker.running
+
     async def start(self) -> TaskHandlers:
         """Open the store, and start to run tasks; raises `StoreUnavailable`."""
         if self.store_setting is None:
@@ -94,10 +99,15 @@ class TaskLifecycle:
         self._worker.start()
         return TaskHandlers(TaskService(self._store, self._worker, self.limits, self._relay))
 
-    async def stop(self) -> None:
-        """Wait for running tasks, release those that do not finish in time, and close the store."""
+    def stop_claiming(self) -> None:
+        """Claim no more tasks, because the server is about to stop. Running tasks continue."""
         if self._worker is not None:
-            await self._worker.stop(within=self.limits.drain_timeout)
+            self._worker.drain()
+
+    async def stop(self, *, within: float) -> None:
+        """Wait `within` seconds for running tasks, release those that still run, and close the store."""
+        if self._worker is not None:
+            await self._worker.stop(within=within)
         await self._relay.close()
         if self._probe is not None:
             self._probe.cancel()

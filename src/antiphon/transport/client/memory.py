@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.runtime.engine import Engine
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.line_channel import LineChannel, LineConnection
@@ -17,17 +18,18 @@ _CLOSE_SECONDS = 1.0
 """How long running calls may take to end when the channel closes."""
 
 
-def connect(server: Engine) -> MemoryChannel:
-    """Return a channel to a server in this process."""
-    return MemoryChannel(server)
+def connect(server: Engine, principal: Principal = ANONYMOUS) -> MemoryChannel:
+    """Return a channel to a server in this process, whose caller is `principal`."""
+    return MemoryChannel(server, principal)
 
 
 class MemoryChannel(LineChannel):
     """A channel to a server in this process; the server runs while the channel is open."""
 
-    def __init__(self, server: Engine) -> None:
+    def __init__(self, server: Engine, principal: Principal = ANONYMOUS) -> None:
         super().__init__(f"the server {server.info.name!r} in this process")
         self._server = server
+        self._principal = principal
         self._running = AsyncExitStack()
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNREAD_FRAMES)
         self._connection: StreamConnection | None = None
@@ -35,7 +37,9 @@ class MemoryChannel(LineChannel):
     async def open(self, receive: Receiver) -> None:
         """Start the server."""
         await self._running.enter_async_context(self._server.running())
-        connection = self._connection = StreamConnection(self._server, self._deliver)
+        connection = self._connection = StreamConnection(
+            self._server, self._deliver, principal=self._principal
+        )
 
         async def write(line: bytes) -> None:
             connection.receive(line)

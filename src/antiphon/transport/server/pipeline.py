@@ -22,7 +22,7 @@ from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
 from antiphon.wire.versions import Dialects
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "stopped_by_shutdown"]
 
 logger = logging.getLogger("antiphon")
 
@@ -123,6 +123,14 @@ class Pipeline:
         if call is None:
             return error, dialect.error(request_id, error)
         return error, _refusal(dialect, call.request, call.id, error)
+
+
+def stopped_by_shutdown() -> RequestError:
+    """Return the error of a call that the server stopped because it shuts down."""
+    return Busy(
+        "The server shut down before it finished this request. "
+        "Parts of the request may be done: check that, then try again."
+    )
 
 
 def _refusal(dialect: Dialect, request: Request, request_id: RequestId, error: RequestError) -> bytes:

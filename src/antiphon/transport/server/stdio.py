@@ -40,7 +40,7 @@ async def serve(engine: Engine) -> None:
         reading = asyncio.ensure_future(_read(source, engine.limits.max_body_bytes, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
-        await connection.close(within=min(engine.limits.drain_timeout, _DRAIN_SECONDS))
+        await connection.close(within=min(engine.begin_drain(), _DRAIN_SECONDS))
         await output.close()
 
 

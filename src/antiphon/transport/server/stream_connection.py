@@ -22,7 +22,7 @@ from antiphon.runtime.execution.call import Call, Caller, SessionState
 from antiphon.runtime.execution.supervisor import Supervised, Supervisor
 from antiphon.transport.server.active_calls import ActiveCalls
 from antiphon.transport.server.pending_questions import PendingQuestions
-from antiphon.transport.server.pipeline import Pipeline
+from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
@@ -111,7 +111,9 @@ class StreamConnection:
             if work.stop_reason is None:
                 raise
             work.uncancel()
-            return
+            if work.stop_reason != "shutdown":
+                return
+            _, answer = self._pipeline.refuse(stopped_by_shutdown(), dialect, call, request_id)
         except Exception as raised:
             _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
         finally:

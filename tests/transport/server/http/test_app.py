@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from antiphon import Limits, Server
+from antiphon.runtime.tasks.worker import Worker
 from antiphon.transport.server.http.probes import ProbeApp
 from tests.support.polling import until
 
@@ -73,14 +74,77 @@ async def test_an_error_while_sending_is_raised_and_nothing_more_is_sent() -> No
     assert runner.sent == []
 
 
-async def test_a_request_that_is_incomplete_at_shutdown_gets_no_answer() -> None:
+async def test_a_request_that_is_incomplete_at_shutdown_gets_an_error() -> None:
     app = Server("tests", limits=Limits(drain_timeout=0)).asgi()
     runner = Runner({"type": "http.request", "body": b'{"jsonrpc":', "more_body": True})
     serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
     await runner.asked.wait()
     await app.shutdown()
     await serving
-    assert runner.sent == []
+    assert runner.status == 503
+    assert "id" not in runner.body
+    assert "The server shut down before it finished this request." in runner.body["error"]["message"]
+
+
+async def test_calls_and_tasks_share_one_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("tests", store="memory:", limits=Limits(drain_timeout=0.2))
+    left: list[float] = []
+
+    @server.tool
+    async def hold() -> None:
+        await asyncio.Event().wait()
+
+    async def stop(worker: Worker, *, within: float) -> None:
+        left.append(within)
+
+    monkeypatch.setattr(Worker, "stop", stop)
+    app = server.asgi()
+    runner = Runner(posted("tools/call", params={"name": "hold", "arguments": {}}))
+    serving = asyncio.create_task(app(scope(), runner.receive, runner.send))
+    await runner.asked.wait()
+    await app.shutdown()
+    await serving
+    assert runner.status == 503
+    assert left == [0.0]  # the call has used up the time of both
+
+
+async def test_a_server_that_is_asked_to_stop_claims_no_task_and_serves_requests() -> None:
+    server = Server("tests", store="memory:")
+    ran: list[str] = []
+
+    @server.tool(task="required")
+    async def work() -> None:
+        ran.append("here")
+
+    app = server.asgi()
+    async with server.running():
+        app.announce_shutdown()
+        runner = Runner(posted("tools/call", params={"name": "work", "arguments": {}, "task": {}}))
+        await app(scope(), runner.receive, runner.send)
+        assert runner.body["result"]["task"]["status"] == "working"
+        async with server.engine.tasks._store.watch_ready() as ready:  # type: ignore[union-attr]
+            await ready.wait(0.1)
+        assert ran == []
+        assert not app.is_ready
+
+
+async def test_a_call_that_the_host_stops_at_its_shutdown_gets_an_error() -> None:
+    server = Server("tests")
+
+    @server.tool
+    async def hold() -> None:
+        await asyncio.Event().wait()
+
+    for message, answered in (("Task cancelled, timeout graceful shutdown exceeded", True), (None, False)):
+        runner = Runner(posted("tools/call", params={"name": "hold", "arguments": {}}))
+        serving = asyncio.create_task(server.asgi()(scope(), runner.receive, runner.send))
+        await runner.asked.wait()
+        await asyncio.sleep(0)
+        serving.cancel(message)
+        await asyncio.wait({serving})
+        assert (serving.cancelled(), bool(runner.sent)) == (not answered, answered)
+        if answered:
+            assert (runner.status, runner.body["id"]) == (503, 1)
 
 
 async def test_an_answer_to_a_task_counts_as_a_call() -> None:

@@ -40,6 +40,38 @@ def test_calls_back_on_a_signal_before_it_drains() -> None:
     assert runner.should_exit
 
 
+async def test_listens_for_the_delay_after_sigterm_and_calls_back_before_it_closes() -> None:
+    events: list[str] = []
+    listening = asyncio.Event()
+    runner = server(
+        on_listening=listening.set,
+        on_signal=lambda: events.append("signal"),
+        on_closing=lambda: events.append("closing"),
+        shutdown_delay=600.0,
+        handle_signals=False,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        serving = asyncio.create_task(runner.serve(sockets=[sock]))
+        await asyncio.wait_for(listening.wait(), 60)
+        runner.handle_exit(signal.SIGTERM, None)
+        assert not await runner.on_tick(1)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        assert events == ["signal"]
+        runner._closes_at = 0.0  # the delay is over
+        await serving
+    assert events == ["signal", "closing"]
+
+
+async def test_sigint_ends_the_delay() -> None:
+    runner = server(shutdown_delay=600.0)
+    runner.handle_exit(signal.SIGTERM, None)
+    assert not await runner.on_tick(1)
+    runner.handle_exit(signal.SIGINT, None)
+    assert await runner.on_tick(2)
+
+
 def test_restores_the_signal_handlers() -> None:
     before = signal.getsignal(signal.SIGTERM)
     runner = server()

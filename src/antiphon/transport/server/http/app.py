@@ -5,19 +5,25 @@ Mounts in Starlette or FastAPI, or runs under any ASGI server.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
 from antiphon.runtime.engine import Engine
+from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.probes import probe_routes
 from antiphon.transport.server.http.router import Router, Routes
+from antiphon.transport.server.interrupts import Running
 
 __all__ = ["App"]
 
 logger = logging.getLogger("antiphon")
+
+_UNWIND_SECONDS = 2.0
+"""How long calls that were stopped may take to unwind and to send their error."""
 
 
 class App:
@@ -47,6 +53,8 @@ class App:
             start=self._lifespan.start_for_request,
         )
         self._leaving = False
+        self._stopping: asyncio.TimerHandle | None = None
+        self._has_stopped_calls = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -68,28 +76,59 @@ class App:
         return self._lifespan.started and not self._leaving
 
     @property
+    def limits(self) -> Limits:
+        """The limits of the server."""
+        return self._engine.limits
+
+    @property
     def failure(self) -> Exception | None:
         """Why the server did not start, or `None`."""
         return self._lifespan.failure
 
-    def begin_shutdown(self) -> None:
-        """Close the streams of listeners. Running calls continue."""
+    def count_running(self) -> Running:
+        """Return how many calls and tasks are running. Streams that only listen do not count."""
+        return Running(self._endpoint.running_calls, self._engine.tasks.running)
+
+    def announce_shutdown(self) -> None:
+        """Report that the app is not ready, and claim no more tasks. Requests are still served."""
         self._leaving = True
+        self._engine.stop_claiming()
+
+    def begin_shutdown(self) -> None:
+        """Close the streams of listeners. Running calls get `Limits.drain_timeout` seconds to finish.
+
+        Call it in the thread of the event loop.
+        """
+        self.announce_shutdown()
         self._engine.changes.close()
+        remaining = self._engine.begin_drain()
+        if self._stopping is None:
+            # The host may wait for all responses before it shuts the app down: stop the calls without it.
+            self._stopping = asyncio.get_running_loop().call_later(remaining, self._stop_calls)
 
     async def shutdown(self) -> None:
-        """Wait up to `Limits.drain_timeout` seconds for running calls, then stop the server."""
+        """Wait up to `Limits.drain_timeout` seconds for running calls and tasks, then stop the server."""
         self.begin_shutdown()
         supervisor = self._endpoint.supervisor
-        timeout = self._engine.limits.drain_timeout
-        if not await supervisor.drained(timeout):
-            logger.warning(
-                "Stopping %d calls that did not finish within Limits.drain_timeout, %g seconds.",
-                len(supervisor),
-                timeout,
-            )
-            supervisor.stop("shutdown")
+        if not await supervisor.drained(self._engine.begin_drain()):
+            self._stop_calls()
+            await supervisor.drained(_UNWIND_SECONDS)
+        if self._stopping is not None:
+            self._stopping.cancel()
         await self._lifespan.stop()
+
+    def _stop_calls(self) -> None:
+        """Stop the calls that have not finished. Each gets an error as its response."""
+        supervisor = self._endpoint.supervisor
+        if self._has_stopped_calls or not len(supervisor):
+            return
+        self._has_stopped_calls = True
+        logger.warning(
+            "Stopping %d calls that did not finish within Limits.drain_timeout, %g seconds.",
+            len(supervisor),
+            self._engine.limits.drain_timeout,
+        )
+        supervisor.stop("shutdown")
 
     async def _check_ready(self) -> bool:
         """Return whether the app is ready.
@@ -107,6 +146,8 @@ class App:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._leaving = self._has_stopped_calls = False
+                self._stopping = None
                 try:
                     await self._lifespan.start()
                 except Exception as error:

@@ -44,7 +44,7 @@ from antiphon.transport.server.http.guard import Guard, accepts
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Sessions
-from antiphon.transport.server.pipeline import Pipeline
+from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
@@ -57,6 +57,8 @@ _USUAL_ACCEPT = b"application/json, text/event-stream"
 """The Accept header that MCP clients send."""
 _SESSION_REQUESTS = (SetLogLevel, Subscribe, Unsubscribe)
 """Requests that change the state of a session, which other processes have to know."""
+_HOST_SHUTDOWN = "graceful shutdown"
+"""The words in the cancellation with which uvicorn stops requests at the end of its own timeout."""
 _UNBOUNDED_BYTES = 32 * 1024
 """How large an answer may be to be sent without a deadline: it fits into the socket's buffer."""
 
@@ -101,6 +103,11 @@ class Endpoint:
         self._calls = 0
         self._listeners = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def running_calls(self) -> int:
+        """The number of requests that are being served, without streams that only listen."""
+        return self._calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -150,8 +157,8 @@ class Endpoint:
                 await send({"type": "http.response.body", "body": answer})
         except Exception as error:
             await self._refuse(exchange, error)
-        except asyncio.CancelledError:
-            await self._stopped(exchange)
+        except asyncio.CancelledError as cancelled:
+            await self._stopped(exchange, str(cancelled))
         finally:
             self.supervisor.leave(exchange)
             if exchange.is_counted:
@@ -326,16 +333,26 @@ class Endpoint:
         else:
             await send_json(exchange.send, status, body, error.headers)
 
-    async def _stopped(self, exchange: Exchange) -> None:
-        """Answer after the task was cancelled, by the supervisor or by the server that runs this app."""
+    async def _stopped(self, exchange: Exchange, message: str) -> None:
+        """Answer after the task was cancelled, by the supervisor or by the server that runs this app.
+
+        `message` is the message of the cancellation.
+        """
         reason = exchange.stop_reason
         if reason is None:
-            raise asyncio.CancelledError
+            if _HOST_SHUTDOWN not in message:
+                raise asyncio.CancelledError
+            reason = "shutdown"
         exchange.uncancel()
         exchange.stop_reason = None
         if exchange.phase == "answering":
             return
-        if exchange.phase != "running":
+        if reason == "shutdown":
+            if exchange.phase == "running" and exchange.call is None:
+                await exchange.stream().end()  # a stream that a client opened by GET
+            else:
+                await self._refuse(exchange, stopped_by_shutdown())
+        elif exchange.phase != "running":
             if reason == "deadline":
                 body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
                 await send_json(exchange.send, 408, body, (("connection", "close"),))

@@ -6,7 +6,9 @@ uvicorn that both need. Knows nothing about tools, tasks or stores.
 
 from __future__ import annotations
 
+import asyncio
 import math
+import signal
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,9 +18,12 @@ from typing import Any
 import uvicorn
 
 from antiphon.transport.server.http.app import App
+from antiphon.transport.server.interrupts import Interrupts
 
-__all__ = ["HttpServer", "create_config", "serve_http"]
+__all__ = ["HttpServer", "create_config", "create_server", "serve_http"]
 
+ANSWER_SECONDS = 5
+"""How long calls that the app stopped at the end of the drain may take to send their errors."""
 KEEP_ALIVE_SECONDS = 65
 """How long an idle connection stays open: longer than clients keep theirs, so that a client closes first."""
 
@@ -27,8 +32,9 @@ class HttpServer(uvicorn.Server):
     """A uvicorn server with hooks for its start and its end.
 
     `on_listening` is called once the server accepts connections. `on_signal` is called when SIGINT or
-    SIGTERM arrives, before the server starts to drain. With `handle_signals=False` the server leaves
-    signals alone: set `should_exit` to stop it.
+    SIGTERM arrives. After SIGTERM the server accepts requests for another `shutdown_delay` seconds. Then
+    `on_closing` is called, and the server stops listening and drains. `interrupts` hears of each SIGINT. With
+    `handle_signals=False` the server leaves signals alone: set `should_exit` to stop it.
     """
 
     def __init__(
@@ -37,9 +43,16 @@ class HttpServer(uvicorn.Server):
         *,
         on_listening: Callable[[], None] | None = None,
         on_signal: Callable[[], None] | None = None,
+        on_closing: Callable[[], None] | None = None,
+        interrupts: Interrupts | None = None,
+        shutdown_delay: float = 0.0,
         handle_signals: bool = True,
     ) -> None:
         super().__init__(config)
+        self._on_closing = on_closing
+        self._interrupts = interrupts
+        self._shutdown_delay = shutdown_delay
+        self._closes_at: float | None = None
         self._on_listening = on_listening
         self._on_signal = on_signal
         self._handle_signals = handle_signals
@@ -50,8 +63,27 @@ class HttpServer(uvicorn.Server):
         if self._on_listening is not None:
             self._on_listening()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to stop listening: `shutdown_delay` seconds after SIGTERM, at once after SIGINT."""
+        if not await super().on_tick(counter):
+            return False
+        if signal.SIGINT in self._captured_signals:  # a person waits for the end
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._closes_at is None:
+            self._closes_at = now + self._shutdown_delay
+        return now >= self._closes_at
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call `on_closing`, then stop listening and drain."""
+        if self._on_closing is not None:
+            self._on_closing()
+        await super().shutdown(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Call `on_signal`, then start to drain."""
+        """Call `on_signal`, then start to shut down. The second SIGINT ends the process."""
+        if sig == signal.SIGINT and self._interrupts is not None:
+            self._interrupts.handle()
         if self._on_signal is not None:
             self._on_signal()
         super().handle_exit(sig, frame)
@@ -69,8 +101,8 @@ class HttpServer(uvicorn.Server):
 def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.Config:
     """Create the configuration of uvicorn for an MCP app.
 
-    Calls that are running when the server stops get `drain_timeout` seconds to finish. `options` are further
-    options of `uvicorn.Config`.
+    Calls that are running when the server stops get `drain_timeout` seconds to finish; the app answers the
+    others with an error. `options` are further options of `uvicorn.Config`.
     """
     return uvicorn.Config(
         app,
@@ -79,12 +111,26 @@ def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(drain_timeout),
+        timeout_graceful_shutdown=math.ceil(drain_timeout) + ANSWER_SECONDS,
         **options,
     )
 
 
-def serve_http(app: App, *, host: str, port: int, drain: float) -> None:
-    """Serve an app until SIGINT or SIGTERM. Running calls then get `drain` seconds to finish."""
-    config = create_config(app, drain_timeout=drain, host=host, port=port, lifespan="on")
-    HttpServer(config, on_signal=app.begin_shutdown).run()
+def serve_http(app: App, *, host: str, port: int) -> None:
+    """Serve an app until SIGINT or SIGTERM. Running calls then get `Limits.drain_timeout` seconds."""
+    config = create_config(app, drain_timeout=app.limits.drain_timeout, host=host, port=port, lifespan="on")
+    create_server(config, app).run()
+
+
+def create_server(
+    config: uvicorn.Config, app: App, *, on_listening: Callable[[], None] | None = None
+) -> HttpServer:
+    """Create the server of an app, which hears of the shutdown before the server stops listening."""
+    return HttpServer(
+        config,
+        on_listening=on_listening,
+        on_signal=app.announce_shutdown,
+        on_closing=app.begin_shutdown,
+        interrupts=Interrupts(app.count_running, app.limits.drain_timeout),
+        shutdown_delay=app.limits.shutdown_delay,
+    )

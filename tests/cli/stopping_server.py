@@ -33,6 +33,12 @@ async def ping() -> str:
 
 
 @server.tool
+async def process() -> int:
+    """Return the id of the process."""
+    return os.getpid()
+
+
+@server.tool
 async def hold(name: str, ctx: Context, speaks: bool = False) -> str:
     """Answer when the file is there."""
     if speaks:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
+import multiprocessing
 import os
 import secrets
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,9 +26,11 @@ from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError, exit_with
 from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
+from antiphon.transport.server.interrupts import Interrupts, exit_at_once
 
 if TYPE_CHECKING:
     import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
     from antiphon.server import Server
     from antiphon.transport.server.http.app import App
@@ -38,6 +45,8 @@ __all__ = [
     "serve_http",
     "serve_stdio",
 ]
+
+logger = logging.getLogger("antiphon")
 
 LISTEN_BACKLOG = 2048
 """How many connections the kernel queues until the server accepts them."""
@@ -120,7 +129,22 @@ def create_worker_app() -> App:
     settings.configure_logging()
     app = create_app(server, settings)
     notify_on_signals(app)
+    _stop_with_supervisor()
     return app
+
+
+def _stop_with_supervisor() -> None:
+    """Shut this worker process down if its supervisor dies, so that it does not keep the port for ever."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+
+    def watch() -> None:
+        supervisor.join()
+        logger.warning("The parent process has died. This worker process shuts down.")
+        signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=watch, name="antiphon-supervisor-watch", daemon=True).start()
 
 
 def notify_on_signals(app: App) -> None:
@@ -135,6 +159,8 @@ def notify_on_signals(app: App) -> None:
 
 def _prepend_handler(number: int, app: App, delay: float) -> None:
     current = signal.getsignal(number)
+    subject = f"Worker process {os.getpid()}"
+    interrupts = Interrupts(app.count_running, app.limits.drain_timeout, subject=subject)
 
     def close(received: int, frame: FrameType | None) -> None:
         app.begin_shutdown()
@@ -142,6 +168,8 @@ def _prepend_handler(number: int, app: App, delay: float) -> None:
             current(received, frame)
 
     def handle(received: int, frame: FrameType | None) -> None:
+        if received == signal.SIGINT:
+            interrupts.handle()
         app.announce_shutdown()
         if delay:
             loop = asyncio.get_running_loop()
@@ -199,9 +227,31 @@ def _serve_with_workers(
     )
     print(announcement, flush=True)
     supervisor = Multiprocess(config, sockets=[listening])
-    supervisor.run()
+    with _ending_on_second_interrupt(supervisor):
+        supervisor.run()
     if any(process.exitcode not in (0, -signal.SIGTERM, -signal.SIGINT) for process in supervisor.processes):
         raise CommandError("A worker process failed to start or was killed.", FAILED)
+
+
+@contextmanager
+def _ending_on_second_interrupt(supervisor: Multiprocess) -> Iterator[None]:
+    """End the supervisor and its worker processes on the second SIGINT. The first one drains the workers."""
+    is_first = True
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal is_first
+        if not is_first:
+            for worker in supervisor.processes:
+                worker.process.kill()
+            exit_at_once()
+        is_first = False
+        supervisor.signal_queue.append(number)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _has_shared_secret(server: Server) -> bool:

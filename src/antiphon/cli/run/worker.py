@@ -19,6 +19,7 @@ from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
+from antiphon.transport.server.interrupts import Interrupts, Running
 
 if TYPE_CHECKING:
     from antiphon.server import Server
@@ -63,7 +64,12 @@ def run_worker(
 async def _run_until_signal(server: Server, announcement: str, listening: socket.socket | None) -> None:
     loop, stopping, has_started = asyncio.get_running_loop(), asyncio.Event(), False
 
+    tasks = server.engine.tasks
+    interrupts = Interrupts(lambda: Running(tasks=tasks.running), server.limits.drain_timeout)
+
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            interrupts.handle()
         loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -73,6 +73,11 @@ class TaskLifecycle:
         """Whether a store is opened even if no tool runs as a task."""
         return self._needed or self.store_setting is not None
 
+    @property
+    def running(self) -> int:
+        """The number of tasks that run in this process."""
+        return 0 if self._worker is None else self._worker.running
+
     async def start(self) -> TaskHandlers:
         """Open the store, and start to run tasks; raises `StoreUnavailable`."""
         if self.store_setting is None:

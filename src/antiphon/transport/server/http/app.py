@@ -16,6 +16,7 @@ from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.probes import probe_routes
 from antiphon.transport.server.http.router import Router, Routes
+from antiphon.transport.server.interrupts import Running
 
 __all__ = ["App"]
 
@@ -83,6 +84,10 @@ class App:
     def failure(self) -> Exception | None:
         """Why the server did not start, or `None`."""
         return self._lifespan.failure
+
+    def count_running(self) -> Running:
+        """Return how many calls and tasks are running. Streams that only listen do not count."""
+        return Running(self._endpoint.running_calls, self._engine.tasks.running)
 
     def announce_shutdown(self) -> None:
         """Report that the app is not ready, and claim no more tasks. Requests are still served."""

@@ -104,6 +104,11 @@ class Endpoint:
         self._listeners = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def running_calls(self) -> int:
+        """The number of requests that are being served, without streams that only listen."""
+        return self._calls
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         exchange = Exchange(send, receive, self._keep_alive_interval)

@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from antiphon.transport.server.http.app import App
+from antiphon.transport.server.interrupts import Interrupts
 
 __all__ = ["HttpServer", "create_config", "create_server", "serve_http"]
 
@@ -32,8 +33,8 @@ class HttpServer(uvicorn.Server):
 
     `on_listening` is called once the server accepts connections. `on_signal` is called when SIGINT or
     SIGTERM arrives. After SIGTERM the server accepts requests for another `shutdown_delay` seconds. Then
-    `on_closing` is called, and the server stops listening and drains. With `handle_signals=False` the server
-    leaves signals alone: set `should_exit` to stop it.
+    `on_closing` is called, and the server stops listening and drains. `interrupts` hears of each SIGINT. With
+    `handle_signals=False` the server leaves signals alone: set `should_exit` to stop it.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class HttpServer(uvicorn.Server):
         on_listening: Callable[[], None] | None = None,
         on_signal: Callable[[], None] | None = None,
         on_closing: Callable[[], None] | None = None,
+        interrupts: Interrupts | None = None,
         shutdown_delay: float = 0.0,
         handle_signals: bool = True,
     ) -> None:
         super().__init__(config)
         self._on_closing = on_closing
+        self._interrupts = interrupts
         self._shutdown_delay = shutdown_delay
         self._closes_at: float | None = None
         self._on_listening = on_listening
@@ -78,7 +81,9 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Call `on_signal`, then start to shut down."""
+        """Call `on_signal`, then start to shut down. The second SIGINT ends the process."""
+        if sig == signal.SIGINT and self._interrupts is not None:
+            self._interrupts.handle()
         if self._on_signal is not None:
             self._on_signal()
         super().handle_exit(sig, frame)
@@ -126,5 +131,6 @@ def create_server(
         on_listening=on_listening,
         on_signal=app.announce_shutdown,
         on_closing=app.begin_shutdown,
+        interrupts=Interrupts(app.count_running, app.limits.drain_timeout),
         shutdown_delay=app.limits.shutdown_delay,
     )

@@ -25,8 +25,10 @@ ALLOWED = {
     # What the command line prints with --json is in the words of MCP, whichever version the server speaks.
     "cli": {
         "_meta",
+        "bytesBefore",
         "createdAt",
         "isError",
+        "kB",
         "lastUpdatedAt",
         "seqNr",
         "statusMessage",

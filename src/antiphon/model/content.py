@@ -6,6 +6,7 @@ Their field names are the same in every protocol version, so no dialect translat
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "Role",
     "Text",
     "TextContents",
+    "is_block_mapping",
 ]
 
 Role: TypeAlias = Literal["user", "assistant"]
@@ -152,3 +154,21 @@ class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
 
 
 Block: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource
+
+
+_BLOCK_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": ("resource",),
+    "resource_link": ("uri", "name"),
+    "video": ("url",),
+}
+"""The fields that make a mapping a content block, by its `type`. SEP-1905 adds the type `video`."""
+
+
+def is_block_mapping(value: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping has the fields of a content block."""
+    kind = value.get("type")
+    fields = _BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
+    return fields is not None and all(field in value for field in fields)

@@ -17,7 +17,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError
 
 from antiphon.errors import DefinitionError
-from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text
+from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, is_block_mapping
 from antiphon.model.media import is_figure, is_picture, media_type
 from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.runtime.artifacts.artifact import ANYTHING as _any
@@ -37,15 +37,6 @@ __all__ = [
 
 _BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 _UNTYPED = (str, bytes, Result, InputRequired, type(None), *_BLOCKS)
-_BLOCK_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "text": ("text",),
-    "image": ("data", "mimeType"),
-    "audio": ("data", "mimeType"),
-    "resource": ("resource",),
-    "resource_link": ("uri", "name"),
-    "video": ("url",),
-}
-"""The fields that make a mapping a content block, by its `type`. SEP-1905 adds the type `video`."""
 _LISTS = (list, tuple, Sequence)
 _DEFAULT_STR: tuple[Any, ...] = (object.__str__, pydantic.BaseModel.__str__)
 _dumps = msgspec.json.Encoder().encode
@@ -332,9 +323,7 @@ def _is_block(value: Any) -> bool:
     if isinstance(value, _BLOCKS):
         return True
     if isinstance(value, Mapping):
-        kind = value.get("type")
-        fields = _BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
-        return fields is not None and all(field in value for field in fields)
+        return is_block_mapping(value)
     if isinstance(value, bytes):
         return media_type(value) is not None
     if isinstance(value, Path):

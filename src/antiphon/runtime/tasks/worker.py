@@ -379,10 +379,19 @@ class Worker:
         try:
             await self.supervise(claimed, self._perform(claimed, tool))
         except StoreError as error:
-            # A store that the function uses failed, for example the one of its artifacts.
+            await self.retry_later(claimed, tool, error)
+
+    async def retry_later(self, claimed: ClaimedTask, tool: Tool, error: StoreError) -> None:
+        """Release a task whose function met a store that failed, for example the one of its artifacts.
+
+        Ends the task if no attempt is left.
+        """
+        try:
             outcome = await fail_attempt(claimed, tool, str(error), began=True)
             if outcome is not None:
-                await self.supervise(claimed, _already(outcome))
+                await self.finish(claimed, outcome)
+        except StoreError as failure:
+            self._log_stopped(claimed, failure)
 
     async def supervise(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> None:
         """Wait for the outcome of a run, and write it; log why a run was stopped.
@@ -466,7 +475,3 @@ class Worker:
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await prepend_emitted(call, Result(message, is_error=True))
-
-
-async def _already(outcome: Outcome) -> Outcome:
-    return outcome

@@ -26,9 +26,9 @@ UNKNOWN = "Failed to retrieve task: Task not found"
 class Desk:
     """A server whose tools reserve something and give it back, with a file that tells what happened."""
 
-    def __init__(self, folder: Path, **limits: Any) -> None:
+    def __init__(self, folder: Path, url: str | None = None, **limits: Any) -> None:
         self.path = folder / "happened"
-        self.url = f"sqlite:///{folder}/tasks.db"
+        self.url = url or f"sqlite:///{folder}/tasks.db"
         self.store = open_store(self.url)
         limits = {"lease_seconds": 2.0, "drain_timeout": 0.2, **limits}
         self.server = Server("desk", store=self.store, limits=Limits(**limits))
@@ -155,6 +155,18 @@ async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
                 await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+async def test_a_task_in_postgresql_cleans_up(tmp_path: Path, database: Any, how: str) -> None:
+    desk = Desk(tmp_path, database.url())
+    async with serving(desk.server) as address:
+        client = Bare(address.port)
+        id = (await begin(client, "reserve", 600 if how == "expired" else None))["taskId"]
+        await reach(client, id, "input_required")
+        if how == "cancelled":
+            await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: desk.happened == ["reserved", "given back", "closed"])
 
 
 @pytest.mark.parametrize("where", ["server", "store"])

@@ -63,6 +63,7 @@ def tool(signature: str, options: str = "") -> str:
             tool("()", "(task='sometimes')"),
             "task='sometimes' is invalid. Use one of 'forbidden', 'optional', 'required'.",
         ),
+        (tool("()", "(max_attempts=0)"), "max_attempts=0 is invalid. Use a number of at least 1."),
         (tool("()", "(nmae='x')"), "unknown option 'nmae'. Did you mean 'name'?"),
         (tool("()", "(zzz=1)"), "unknown option 'zzz'. The options are: annotations, answer_within"),
         (tool("()") + "\n" + tool("()"), "There is already a tool 'work': use another name"),

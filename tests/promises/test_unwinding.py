@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from antiphon import Context, Limits, Server
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.store import open_store
+from antiphon.store.contract import Store
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import Name
 from tests.support.polling import until
@@ -25,9 +26,9 @@ UNKNOWN = "Failed to retrieve task: Task not found"
 class Desk:
     """A server whose tools reserve something and give it back, with a file that tells what happened."""
 
-    def __init__(self, folder: Path, **limits: Any) -> None:
+    def __init__(self, folder: Path, url: str | None = None, **limits: Any) -> None:
         self.path = folder / "happened"
-        self.url = f"sqlite:///{folder}/tasks.db"
+        self.url = url or f"sqlite:///{folder}/tasks.db"
         self.store = open_store(self.url)
         limits = {"lease_seconds": 2.0, "drain_timeout": 0.2, **limits}
         self.server = Server("desk", store=self.store, limits=Limits(**limits))
@@ -156,6 +157,18 @@ async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+async def test_a_task_in_postgresql_cleans_up(tmp_path: Path, database: Any, how: str) -> None:
+    desk = Desk(tmp_path, database.url())
+    async with serving(desk.server) as address:
+        client = Bare(address.port)
+        id = (await begin(client, "reserve", 600 if how == "expired" else None))["taskId"]
+        await reach(client, id, "input_required")
+        if how == "cancelled":
+            await client.ask("tasks/cancel", {"taskId": id})
+        await until(lambda: desk.happened == ["reserved", "given back", "closed"])
+
+
 @pytest.mark.parametrize("where", ["server", "store"])
 async def test_a_task_cleans_up_after_a_restart(tmp_path: Path, where: str) -> None:
     desk = Desk(tmp_path)
@@ -249,6 +262,45 @@ async def test_a_task_whose_worker_dies_each_time_it_unwinds_is_given_up(
         assert await until_unwound(desk, id) is False
     assert desk.happened == ["reserved"]
     assert any("3 workers were lost while they tried" in line for line in caplog.messages)
+
+
+class Racing:
+    """A store in which tasks are cancelled in the moment in which they ask."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.cancel: Callable[[str], Awaitable[Any]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, id: str, entries: Any, **options: Any) -> int:
+        if self.cancel is not None and any(kind == "asked" for kind, _ in entries):
+            await self.cancel(id)
+        return await self._store.append(id, entries, **options)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_a_task_that_is_cancelled_in_the_moment_in_which_it_asks_cleans_up(
+    tmp_path: Path, where: str
+) -> None:
+    desk = Desk(tmp_path)
+    desk.store = racing = Racing(desk.store)  # type: ignore[assignment]
+    desk.server.configure(store=racing)  # type: ignore[arg-type]
+    async with serving(desk.server) as address, StoreTasks(desk.url) as tasks:
+        client = Patient(address.port)
+
+        async def cancel(id: str) -> None:
+            racing.cancel = None
+            if where == "here":
+                await client.ask("tasks/cancel", {"taskId": id})
+            else:
+                await tasks.cancel(id)
+
+        racing.cancel = cancel
+        id = (await begin(client, "reserve"))["taskId"]
+        await reach(client, id, "cancelled")
+        await until(lambda: desk.happened == ["reserved", "given back", "closed"])
 
 
 # Tasks that run

@@ -89,6 +89,37 @@ async def test_a_task_whose_workers_were_lost_runs_again_after_a_delay_that_grow
     assert counting.runs == 1
 
 
+async def test_tasks_whose_workers_were_lost_repeatedly_run_one_at_a_time(clock: Clock) -> None:
+    store = await opened(clock)
+    server, started, gate = Server("tests", store=store), list[str](), asyncio.Event()
+
+    @server.tool(task="optional")
+    async def first() -> str:
+        started.append("first")
+        await gate.wait()
+        return "ended"
+
+    @server.tool(task="optional")
+    async def second() -> str:
+        started.append("second")
+        await gate.wait()
+        return "ended"
+
+    ids = [await queued_task(store, "first"), await queued_task(store, "second")]
+    for _ in range(2):
+        assert len(await store.claim("dead", lease=0.0, limit=2)) == 2
+    async with server.running():
+        await until(lambda: store.calls["release"] == 2)
+        clock.now += 1.1
+        await until(lambda: store.calls["release"] == 3)  # one of the two runs, the other is given back
+        assert len(started) == 1
+        gate.set()
+        await end_of(store, ids[started[0] == "second"])
+        clock.now += 5.1
+        assert [(await end_of(store, id)).state for id in ids] == ["done", "done"]
+    assert sorted(started) == ["first", "second"]
+
+
 async def test_the_delays_double_up_to_a_minute() -> None:
     delays = [attempts._delay(count, 1.0, 60.0) for count in range(9)]
     assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60]

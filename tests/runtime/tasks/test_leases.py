@@ -87,6 +87,16 @@ class Shop:
                 self.events.append("finally")
 
         @server.tool(task="optional")
+        async def buy_in_a_group(ctx: Context) -> str:
+            try:
+                async with asyncio.TaskGroup() as group:  # ignores a cancelled member
+                    group.create_task(ctx.step(charge))
+                self.events.append("went on")
+            finally:
+                self.events.append("finally")
+            return "bought"
+
+        @server.tool(task="optional")
         async def stream(ctx: Context) -> str:
             await steal(self.store, self.id)
             try:
@@ -106,6 +116,7 @@ class Shop:
         ("buy", ["charge", "finally"]),
         ("buy_stubbornly", ["charge", "finally"]),
         ("buy_in_a_thread", ["charge", "finally"]),
+        ("buy_in_a_group", ["charge", "finally"]),
         ("stream", ["finally"]),
     ],
 )

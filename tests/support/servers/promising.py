@@ -117,6 +117,20 @@ async def fragile(seconds: float) -> str:
     return "fragile"
 
 
+@server.tool(task="optional", poll_interval=0.05, max_attempts=3)
+async def deadly() -> str:
+    """Kill the process, each time."""
+    happen("deadly")
+    os._exit(9)
+
+
+@server.tool(task="optional", poll_interval=0.05, max_attempts=3)
+async def nap(seconds: float) -> str:
+    """Sleep, without a step that would show progress."""
+    await asyncio.sleep(seconds)
+    return "napped"
+
+
 @server.tool(task="optional", poll_interval=0.05)
 async def quick(number: int) -> str:
     """Is done at once."""

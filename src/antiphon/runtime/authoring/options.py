@@ -99,3 +99,6 @@ def check_options(function: Any, options: Mapping[str, Any], known: type[Any]) -
             f"{label}: task={options['task']!r} is invalid. Use one of "
             f"{', '.join(map(repr, get_args(TaskPolicy)))}."
         )
+    attempts = options.get("max_attempts", 1)
+    if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+        raise DefinitionError(f"{label}: max_attempts={attempts!r} is invalid. Use a number of at least 1.")

@@ -389,9 +389,12 @@ class Run:
         """Return the error that unwinds a function whose journal cannot be written any more.
 
         A cancellation, because an author's `except Exception` must not take it for a failure of the step and
-        go on to the next one.
+        go on to the next one. If only a part of the function is here, all of it is cancelled.
         """
         self.abandoned = True
+        task = self.call.work.task
+        if task is not None and task is not asyncio.current_task() and not task.cancelling():
+            task.cancel()
         return asyncio.CancelledError()
 
     async def _stop_after(self, turns: int) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import AntiphonError, RequestError, StoreError
+from antiphon.errors import RequestError, StoreError
 from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question
@@ -133,8 +133,8 @@ class AnswerOrPromise:
     async def _finish(self, work: asyncio.Task[Any], claimed: ClaimedTask) -> None:
         try:
             await self._service.worker.supervise(claimed, work)
-        except AntiphonError as error:
-            logger.info("Stopped running task %s: %s", claimed.task.id, error)
+        except StoreError as error:
+            await self._service.worker.retry_later(claimed, self._tool, error)
 
     async def _convert(self) -> None:
         self._requested.set()

@@ -11,9 +11,9 @@ import logging
 from antiphon.errors import InternalError, ReplayMismatch
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 
-__all__ = ["begin_attempt", "check_arguments", "fail_attempt", "release_mismatched"]
+__all__ = ["SuspectSlot", "begin_attempt", "check_arguments", "fail_attempt", "release_mismatched"]
 
 logger = logging.getLogger("antiphon")
 
@@ -29,6 +29,44 @@ _LONGEST_REFUSAL_SECONDS = 300.0
 _MISMATCH_SECONDS = 60.0
 """How long a task waits after a worker found that its journal does not fit the tool of this version."""
 _MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
+
+
+_SUSPECT_LOST_RUNS = 2
+"""After how many lost workers a task is suspected to be the reason."""
+_SUSPECT_SECONDS = 30.0
+"""How long a suspect has to run before it is trusted again."""
+
+
+class SuspectSlot:
+    """Keeps suspects apart in one process: tasks during which the worker was lost more than once.
+
+    A task that kills its process also takes down the tasks that run beside it. All of them are suspects then.
+    Because only one suspect runs at a time, the healthy ones end, and only the deadly one is given up.
+    """
+
+    RETRY_SECONDS = 5.0
+    """How long a suspect waits if another one runs."""
+
+    def __init__(self) -> None:
+        self._held_by: ClaimedTask | None = None
+        self._since = 0.0
+
+    @staticmethod
+    def is_suspect(claimed: ClaimedTask) -> bool:
+        """Return whether the worker was lost more than once during a task."""
+        return claimed.failed_attempts - claimed.refusals >= _SUSPECT_LOST_RUNS
+
+    def take(self, claimed: ClaimedTask) -> bool:
+        """Return whether a suspect may run now. Give one that may not back to the store."""
+        if self._held_by is not None and lease_clock() - self._since < _SUSPECT_SECONDS:
+            return False
+        self._held_by, self._since = claimed, lease_clock()
+        return True
+
+    def leave(self, claimed: ClaimedTask) -> None:
+        """Note that a task runs no more."""
+        if self._held_by is claimed:
+            self._held_by = None
 
 
 async def begin_attempt(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:

@@ -322,6 +322,16 @@ class ClaimedTask:
             await self._append_release({**data, "released": True, "by": self.token})
         await self.abandon(delay=delay)
 
+    async def was_cancelled(self) -> bool:
+        """Return whether the task was cancelled or has expired while this process ran it.
+
+        Raises `StoreUnavailable`.
+        """
+        record = await self._store.get(self.task.id)
+        if record is None:
+            return True
+        return task_of(record).state == "cancelled" and record.version == self._version + 1
+
     async def write_unwound(self, *, is_complete: bool) -> None:
         """End a cancelled task whose function was unwound; raises `StoreError`.
 

@@ -88,24 +88,32 @@ class LeaseThread:
 
     def _work(self) -> None:
         try:
-            while not self._closing.is_set():
-                self._has_work.clear()  # before looking, so that no task is overlooked
-                running = self._running()
-                if not running:
-                    self._missed_ticks = 0
-                    self._renew_at = lease_clock() + self._interval
-                    self._has_work.wait()
-                    continue
-                self._watch_loop(running)
-                if self._keeper is not None and lease_clock() >= self._renew_at:
-                    self._renew_at = lease_clock() + self._interval
-                    self._renew(self._keeper, running)
-                self._closing.wait(self._tick)
-        except RuntimeError:
-            pass  # the event loop is closed, and with it all tasks
+            while not (self._closing.is_set() or self._loop.is_closed()):
+                try:
+                    self._work_once()
+                except Exception:
+                    if not self._loop.is_closed():
+                        logger.exception("Unexpected error in the thread that renews leases; continuing.")
+                        self._closing.wait(self._tick)
         finally:
             if self._keeper is not None:
                 self._keeper.close()
+
+    def _work_once(self) -> None:
+        """Watch the event loop and, if it is time, renew the leases; without tasks, wait for one."""
+        self._has_work.clear()  # before looking, so that no task is overlooked
+        running = () if self._closing.is_set() else self._running()
+        if not running:
+            self._missed_ticks = 0
+            self._renew_at = lease_clock() + self._interval
+            if not self._closing.is_set():
+                self._has_work.wait()
+            return
+        self._watch_loop(running)
+        if self._keeper is not None and lease_clock() >= self._renew_at:
+            self._renew_at = lease_clock() + self._interval
+            self._renew(self._keeper, running)
+        self._closing.wait(self._tick)
 
     def _renew(self, keeper: LeaseKeeper, running: Sequence[RunningTask]) -> None:
         """Renew the leases, unless the event loop has been blocked for so long that nobody may rely on it."""

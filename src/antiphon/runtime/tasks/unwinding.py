@@ -11,15 +11,16 @@ import asyncio
 import logging
 from typing import Any
 
-from antiphon.errors import LeaseLost, ReplayMismatch
+from antiphon.errors import LeaseLost, ReplayMismatch, StoreError
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.attempts import release_mismatched
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.task_call import call_of
 
-__all__ = ["cancel_run", "unwind"]
+__all__ = ["cancel_run", "unwind", "unwind_unasked"]
 
 logger = logging.getLogger("antiphon")
 
@@ -80,6 +81,40 @@ async def unwind(
             await release_mismatched(claimed, mismatch)
         else:
             await claimed.write_unwound(is_complete=is_complete)
+
+
+async def unwind_unasked(
+    claimed: ClaimedTask, tool: Tool, environment: Environment, *, timeout: float
+) -> None:
+    """Unwind a function that stopped at a question, if its task was cancelled before that was written.
+
+    The function took the stop for a pause, and the task has ended: no other worker unwinds it.
+    """
+    work = asyncio.create_task(_unwind_if_cancelled(claimed, tool, environment, timeout))
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        # The worker may learn of the cancellation only now. It must not interrupt the cleaning up.
+        await asyncio.wait({work}, timeout=timeout)
+    finally:
+        work.cancel()
+
+
+async def _unwind_if_cancelled(
+    claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float
+) -> None:
+    try:
+        was_cancelled = await claimed.was_cancelled()
+    except StoreError as error:
+        logger.warning("Cannot unwind the function of task %s: %s", claimed.task.id, error)
+        return
+    if was_cancelled:
+        # A new run counts its steps from the start.
+        claimed.journal = Journal(dict(claimed.journal.entries), id=claimed.task.id)
+        try:
+            await _run(claimed, tool, environment, timeout)
+        except ReplayMismatch as mismatch:
+            logger.error("Cannot unwind the function of task %s: %s", claimed.task.id, mismatch)
 
 
 async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float) -> bool:

@@ -32,6 +32,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
+    SuspectSlot,
     begin_attempt,
     check_arguments,
     fail_attempt,
@@ -44,7 +45,7 @@ from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, unwind
+from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -97,6 +98,8 @@ class Worker:
         """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, RunningTask] = {}
         self._finished = FinishedTasks()
+        self._suspects = SuspectSlot()
+        self._suspected: list[tuple[ClaimedTask, Tool]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._renewing: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[bool] | None = None
@@ -203,6 +206,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        self._suspects.leave(claimed)
         claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
@@ -267,6 +271,9 @@ class Worker:
         )
         # Concurrently, so that the store can read their logs in one batch.
         await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
+        while self._suspected:  # after the others of the batch were started or given back
+            claimed, tool = self._suspected.pop()
+            await release(claimed) if self._draining else self.run(claimed, tool)
         return bool(claims)
 
     async def _try_resume(self, claim: Claim, since: float) -> None:
@@ -318,6 +325,11 @@ class Worker:
             await self.finish(claimed, outcome)
         elif outcome and self._draining:
             await release(claimed)
+        elif outcome and SuspectSlot.is_suspect(claimed):
+            if self._suspects.take(claimed):
+                self._suspected.append((claimed, tool))
+            else:
+                await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
         elif outcome:
             self.run(claimed, tool)
 
@@ -367,21 +379,33 @@ class Worker:
         try:
             await self.supervise(claimed, self._perform(claimed, tool))
         except StoreError as error:
-            # A store that the function uses failed, for example the one of its artifacts.
+            await self.retry_later(claimed, tool, error)
+
+    async def retry_later(self, claimed: ClaimedTask, tool: Tool, error: StoreError) -> None:
+        """Release a task whose function met a store that failed, for example the one of its artifacts.
+
+        Ends the task if no attempt is left.
+        """
+        try:
             outcome = await fail_attempt(claimed, tool, str(error), began=True)
             if outcome is not None:
-                await self.supervise(claimed, _already(outcome))
+                await self.finish(claimed, outcome)
+        except StoreError as failure:
+            self._log_stopped(claimed, failure)
 
     async def supervise(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> None:
         """Wait for the outcome of a run, and write it; log why a run was stopped.
 
         Raises `StoreError` if the function raised it although the task is held.
         """
+        outcome: Outcome | None = None
         try:
             try:
-                await self.finish(claimed, await self._outcome(claimed, work))
+                outcome = await self._outcome(claimed, work)
+                await self.finish(claimed, outcome)
             except ReplayMismatch as mismatch:
                 await release_mismatched(claimed, mismatch)
+            return
         except StoreError as error:
             if claimed.stopped is None:
                 raise
@@ -390,6 +414,9 @@ class Worker:
             if claimed.stopped is None or self._draining:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
+        if isinstance(outcome, InputRequired):
+            tool = self._find_tool(claimed.task.tool)
+            await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:
@@ -448,7 +475,3 @@ class Worker:
         except TimeoutError:
             message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
             return await prepend_emitted(call, Result(message, is_error=True))
-
-
-async def _already(outcome: Outcome) -> Outcome:
-    return outcome

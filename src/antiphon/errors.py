@@ -16,7 +16,7 @@ the error.
     │   │   ├── NotAcceptable            406
     │   │   ├── BadOrigin                403
     │   │   ├── Unauthorized             401, with WWW-Authenticate
-    │   │   ├── Forbidden                403
+    │   │   ├── Forbidden                403; in a tool, a result with isError
     │   │   ├── NoEndpoint               404
     │   │   ├── SessionLost              404
     │   │   ├── StreamGone               410
@@ -26,6 +26,7 @@ the error.
     │   ├── InvalidParams     −32602
     │   │   ├── TaskNotFound
     │   │   ├── TaskEnded
+    │   │   ├── TaskNotWaiting           the task has no open question to answer
     │   │   └── NotFound                 no such tool or prompt
     │   │       └── ResourceNotFound
     │   ├── InternalError     −32603
@@ -101,6 +102,7 @@ __all__ = [
     "TaskForbidden",
     "TaskLost",
     "TaskNotFound",
+    "TaskNotWaiting",
     "TaskRequired",
     "TimedOut",
     "TooLarge",
@@ -116,7 +118,10 @@ class AntiphonError(Exception):
 
 
 class Failure(AntiphonError):
-    """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed."""
+    """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed.
+
+    In a prompt or a resource, the request gets a JSON-RPC error with the message.
+    """
 
     def __init__(
         self,
@@ -239,7 +244,11 @@ class Unauthorized(InvalidRequest):
 
 
 class Forbidden(InvalidRequest):
-    """The caller is authenticated, but not allowed to do this."""
+    """The caller is authenticated, but not allowed to do this.
+
+    `authenticate` and middleware refuse the HTTP request with it. In a tool, the call fails with the message.
+    In a prompt or a resource, the request gets a JSON-RPC error with the message.
+    """
 
     status = 403
 
@@ -287,7 +296,7 @@ class NotFound(InvalidParams):
 
 
 class ResourceNotFound(NotFound):
-    """The server has no resource with this URI."""
+    """The server has no resource with this URI. The function of a template raises it for an unknown URI."""
 
 
 class InternalError(RequestError):
@@ -351,6 +360,10 @@ class TaskNotFound(InvalidParams):
 
 class TaskEnded(InvalidParams):
     """The task has finished, and cannot be cancelled."""
+
+
+class TaskNotWaiting(InvalidParams):
+    """The task has ended, or asks nothing at the moment, and cannot be answered."""
 
 
 class UnsupportedVersion(RequestError):

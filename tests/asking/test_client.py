@@ -31,7 +31,7 @@ from tests.asking.test_rounds import make, steps
 from tests.support.process import environment, started
 from tests.support.serving import serving
 
-VERSIONS = ("2026-07-28", "2025-11-25")
+VERSIONS = ("2026-07-28", "2025-11-25", "DRAFT-2026-v1")
 
 
 class Person:

@@ -40,7 +40,8 @@ async def held(session: Session, tool: str, answers: Mapping[str, Any] = ANSWERS
             if "method" not in frame:
                 return frame, asked
             asked.append(frame)
-            answer = answers[frame["params"].get("message", frame["method"])]
+            # A question that is asked again says in a second paragraph what was wrong.
+            answer = answers[frame["params"].get("message", frame["method"]).partition("\n\n")[0]]
             if callable(answer):
                 answer = answer(len(asked))
             body = {
@@ -95,7 +96,8 @@ async def test_an_unfitting_answer_is_asked_for_again() -> None:
     async with serving(make()) as address:
         frame, asked = await held(await opened(address.port), "greet", answers)
     assert frame["result"]["content"][0]["text"] == "Hello, Ada!"
-    assert len(asked) == 3
+    wrong = "Name?\n\nThe last answer does not fit: name: this must be of type string"
+    assert [question["params"]["message"] for question in asked] == ["Name?", wrong, wrong]
 
 
 async def test_a_client_that_never_answers_fittingly_ends_the_call_as_failed() -> None:

@@ -88,6 +88,11 @@ def make() -> Server:
         return "thanks"
 
     @server.tool
+    async def two_in_a_row(ctx: Context) -> str:
+        first = await ctx.elicit("First?", Name, key="first")
+        return f"{first.name} {(await ctx.elicit('Second?', Name, key='second')).name}"
+
+    @server.tool
     async def twice_the_same(ctx: Context) -> str:
         return " ".join([(await ctx.elicit("Name?", Name)).name for _ in range(2)])
 
@@ -177,6 +182,9 @@ async def test_defaults_and_choices_are_in_the_form_and_an_unfitting_answer_is_a
     for wrong in ({"count": 0}, {"size": "huge"}, {"count": "two"}):
         again = (await once(speaker, "order", answers={"order": accept(**wrong)}))["result"]
         assert list(again["inputRequests"]) == ["order"], wrong
+        message = again["inputRequests"]["order"]["params"]["message"]
+        assert message.startswith("What would you like?\n\nThe last answer does not fit: ")
+        assert next(iter(wrong)) in message
     last = (await once(speaker, "order", answers={"order": accept(count=2)}))["result"]
     assert last["content"][0]["text"] == "size='small' count=2 note=None"
 
@@ -201,6 +209,21 @@ async def test_answers_may_come_one_by_one(speaker: Speaker) -> None:
         speaker, "everything", answers={"login": {"action": "accept"}}, state=first["result"]["requestState"]
     )
     assert sorted(again["result"]["inputRequests"]) == ["roots", "said"]
+
+
+async def test_an_answer_that_comes_too_early_does_not_rename_its_question(speaker: Speaker) -> None:
+    early = {"second": accept(name=7)}
+    first = (await once(speaker, "two_in_a_row", answers=early))["result"]
+    assert list(first["inputRequests"]) == ["first"]
+    answers, state = {"first": accept(name="Ada")}, first.get("requestState")
+    second = (await once(speaker, "two_in_a_row", answers=answers, state=state))["result"]
+    assert list(second["inputRequests"]) == ["second"]
+    answers, state = {"second": accept(name=8)}, second.get("requestState")
+    again = (await once(speaker, "two_in_a_row", answers=answers, state=state))["result"]
+    assert list(again["inputRequests"]) == ["second"]
+    answers, state = {"second": accept(name="Bob")}, again.get("requestState")
+    last = (await once(speaker, "two_in_a_row", answers=answers, state=state))["result"]
+    assert last["content"][0]["text"] == "Ada Bob"
 
 
 async def test_a_step_that_runs_beside_a_question_is_finished_before_the_call_ends(speaker: Speaker) -> None:

@@ -73,7 +73,6 @@ def test_shows_labels_and_does_not_number_numeric_choices(questions_url: str) ->
         ("!decline\n", "declined"),
         (CTRL_D, "declined"),
         ("!cancel\n", "dismissed without an answer"),
-        (CTRL_C, "dismissed without an answer"),
     ],
 )
 def test_declines_and_cancels_by_word_and_by_key(questions_url: str, keys: str, how: str) -> None:
@@ -84,10 +83,20 @@ def test_declines_and_cancels_by_word_and_by_key(questions_url: str, keys: str, 
     assert f"This was {how}: What would you like?" in terminal.screen
 
 
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25", "DRAFT-2026-v1"])
+def test_ctrl_c_is_not_an_answer(questions_url: str, version: str) -> None:
+    with in_terminal("call", questions_url, "stubborn", "--protocol", version) as terminal:
+        assert "Ctrl-C ends the command without an answer." in terminal.expect("name (text): ")
+        terminal.press(CTRL_C)
+        assert terminal.wait() == (130, "")
+    assert "so be it" not in terminal.screen
+    assert "Traceback" not in terminal.screen
+
+
 def test_ctrl_c_after_a_question_interrupts_the_command(questions_url: str) -> None:
     with in_terminal("call", questions_url, "stubborn") as terminal:
         terminal.expect("name (text): ")
-        terminal.press(CTRL_C)
+        terminal.type_line("!cancel")
         terminal.expect("info: so be it: cancel")
         terminal.press(CTRL_C)
         assert terminal.wait() == (130, "")

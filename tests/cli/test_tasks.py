@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
-from tests.cli.pseudo_terminal import in_terminal
+from tests.cli.pseudo_terminal import CTRL_C, in_terminal
 from tests.support.polling import wait_until
 
 TASKS_SERVER = Path(__file__).parent.parent / "promises" / "patient.py"
@@ -131,6 +131,38 @@ def test_ctrl_c_does_not_cancel_the_task(served: Served) -> None:
     assert antiphon("tasks", "cancel", served.url, id).stdout == f"Cancelled {id}.\n"
     watched = antiphon("tasks", "watch", served.store, id)
     assert (watched.returncode, watched.stdout[9:18]) == (1, "cancelled")
+
+
+@pytest.mark.parametrize("options", [(), ("--task",), LEGACY, ("--protocol", "DRAFT-2026-v1", "--task")])
+def test_ctrl_c_leaves_the_question_of_a_task_open(served: Served, options: tuple[str, ...]) -> None:
+    with in_terminal("call", served.url, "greet", *options) as terminal:
+        terminal.expect("name (text): ")
+        terminal.press(CTRL_C)
+        terminal.expect(f"The question is still open. To answer it: antiphon tasks answer {served.url} ")
+        assert terminal.wait() == (130, "")
+    assert "Traceback" not in terminal.screen
+    found = re.search(r"tasks answer \S+ (greet_\S+)", terminal.screen)
+    assert found, terminal.screen
+    assert show(served.store, found[1])["status"] == "input_required"
+    with in_terminal("tasks", "answer", served.url, found[1]) as terminal:
+        terminal.expect("name (text): ")
+        terminal.press(CTRL_C)
+        assert terminal.wait() == (130, "")
+    assert show(served.store, found[1])["status"] == "input_required"
+    assert antiphon("tasks", "answer", served.url, found[1], "name=Ada").returncode == 0
+
+
+def test_ctrl_c_cancels_a_call_whose_task_asks_nothing(served: Served) -> None:
+    with in_terminal("call", served.url, "ponder") as terminal:
+        listed = ("tasks", "ls", served.store, "--json", "--limit", "1")
+        id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
+        terminal.press(CTRL_C)
+        assert terminal.wait() == (130, "")
+    assert wait_for_status(served, id, "cancelled")
+
+
+def _newest(tasks: list[dict[str, Any]], tool: str) -> str:
+    return next((str(task["taskId"]) for task in tasks if task["tool"] == tool), "")
 
 
 # antiphon tasks

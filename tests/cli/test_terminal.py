@@ -1,4 +1,4 @@
-"""Reading lines from a terminal: in pieces, with Ctrl-C, and after the terminal was closed."""
+"""Reading lines from a terminal: in pieces, with Ctrl-D, and after the terminal was closed."""
 
 from __future__ import annotations
 
@@ -77,27 +77,28 @@ async def test_a_line_typed_for_a_cancelled_question_answers_the_next_one(keyboa
     assert await asked.read_line("Second? ") == "Ada"
 
 
-async def test_pressing_ctrl_c_twice_cancels_once(keyboard: Keyboard) -> None:
+async def test_ctrl_c_is_left_to_the_command(keyboard: Keyboard) -> None:
+    before = signal.getsignal(signal.SIGINT)
     line = asyncio.create_task(Terminal().read_line("Name? "))
     await run_ready_callbacks()
-    signal.raise_signal(signal.SIGINT)
-    signal.raise_signal(signal.SIGINT)
-    with pytest.raises(NoAnswer) as left:
-        await line
-    assert left.value.action == "cancel"
+    assert signal.getsignal(signal.SIGINT) is before
+    keyboard.types("Ada\n")
+    assert await line == "Ada"
 
 
-async def test_ctrl_c_discards_the_unfinished_line(keyboard: Keyboard) -> None:
+async def test_ctrl_d_discards_the_unfinished_line() -> None:
+    theirs, ours = os.pipe()
     asked = Terminal()
-    line = asyncio.create_task(asked.read_line("Name? "))
-    await run_ready_callbacks()
-    keyboard.types("Ad")
-    await run_ready_callbacks()
-    signal.raise_signal(signal.SIGINT)
-    with pytest.raises(NoAnswer):
-        await line
-    keyboard.types("Bob\n")
-    assert await asked.read_line("Name? ") == "Bob"
+    with standard_input(theirs):
+        line = asyncio.create_task(asked.read_line("Name? "))
+        await run_ready_callbacks()
+        os.write(ours, b"Ad")
+        await run_ready_callbacks()
+        os.close(ours)
+        with pytest.raises(NoAnswer) as left:
+            await line
+    os.close(theirs)
+    assert (left.value.action, asked._buffer) == ("decline", b"")
 
 
 async def test_a_closed_terminal_cancels_the_question() -> None:

@@ -105,6 +105,18 @@ def test_an_unanswered_question_is_an_error_even_if_the_tool_continues() -> None
     assert "First?" in raised.value.details
 
 
+def test_a_question_in_a_session_of_an_older_version_is_not_taken_for_a_result() -> None:
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}
+    asking = {"resultType": "input_required", "inputRequests": {"who": question}, "content": []}
+    answers = {"server/discover": -32601, "tools/list": TOOLS, "tools/call": asking}
+    with (
+        raw_http_server(responding_with(answers, tools={})) as address,
+        pytest.raises(CommandError, match="The question has no answer") as raised,
+    ):
+        call_tool(target(address), "greet", (), None, no_answers(), as_json=False)
+    assert raised.value.code == USAGE
+
+
 # antiphon tasks
 
 

@@ -73,7 +73,13 @@ class Line:
     async def send(self, message: Message) -> None:
         self.sent.append(json.loads(message.body))
 
-    async def listen(self, headers: Mapping[str, str]) -> None:
+    async def listen(
+        self,
+        headers: Mapping[str, str],
+        *,
+        on_reopened: Callable[[], None],
+        on_session_lost: Callable[[], None],
+    ) -> None:
         self.streams += 1
 
     async def end(self, headers: Mapping[str, str]) -> None:

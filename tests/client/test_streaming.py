@@ -21,10 +21,10 @@ from tests.support.polling import until
 from tests.support.process import environment
 from tests.support.serving import serving
 
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
+MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
 FILE = Path(__file__).with_name("telling.py")
 
-versions = pytest.mark.parametrize("version", [MODERN, LEGACY])
+versions = pytest.mark.parametrize("version", [MODERN, LEGACY, DRAFT])
 transports = pytest.mark.parametrize("transport", ["http", "stdio", "memory"])
 
 

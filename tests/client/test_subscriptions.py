@@ -7,8 +7,8 @@ import pytest
 
 from antiphon.client import Client, subscriptions
 from antiphon.errors import ClientError, InternalError, SessionLost, TimedOut, Unreachable
-from antiphon.model.notification import Change, ResourceUpdated
-from tests.client.channels import DONE, LEGACY, NOTHING, Line, Telling, acknowledge, refusal
+from antiphon.model.notification import Change, ListChanged, ResourceUpdated
+from tests.client.channels import DONE, LEGACY, NOTHING, Line, Telling, refusal
 from tests.support.polling import until
 
 CAPABLE = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
@@ -94,26 +94,53 @@ async def test_a_stream_that_breaks_is_opened_again_and_what_was_kept_is_asked_f
         await until(lambda: telling.opened > opened)
         await client.tools()
         assert len(line.asked("tools/list")) == 2
-        await line.say(method="notifications/resources/updated", params={"uri": "memo://a"})
+        missed = [await asyncio.wait_for(heard.get(), 5) for _ in range(2)]
+        assert missed == [ListChanged("tools", assumed=True), ResourceUpdated("memo://a", assumed=True)]
+        await line.say(method="notifications/resources/updated", params={"uri": "memo://a", "assumed": True})
         assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://a")
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}
     assert [params["notifications"] for params in line.asked("subscriptions/listen")][-2:] == [wanted] * 2
 
 
-async def test_a_stream_that_does_not_stay_open_is_given_up_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_stream_is_opened_again_however_long_the_server_is_away(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(subscriptions, "_LONGEST_RETRY_SECONDS", 0.01)
+    telling, is_away, attempts = Telling(), False, 0
+
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
-        if len(line.asked("subscriptions/listen")) > 1:
+        nonlocal attempts
+        attempts += 1
+        if is_away:
             raise Unreachable("Nobody there.")
-        await acknowledge(line, asked)
-        return NOTHING
+        return await telling(line, asked)
 
     line = Line(answer, **CAPABLE)
-    async with Client(line) as client:
-        await client.subscribe("memo://a")
-        await until(lambda: "This client receives no more changes" in caplog.text)
-    assert len(line.asked("subscriptions/listen")) == 1 + 5
+    async with Client(line) as client, client.listen("memo://a", lists=False) as changes:
+        reading = aiter(changes)
+        is_away = True
+        telling.breaking.set()
+        await until(lambda: attempts > 20)
+        assert caplog.text.count("keeps breaking: Nobody there. The client tries to open it again.") == 1
+        is_away = False
+        assert await asyncio.wait_for(anext(reading), 5) == ResourceUpdated("memo://a", assumed=True)
+        await line.say(method="notifications/resources/updated", params={"uri": "memo://a"})
+        assert await asyncio.wait_for(anext(reading), 5) == ResourceUpdated("memo://a")
+
+
+async def test_a_stream_that_is_not_acknowledged_again_is_tried_again() -> None:
+    telling = Telling()
+
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        if len(line.asked("subscriptions/listen")) == 2:
+            await asyncio.Event().wait()
+        return await telling(line, asked)
+
+    line = Line(answer, **CAPABLE)
+    async with Client(line, timeout=0.1) as client, client.listen("memo://a", lists=False) as changes:
+        telling.breaking.set()
+        assert await asyncio.wait_for(anext(aiter(changes)), 5) == ResourceUpdated("memo://a", assumed=True)
+    assert len(line.asked("subscriptions/listen")) == 3
 
 
 async def test_a_new_session_is_told_of_the_resources_that_the_old_one_told_of() -> None:

@@ -24,10 +24,11 @@ from tests.promises.patient import make
 from tests.support.polling import until
 from tests.support.serving import serving
 
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
-BOTH = pytest.mark.parametrize("version", [MODERN, LEGACY])
+MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
+ALL = pytest.mark.parametrize("version", [MODERN, LEGACY, DRAFT])
+BY_KEY = pytest.mark.parametrize("version", [MODERN, DRAFT])
 EVERYWHERE = [
-    pytest.mark.parametrize("version", [MODERN, LEGACY]),
+    pytest.mark.parametrize("version", [MODERN, LEGACY, DRAFT]),
     pytest.mark.parametrize("transport", ["http", "memory"]),
 ]
 
@@ -40,9 +41,10 @@ class Person:
         self.asked: list[str] = []
 
     async def __call__(self, question: Elicitation) -> Any:
-        self.asked.append(question.message)
-        given = self.answers[question.message]
-        return given[min(self.asked.count(question.message), len(given)) - 1]
+        message = question.message.partition("\n")[0]  # a question that is asked again says why
+        self.asked.append(message)
+        given = self.answers[message]
+        return given[min(self.asked.count(message), len(given)) - 1]
 
 
 @asynccontextmanager
@@ -197,17 +199,38 @@ async def test_a_call_that_is_given_up_stops_its_task(version: str, transport: s
             await client.call("ponder", timeout=0.2)
 
 
-async def test_time_that_a_person_takes_is_not_the_tasks() -> None:
+@everywhere
+async def test_a_call_that_is_given_up_leaves_a_task_that_somebody_else_has(
+    version: str, transport: str
+) -> None:
+    handles: list[TaskHandle] = []
+    async with connected(version, transport) as client:
+        assert (await client.call("pack", seconds=0, on_task=handles.append)).text == "packed"
+        assert (await client.call("at_once", on_task=handles.append)).text == "at once"
+        (handle,) = handles
+        assert (await handle.result()).text == "packed"
+        calling = asyncio.create_task(client.call("ponder", on_task=handles.append))
+        await until(lambda: len(handles) == 2)
+        calling.cancel()
+        await asyncio.wait({calling})
+        await client.ping()  # whatever was sent before has arrived
+        assert (await handles[1].status()).status == "working"
+        await handles[1].cancel()
+
+
+@BY_KEY
+async def test_time_that_a_person_takes_is_not_the_tasks(version: str) -> None:
     async def slowly(question: Elicitation) -> dict[str, Any]:
         await asyncio.sleep(0.6)
         return {"name": "Ada"}
 
-    async with connected(MODERN, elicit=slowly) as client:
+    async with connected(version, elicit=slowly) as client:
         assert (await client.call("greet", timeout=1.0)).text == "Hello, Ada Ada!"
 
 
-async def test_questions_are_answered_by_hand() -> None:
-    async with connected(MODERN, elicit=None, capabilities={"elicitation": {"form": {}}}) as client:
+@BY_KEY
+async def test_questions_are_answered_by_hand(version: str) -> None:
+    async with connected(version, elicit=None, capabilities={"elicitation": {"form": {}}}) as client:
         promise = await client.submit("both")
         waiting = asyncio.create_task(promise.result())
         async for status in promise.updates():
@@ -235,7 +258,8 @@ async def _asking(promise: TaskHandle) -> TaskStatus:
     raise AssertionError("it never asks")
 
 
-async def test_a_question_that_is_answered_elsewhere_is_not_asked_any_longer() -> None:
+@BY_KEY
+async def test_a_question_that_is_answered_elsewhere_is_not_asked_any_longer(version: str) -> None:
     cancelled = asyncio.Event()
 
     async def ponder(question: Elicitation) -> Any:
@@ -245,7 +269,7 @@ async def test_a_question_that_is_answered_elsewhere_is_not_asked_any_longer() -
             cancelled.set()
             raise
 
-    async with connected(MODERN, elicit=ponder) as client:
+    async with connected(version, elicit=ponder) as client:
         promise = await client.submit("both")
         waiting = asyncio.create_task(promise.result())
         await _asking(promise)
@@ -266,13 +290,14 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(version: str, tran
     assert person.asked.count("When?") == 3
 
 
-async def test_a_handler_that_never_fits_ends_the_call() -> None:
-    async with connected(MODERN, elicit=Person(**{"First name?": [{"name": 5}]}), max_rounds=3) as client:
+@BY_KEY
+async def test_a_handler_that_never_fits_ends_the_call(version: str) -> None:
+    async with connected(version, elicit=Person(**{"First name?": [{"name": 5}]}), max_rounds=3) as client:
         with pytest.raises(ClientError, match="'first' do not fit"):
             await client.call("greet")
 
 
-@BOTH
+@ALL
 async def test_a_handler_that_refuses_ends_the_call(version: str) -> None:
     async def refuse(question: Elicitation) -> Any:
         raise RequestError("Not now.", code=-1)

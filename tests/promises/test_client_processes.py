@@ -16,8 +16,8 @@ from antiphon.client import Elicitation, TaskHandle, TaskStatus
 from antiphon.errors import Unreachable
 from tests.support.process import ServerProcess, environment, free_port, started
 
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
-BOTH = pytest.mark.parametrize("version", [MODERN, LEGACY])
+MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
+ALL = pytest.mark.parametrize("version", [MODERN, LEGACY, DRAFT])
 SERVER = Path(__file__).parent / "patient.py"
 
 ELSEWHERE = """
@@ -53,7 +53,7 @@ async def asking(handle: TaskHandle) -> TaskStatus:
     raise AssertionError("it never asks")
 
 
-@BOTH
+@ALL
 async def test_a_task_is_taken_up_by_another_process(version: str, tmp_path: Path) -> None:
     with patient(tmp_path) as server:
         able = {"elicitation": {"form": {}}}
@@ -71,7 +71,7 @@ async def test_a_task_is_taken_up_by_another_process(version: str, tmp_path: Pat
     assert (ran.stdout, ran.stderr) == ("Hello, First Last!\n", "")
 
 
-@BOTH
+@ALL
 async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_path: Path) -> None:
     port = free_port()
     with patient(tmp_path, port) as server:
@@ -91,7 +91,7 @@ async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_
         await client.__aexit__(None, None, None)
 
 
-@BOTH
+@ALL
 async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> None:
     port = free_port()
     with patient(tmp_path, port) as server:
@@ -130,7 +130,7 @@ async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
         await client.__aexit__(None, None, None)
 
 
-@BOTH
+@ALL
 async def test_over_standard_streams(version: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "antiphon", "run", str(SERVER), "--stdio", "--log-level", "error"]
     env = {**environment(), "ANTIPHON_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}

@@ -141,10 +141,10 @@ async def client_of(address: Address, protocol: str, **options: Any) -> AsyncIte
         yield client
 
 
-BOTH = pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25"])
+ALL = pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25", "DRAFT-2026-v1"])
 
 
-@BOTH
+@ALL
 async def test_on_progress_is_called_for_a_call_that_became_a_task(
     packing: tuple[Packing, Address], protocol: str
 ) -> None:
@@ -162,7 +162,7 @@ async def test_on_progress_is_called_for_a_call_that_became_a_task(
     assert seen == [Progress(handle.id, 3, 10, "box 3")]
 
 
-@BOTH
+@ALL
 async def test_on_progress_of_the_client_is_called_for_its_tasks(
     packing: tuple[Packing, Address], protocol: str
 ) -> None:

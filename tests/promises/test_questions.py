@@ -92,11 +92,65 @@ async def test_an_answer_that_does_not_fit_leaves_the_task_waiting(client: Speak
     id = (await begin(client, "ask"))["taskId"]
     before = await asked(client, id)
     method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
-    for content in ({"name": 7}, {"nickname": "a"}, {}):
+    for content, problem in (
+        ({"name": 7}, "name: this must be of type string"),
+        ({"nickname": "a"}, "name: this is required"),
+        ({}, "name: this is required"),
+    ):
         responses = {"first": accept(**content)}
         acknowledged = await client.ask(method, {"taskId": id, "inputResponses": responses})
         assert "error" not in acknowledged.frame
-        assert await asked(client, id) == before
+        again = await asked(client, id)
+        message = again["first"]["params"].pop("message")
+        assert message == f"First?\n\nThe last answer does not fit: {problem}"
+        again["first"]["params"]["message"] = "First?"
+        assert again == before
+    await answer(client, id, first="a")
+    assert list(await asked(client, id)) == ["second"]
+
+
+async def test_answers_that_do_not_fit_leave_the_others_standing(client: Speaker) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    responses = {"first": accept(name=7), "second": accept(name="b")}
+    await client.ask(method, {"taskId": id, "inputResponses": responses})
+    assert list(await asked(client, id)) == ["first"]
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    responses = {"first": {"action": "shrug"}, "second": accept(name="b")}
+    refused = await client.ask(method, {"taskId": id, "inputResponses": responses})
+    assert refused.error["code"] == -32602
+    assert "'first'" in refused.error["message"]
+    assert list(await asked(client, id)) == ["first"]
+
+
+async def test_a_question_that_is_asked_again_keeps_its_key_and_says_why(client: Speaker) -> None:
+    """The form allows the answer, and only the function knows that it does not fit."""
+    id = (await begin(client, "pick"))["taskId"]
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    for number, expected in ((3, "number"), (5, "number~2"), (7, "number~3")):
+        # In the extension, a key is never used again after an answer.
+        key = expected if isinstance(client, Patient) else "number"
+        question = (await asked_for(client, id, key))["params"]["message"]
+        assert question.startswith("An even number?")
+        if number > 3:
+            assert f"{number - 2} is odd" in question
+        responses = {key: accept(number=number)}
+        await client.ask(method, {"taskId": id, "inputResponses": responses})
+    key = "number~4" if isinstance(client, Patient) else "number"
+    await asked_for(client, id, key, "7 is odd")
+    await client.ask(method, {"taskId": id, "inputResponses": {key: accept(number=8)}})
+    assert await ended(client, id) == "8"
+
+
+async def asked_for(client: Speaker, id: str, key: str, words: str = "") -> dict[str, Any]:
+    """Wait until a task asks a question, and return the question."""
+    async with asyncio.timeout(60):
+        while True:
+            questions = await asked(client, id)
+            if key in questions and words in questions[key]["params"]["message"]:
+                return dict(questions[key])
 
 
 @pytest.mark.parametrize("given", [{"action": "shrug"}, {"no": "action"}, {"action": "accept", "content": 7}])
@@ -132,6 +186,83 @@ async def test_the_draft_takes_the_task_from_the_metadata_too(port: int) -> None
     assert list(await asked(client, id)) == ["second"]
     refused = await client.ask("tasks/input_response", {"inputResponses": {}})
     assert refused.error["code"] == -32602
+
+
+async def test_answers_to_a_task_that_does_not_wait_are_refused(port: int, workshop: Workshop) -> None:
+    client = Bare(port)
+    long, asking = (await begin(client, "long"))["taskId"], (await begin(client, "ask"))["taskId"]
+    refused = await answer(client, long, first="a")
+    assert refused.error["code"] == -32602
+    assert "asks nothing at the moment" in refused.error["message"]
+    workshop.gate.set()
+    await reach(client, long, "completed")
+    refused = await answer(client, long, first="a")
+    assert refused.error["code"] == -32602
+    assert "has ended" in refused.error["message"]
+    await reach(client, asking, "input_required")
+    await client.ask("tasks/cancel", {"taskId": asking})
+    refused = await answer(client, asking, first="a", second="b")
+    assert refused.error["code"] == -32602
+    assert "was cancelled" in refused.error["message"]
+
+
+async def test_the_extension_ignores_answers_to_a_task_that_does_not_wait(port: int) -> None:
+    client = Patient(port)
+    id = (await begin(client, "add", a=1, b=2))["taskId"]
+    await reach(client, id, "completed")
+    assert (await answer(client, id, first="a")).result["resultType"] == "complete"
+
+
+async def test_an_answer_that_is_repeated_is_acknowledged_again(port: int) -> None:
+    client = Bare(port)
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    await answer(client, id, first="a", second="b")
+    await asked(client, id)
+    await answer(client, id, third="c")
+    assert await ended(client, id) == "a b c"
+    for again in ({"first": "a", "second": "b"}, {"third": "c"}):
+        assert "error" not in (await answer(client, id, **again)).frame
+    assert (await answer(client, id, third="d")).error["code"] == -32602
+
+
+async def test_the_draft_takes_answers_with_the_request_for_the_result(port: int) -> None:
+    client = Bare(port)
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+
+    async def result(**names: str) -> dict[str, Any]:
+        responses = {key: accept(name=name) for key, name in names.items()}
+        return (await client.ask("tasks/result", {"taskId": id, "inputResponses": responses})).result
+
+    assert list((await result(first="a"))["inputRequests"]) == ["second"]
+    again = await client.ask(
+        "tasks/result", {"taskId": id, "inputResponses": {"second": accept(nickname="b")}}
+    )
+    assert "name: this is required" in again.result["inputRequests"]["second"]["params"]["message"]
+    assert list((await result(second="b"))["inputRequests"]) == ["third"]
+    assert (await result(third="c"))["content"][0]["text"] == "a b c"
+    assert (await result(third="c"))["content"][0]["text"] == "a b c"  # it has ended
+
+
+async def test_a_message_that_names_two_tasks_is_refused(port: int) -> None:
+    client = Bare(port)
+    ids = [(await begin(client, "ask"))["taskId"] for _ in range(2)]
+    for id in ids:
+        await asked(client, id)
+    given = {"inputResponses": {"first": accept(name="a")}, "_meta": {RELATED: {"taskId": ids[0]}}}
+    refused = await client.ask("tasks/input_response", {"taskId": ids[1], **given})
+    assert refused.error["code"] == -32602
+    assert "two tasks" in refused.error["message"]
+    for id in ids:
+        assert list(await asked(client, id)) == ["first", "second"]
+    agreeing = await client.ask("tasks/input_response", {"taskId": ids[0], **given})
+    assert "error" not in agreeing.frame
+    result = {**accept(name="b"), "_meta": {RELATED: {"taskId": ids[0]}}}
+    response = {"jsonrpc": "2.0", "id": 9, "result": result, "_meta": {RELATED: {"taskId": ids[1]}}}
+    posted = await http.request(port, "POST", client.headers, json.dumps(response).encode())
+    assert posted.status == 400
+    assert "two tasks" in posted.error["message"]
 
 
 async def test_a_response_is_taken_where_exactly_one_question_is_open(port: int) -> None:
@@ -196,7 +327,7 @@ async def until_asked(frames: AsyncIterator[dict[str, Any]], *messages: str) -> 
     found: dict[str, Any] = {}
     async for frame in frames:
         if frame.get("method") == "elicitation/create":
-            found[frame["params"]["message"]] = frame
+            found[frame["params"]["message"].partition("\n\n")[0]] = frame
         if set(messages) <= set(found):
             return found
     raise AssertionError("the stream ended")
@@ -236,6 +367,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_on_the_stream(sess
         await say(session, asked["First?"]["id"], accept(nickname="a"))
         again = await until_asked(frames, "First?")
         assert "Second?" not in again
+        assert again["First?"]["params"]["message"].endswith("does not fit: name: this is required")
         await say(session, asked["Second?"]["id"], accept(name="b"))
         assert (await look(session, id))["status"] == "input_required"
         await say(session, again["First?"]["id"], accept(name="a"))
@@ -250,7 +382,7 @@ async def test_a_client_whose_answers_never_fit_is_told_so(session: Session) -> 
     put = 0
     async with redeeming(session, id) as (_, frames):
         async for frame in frames:
-            if frame.get("params", {}).get("message") == "First?":
+            if frame.get("params", {}).get("message", "").startswith("First?"):
                 put += 1
                 await say(session, frame["id"], accept(nickname="a"))
     assert put == 10

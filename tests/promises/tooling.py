@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Principal, Server
 from antiphon.store import open_store
@@ -25,6 +25,17 @@ DIALECTS = ("draft", "2025-11-25", "2026-07-28")
 
 class Name(BaseModel):
     name: str
+
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def is_even(cls, number: int) -> int:
+        if number % 2:
+            raise ValueError(f"{number} is odd")
+        return number
 
 
 def authenticate(headers: Mapping[str, str]) -> Principal:
@@ -97,6 +108,11 @@ class Workshop:
         async def crash() -> str:
             """Ends with an exception that nobody foresaw."""
             raise ZeroDivisionError("a secret of the implementation")
+
+        @server.tool(task="optional", poll_interval=0.05)
+        async def pick(ctx: Context) -> str:
+            """Asks for a number, and accepts fewer numbers than its form."""
+            return str((await ctx.elicit("An even number?", Even, key="number")).number)
 
         @server.tool(task="optional", poll_interval=0.05)
         async def ask(ctx: Context) -> str:

@@ -11,7 +11,7 @@ import pytest
 from antiphon import BearerTokens, Context, Forbidden, Principal, Server, Unauthorized
 from tests.support import http
 from tests.support.serving import serving
-from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, speaker
+from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, Speaker, speaker
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -80,6 +80,27 @@ async def test_a_refusal_can_have_a_reason(refusal: Exception, status: int, chal
         response = await Modern(where.port).call("who")
         assert (response.status, response.error["message"]) == (status, str(refusal))
         assert response.headers.get("www-authenticate") == challenge
+
+
+@pytest.mark.parametrize("dialect", [Bare, Modern])
+async def test_what_a_function_forbids_is_shown_to_the_caller(dialect: type[Speaker]) -> None:
+    server = build(None)
+
+    @server.tool
+    async def purge() -> str:
+        raise Forbidden("This needs the scope admin.")
+
+    @server.resource("u://secret")
+    async def secret() -> str:
+        raise Forbidden("This needs the scope admin.")
+
+    async with serving(server) as where:
+        client = dialect(where.port)
+        failed = await client.call("purge")
+        assert (failed.status, failed.result["isError"]) == (200, True)
+        assert failed.text == "This needs the scope admin."
+        refused = await client.ask("resources/read", {"uri": "u://secret"})
+        assert (refused.status, refused.error["message"]) == (200, "This needs the scope admin.")
 
 
 async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing() -> None:

@@ -139,6 +139,9 @@ async def test_the_stream_of_a_task_that_is_cancelled_ends(port: int, studio: St
         last = (await stream.rest())["result"]
         assert texts(stream.frames) == ["1", "2"]
         assert (last["partial-content"], last["isComplete"]) == ([], True)
+        assert last["isError"] is True  # it does not end as a finished one
+        assert last["content"] == [{"type": "text", "text": "The task was cancelled by request."}]
+        assert last["task"]["status"] == "cancelled"
     assert (await look(client, id))["status"] == "cancelled"
     await until(lambda: studio.ended["gated"] == 1)
     kinds = [entry.kind for entry in await studio.store.read(id)]

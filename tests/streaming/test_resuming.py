@@ -18,6 +18,7 @@ from tests.streaming.speaking import (
     Reading,
     numbered,
     reading,
+    respond,
     speaker,
     task_id,
     texts,
@@ -107,6 +108,31 @@ async def test_a_task_that_waits_gives_what_there_is_and_is_not_complete(core: S
     assert (result["isComplete"], result["isError"]) == (False, False)
 
 
+async def test_a_page_of_a_task_that_waits_has_its_questions(port: int) -> None:
+    client = Bare(port)
+    id = await begun(client, "ask")
+    await reach(client, id, "input_required")
+    for number, rest in ((1, ["2"]), (2, []), (7, [])):
+        result = (await after(client, id, number)).result
+        assert [segment["text"] for segment in result["partial-content"]] == rest
+        assert (result["isComplete"], result["isError"]) == (False, False)
+        assert result["resultType"] == "input_required"
+        assert list(result["inputRequests"]) == ["first"]
+        assert task_id(result) == id
+
+
+async def test_a_session_that_has_all_segments_is_asked_on_the_stream_of_its_page(port: int) -> None:
+    client = await speaker("2025-11-25", port)
+    id = await begun(client, "ask")
+    await reach(client, id, "input_required")
+    async with reading(client, "tasks/result", {"taskId": id, "lastSeqNr": 2}) as stream:
+        question = await stream.until("elicitation/create")
+        assert question["params"]["message"] == "First?"
+        await respond(client, question["id"], {"action": "accept", "content": {"name": "a"}})
+        last = (await stream.rest())["result"]
+        assert (last["isComplete"], last["isError"]) == (False, False)
+
+
 async def test_a_task_that_was_cancelled_gives_what_there_was(core: Speaker, studio: Studio) -> None:
     id = await begun(core, "gated", n=5)
     studio.allow(2)
@@ -114,7 +140,9 @@ async def test_a_task_that_was_cancelled_gives_what_there_was(core: Speaker, stu
     assert (await core.ask("tasks/cancel", {"taskId": id})).result["status"] == "cancelled"
     result = (await after(core, id, 1)).result
     assert [segment["text"] for segment in result["partial-content"]] == ["2"]
-    assert result["isComplete"] is True
+    assert (result["isComplete"], result["isError"]) == (True, True)
+    assert result["content"] == [{"type": "text", "text": "The task was cancelled by request."}]
+    assert result["task"]["status"] == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +157,8 @@ async def test_a_task_that_failed_gives_what_there_was_and_says_so(
     result = (await after(core, id, 1)).result
     assert [segment["text"] for segment in result["partial-content"]] == rest
     assert (result["isComplete"], result["isError"]) == (True, True)
+    if fail == "InvalidParams":  # the task ended with an error in place of a result
+        assert result["content"] == [{"type": "text", "text": "Not like that."}]
     result = (await after(core, id, 9)).result
     assert (result["partial-content"], result["isComplete"], result["isError"]) == ([], True, True)
 

@@ -247,7 +247,8 @@ async def test_09_ttl_expiration_during_streaming(client: Speaker, studio: Studi
         studio.allow(2)
         id = task_id((await stream.up_to(2))["result"])
         last = (await stream.rest())["result"]
-        assert last["isComplete"] is True
+        assert (last["isComplete"], last["isError"]) == (True, True)
+        assert "expired" in last["content"][0]["text"]
     assert (await client.ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
     await until(lambda: studio.ended["gated"] == 1)
 
@@ -299,6 +300,18 @@ async def test_11_task_failure_during_streaming(client: Speaker, studio: Studio)
     answered = await client.ask("tools/call", wish("gated", "streaming", n=0, fail="Failure"))
     assert content(answered.result) == ["It cannot be done."]  # nothing but the message: as content
     assert (answered.result["isError"], answered.result["isComplete"]) == (True, True)
+    assert "partial-content" not in answered.result
+
+
+async def test_11_an_error_after_segments_keeps_its_message(client: Speaker, studio: Studio) -> None:
+    studio.allow(2)
+    async with reading(client, "tools/call", wish("gated", "streaming", n=2, fail="InvalidParams")) as stream:
+        last = (await stream.rest())["result"]
+        assert (last["isError"], last["isComplete"]) == (True, True)
+        assert texts(stream.frames) == ["1", "2"]
+        assert content(last) == ["Not like that."]
+    answered = await client.ask("tools/call", wish("gated", "streaming", n=0, fail="InvalidParams"))
+    assert content(answered.result) == ["Not like that."]
     assert "partial-content" not in answered.result
 
 

@@ -29,7 +29,9 @@ async def lines(
     found = []
     while (frame := await server.read()) is not None:
         found.append(frame)
-        if "error" in frame or ("result" in frame and frame["result"].get(until, True) is not False):
+        result = frame.get("result", {})
+        is_asking = result.get("resultType") == "input_required"
+        if "error" in frame or ("result" in frame and (is_asking or result.get(until, True) is not False)):
             return found
     raise AssertionError(found)
 

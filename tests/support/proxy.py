@@ -1,4 +1,7 @@
-"""A plain load balancer: each request goes to the next backend, on a connection of its own."""
+"""Proxies: a plain load balancer, which sends each request to the next backend, and a tunnel.
+
+The tunnel forwards bytes, and can stop forwarding without closing a connection, as a lost network does.
+"""
 
 from __future__ import annotations
 
@@ -87,4 +90,78 @@ async def round_robin(backends: Sequence[int]) -> AsyncIterator[RoundRobin]:
     finally:
         server.close()
         await balancer.close()
+        await server.wait_closed()
+
+
+class Tunnel:
+    """Forwards each connection to a port, until it is told to freeze or to drop the open connections."""
+
+    def __init__(self, backend: int) -> None:
+        self.backend = backend
+        self.port = 0
+        self.accepted = 0
+        """The number of connections so far."""
+        self._frozen: set[asyncio.StreamWriter] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        """The URL of the endpoint behind the tunnel."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def freeze(self) -> None:
+        """Forward nothing on the connections that are open now, and leave both of their ends open."""
+        self._frozen |= self._writers
+
+    def drop(self) -> None:
+        """Close the connections that are open now."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward a connection in both directions."""
+        self.accepted += 1
+        try:
+            back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self.backend)
+        except OSError:
+            writer.close()
+            return
+        self._writers |= {writer, back_writer}
+        for source, sink in ((reader, back_writer), (back_reader, writer)):
+            task = asyncio.create_task(self._forward(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        for writer in self._writers:
+            writer.close()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await source.read(65536):
+                if sink not in self._frozen:
+                    sink.write(chunk)
+                    await sink.drain()
+        if sink not in self._frozen:
+            sink.close()
+
+
+@asynccontextmanager
+async def tunnel(backend: int) -> AsyncIterator[Tunnel]:
+    """Run a tunnel to a port."""
+    proxy = Tunnel(backend)
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.close()
         await server.wait_closed()

@@ -48,6 +48,7 @@ def test_2026_reads_its_terms_from_every_request() -> None:
         capabilities={"sampling": {}},
         log_level="error",
         progress_token="p",
+        inlines_results=True,
         raw=meta,
     )
 

@@ -17,6 +17,7 @@ from antiphon.cli.options import (
     JsonOption,
     LogLevel,
     NoInputOption,
+    ProtocolOption,
     TimeoutOption,
     TokenOption,
     handle_errors,
@@ -206,6 +207,7 @@ def call(
     header: HeadersOption = None,
     token: TokenOption = None,
     timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
     """Call a tool and print its result.
 
@@ -219,7 +221,7 @@ def call(
         if stream and task:
             raise CommandError("--stream and --task exclude each other. Use one of them.")
         place, tool, pairs = split_call_words(words, url)
-        target = Target.parse(place, headers=header or (), token=token, timeout=timeout)
+        target = Target.parse(place, headers=header or (), token=token, timeout=timeout, protocol=protocol)
         handler = ElicitationHandler(
             PreparedAnswers(answer or (), answers), default_answer=default_answer, no_input=no_input
         )
@@ -235,13 +237,16 @@ def tools(
     header: HeadersOption = None,
     token: TokenOption = None,
     timeout: TimeoutOption = 60.0,
+    protocol: ProtocolOption = None,
 ) -> None:
     """List the tools of a server, with their arguments."""
     from antiphon.cli.targets import Target
     from antiphon.cli.tools import list_tools
 
     with handle_errors():
-        parsed = Target.parse(require_target(target), headers=header or (), token=token, timeout=timeout)
+        parsed = Target.parse(
+            require_target(target), headers=header or (), token=token, timeout=timeout, protocol=protocol
+        )
         list_tools(parsed, as_json=json)
 
 

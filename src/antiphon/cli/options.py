@@ -24,6 +24,7 @@ __all__ = [
     "JsonOption",
     "LogLevel",
     "NoInputOption",
+    "ProtocolOption",
     "TimeoutOption",
     "TokenOption",
     "handle_errors",
@@ -48,6 +49,10 @@ TokenOption = Annotated[
 TimeoutOption = Annotated[
     float,
     typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Wait this long for each response."),
+]
+ProtocolOption = Annotated[
+    str | None,
+    typer.Option("--protocol", metavar="VERSION", help="Use this protocol version. Default: the newest one."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AnswersOption = Annotated[

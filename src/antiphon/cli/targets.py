@@ -35,9 +35,19 @@ class Target:
     """The URL, or the command that starts the file."""
     headers: Mapping[str, str]
     timeout: float
+    protocol: str | None = None
+    """The only protocol version to use; `None` for the newest one that the server speaks."""
 
     @classmethod
-    def parse(cls, text: str, *, headers: Sequence[str], token: str | None, timeout: float) -> Target:
+    def parse(
+        cls,
+        text: str,
+        *,
+        headers: Sequence[str],
+        token: str | None,
+        timeout: float,
+        protocol: str | None = None,
+    ) -> Target:
         """Parse a target and its options. Raises `CommandError`."""
         parsed = dict(_parse_header(header) for header in headers)
         if token:
@@ -47,10 +57,10 @@ class Target:
             if not Path(file).is_file():
                 raise CommandError(f"There is no file {file}.")
             command = [sys.executable, "-m", "antiphon", "run", text, "--stdio", "--log-level", "error"]
-            return cls(text, command, parsed, timeout)
+            return cls(text, command, parsed, timeout, protocol)
         if not is_url(text):
             raise CommandError(f"{text!r} is neither a URL (http://…) nor a Python file (….py).")
-        return cls(text, text, parsed, timeout)
+        return cls(text, text, parsed, timeout, protocol)
 
     @property
     def is_remote(self) -> bool:
@@ -58,10 +68,14 @@ class Target:
         return isinstance(self.endpoint, str)
 
     def client(self, **options: Any) -> Client:
-        """Create a client for the target. The client is not connected yet."""
+        """Create a client for the target. The client is not connected yet. Raises `CommandError`."""
         from antiphon.client import Client
 
-        return Client(self.endpoint, headers=self.headers, timeout=self.timeout, **options)
+        given = {"protocol": self.protocol, **options}
+        try:
+            return Client(self.endpoint, headers=self.headers, timeout=self.timeout, **given)
+        except ValueError as error:  # an unknown protocol version
+            raise CommandError(str(error)) from None
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

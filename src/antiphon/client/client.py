@@ -18,7 +18,7 @@ from antiphon.client.callbacks import (
     handlers_for,
 )
 from antiphon.client.catalog_cache import CatalogCache
-from antiphon.client.connection import Callback, Connection
+from antiphon.client.connection import Callback, Connection, deliver
 from antiphon.client.input_rounds import InputRounds, responses
 from antiphon.client.notifications import Notifications
 from antiphon.client.streaming.segment_queue import SegmentQueue
@@ -69,7 +69,8 @@ class Client:
     `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
     long a child process has to answer in the newest version before the client tries an older one.
     `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a server may
-    be unreachable while the client waits for a task. All of them are in seconds.
+    be unreachable while the client waits for a task. `keep_alive_timeout` is how long a stream of changes
+    may bring nothing, not even a keep-alive, before the client opens it again. All of them are in seconds.
     `max_message` bounds one message of the server, and all segments of one stream, in bytes. `max_requests`
     bounds the requests that the client sends over HTTP at once.
 
@@ -98,6 +99,7 @@ class Client:
         probe_timeout: float = 5.0,
         shutdown_timeout: float = 2.0,
         reconnect_timeout: float = 30.0,
+        keep_alive_timeout: float = 60.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
         max_pages: int = 1000,
@@ -139,6 +141,7 @@ class Client:
                 max_message=max_message,
                 max_requests=max_requests,
                 shutdown_timeout=shutdown_timeout,
+                keep_alive_timeout=keep_alive_timeout,
             ),
             Implementation(name, _own_version() if version is None else version),
             {**declared, **(capabilities or {})},
@@ -223,6 +226,7 @@ class Client:
         answers: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         on_progress: Callback | None = None,
+        on_task: Callback | None = None,
         log_level: LogLevel | None = None,
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
@@ -232,7 +236,9 @@ class Client:
 
         Further keywords are arguments of the tool. The client's callbacks answer the tool's questions. If the
         server makes a task of the call, the client waits for the task; `timeout` covers that too, and
-        without one there is no limit. `resume` and `answers` continue a call that `call_once` left off.
+        without one there is no limit. A call that is given up cancels the task, unless you pass `on_task`: it
+        gets the `TaskHandle`, and the task is yours. `resume` and `answers` continue a call that `call_once`
+        left off.
 
         Raises `Failure` if the tool failed, unless `check` is false; `TaskCancelled` or `TaskLost` if a
         task ended without a result.
@@ -240,7 +246,10 @@ class Client:
         request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
         if isinstance(outcome, TaskStatus):
-            outcome = await self._handle(outcome, on_progress).drive(timeout=timeout)
+            handle = self._handle(outcome, on_progress)
+            if on_task is not None:
+                await deliver(on_task, handle)
+            outcome = await handle.drive(timeout=timeout, cancels=on_task is None)
         return checked(outcome, f"The tool {name!r}") if check else cast(Result, outcome)
 
     async def call_once(
@@ -415,6 +424,9 @@ class Client:
 
         async with client.listen("file:///notes.txt") as changes:
             async for change in changes: ...
+
+        If the connection is lost, the client connects again for as long as the context lasts. It then yields
+        a change of everything that it listens to, with `assumed=True`, because it may have missed some.
         """
         return self._notifications.listen(*uris, lists=lists)
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from antiphon.backoff import Backoff
 from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation, Settled
 from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
@@ -42,6 +43,7 @@ Callback = Callable[[Any], Awaitable[None] | None]
 
 _GOODBYE_SECONDS = 2.0
 """How long the client tries to tell the server that a request or the session is over."""
+_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS = 1.0, 60.0
 
 
 async def deliver(callback: Callback, value: Any) -> None:
@@ -104,6 +106,7 @@ class Connection:
         self._background: set[asyncio.Task[None]] = set()
         self._renewing = asyncio.Lock()
         self._session = 0
+        self._recovering: asyncio.Task[None] | None = None
         self._open = False
 
     async def open(self) -> None:
@@ -120,6 +123,9 @@ class Connection:
     async def close(self) -> None:
         """End the session and close the channel."""
         try:
+            if self._recovering is not None:
+                self._recovering.cancel()
+                await asyncio.wait({self._recovering})
             await self._callbacks.close()
             if self._background:
                 await asyncio.wait(self._background, timeout=_GOODBYE_SECONDS)
@@ -171,6 +177,32 @@ class Connection:
         """Send a notification."""
         await self.channel.send(message)
 
+    async def listen(self) -> None:
+        """Receive messages that belong to no request. A lost session is replaced by a new one."""
+        session = self._session
+        await self.channel.listen(
+            self.dialect.headers,
+            # A server that was restarted may know the session, and not what the client told it since.
+            on_reopened=lambda: self._start_recovery(None),
+            on_session_lost=lambda: self._start_recovery(session),
+        )
+
+    def _start_recovery(self, lost: int | None) -> None:
+        if self._recovering is not None:
+            self._recovering.cancel()
+        self._recovering = asyncio.create_task(self._recover(lost))
+
+    async def _recover(self, lost: int | None) -> None:
+        """Replace a session if it is lost, and repeat what the server has to know, until that succeeds."""
+        backoff = Backoff(_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS)
+        while True:
+            try:
+                await (self._renew(lost) if self._session == lost else self._on_new_session())
+                return
+            except AntiphonError as error:
+                logger.debug("Could not recover the session with %s: %s", self.channel.peer, error)
+            await asyncio.sleep(backoff.next_delay())
+
     def abandon(
         self, dialect: ClientDialect, message: Message, reason: str = "The caller went away."
     ) -> None:
@@ -220,7 +252,7 @@ class Connection:
             self._sinks.pop(request_id, None)
         return dialect.read(request, frame)
 
-    async def _renew(self, lost: int) -> None:
+    async def _renew(self, lost: int | None) -> None:
         """Open a new session in place of the lost one, unless another request has done so."""
         async with self._renewing:
             if self._session != lost:

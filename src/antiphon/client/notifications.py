@@ -62,7 +62,7 @@ class Notifications:
     def attach(self, connection: Connection, tasks: TaskRequests) -> None:
         """Use a connection, and the tasks on it."""
         self.connection = connection
-        self.subscriptions = Subscriptions(connection, self._catalog.evict)
+        self.subscriptions = Subscriptions(connection, on_break=self._catalog.evict)
         self.tasks = tasks
 
     async def start(self) -> None:
@@ -74,11 +74,12 @@ class Notifications:
             await self._try(self.set_log_level(self.log_level))
 
     async def restart(self) -> None:
-        """Repeat the subscriptions and the log level in a new session."""
+        """Repeat the subscriptions and the log level in a new session, or after the stream broke."""
         await self._open_stream()
         await self._try(self.subscriptions.renew())
         if self._level_was_set and self.log_level is not None:
             await self._try(self.set_log_level(self.log_level))
+        await self._assume_changes()
 
     async def close(self) -> None:
         """End all listening."""
@@ -108,7 +109,8 @@ class Notifications:
         if isinstance(notification, TaskStatus):
             self.tasks.notice(notification)
         elif isinstance(notification, Acknowledged):
-            self.subscriptions.acknowledge(subscription, notification.interests)
+            if self.subscriptions.acknowledge(subscription, notification.interests):
+                await self._assume_changes()
             self.tasks.acknowledge(subscription, notification.interests)
         elif isinstance(notification, ListChanged | ResourceUpdated):
             await self._handle_change(notification)
@@ -124,10 +126,15 @@ class Notifications:
         if self._on_change is not None:
             await deliver(self._on_change, change)
 
+    async def _assume_changes(self) -> None:
+        """Report a change of everything that the client listens to: it may have missed some."""
+        self._catalog.evict()
+        for change in self.subscriptions.all_changes():
+            await self._handle_change(change)
+
     async def _open_stream(self) -> None:
-        dialect = self.connection.dialect
-        if self._needs_stream and dialect.has_sessions:
-            await self.connection.channel.listen(dialect.headers)
+        if self._needs_stream and self.connection.dialect.has_sessions:
+            await self.connection.listen()
 
     async def _try(self, request: Coroutine[Any, Any, None]) -> None:
         """Send a request that a server may refuse; a refusal is logged."""

@@ -1,8 +1,8 @@
 """The subscriptions of a client, and the stream that brings changes.
 
 Owns the set of subscriptions. In versions with sessions, the client subscribes to each resource by itself.
-Later versions have one request for all subscriptions; the client sends it again if the set changes, and if
-its stream breaks.
+Later versions have one request for all subscriptions; the client sends it again if the set changes, and
+whenever its stream breaks, for as long as there are subscriptions.
 """
 
 from __future__ import annotations
@@ -10,33 +10,35 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
+from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
 
 __all__ = ["Subscriptions"]
 
 logger = logging.getLogger("antiphon.client")
 
-_MAX_FAILURES = 5
-"""How often in a row the stream may break before the client gives it up."""
+_FAILURES_BEFORE_WARNING = 5
+"""How often in a row the stream may break before a warning is logged."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class Subscriptions:
-    """The subscriptions of one client. `on_gap` is called if the client may have missed changes."""
+    """The subscriptions of one client. `on_break` is called when the client begins to miss changes."""
 
-    def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
+    def __init__(self, connection: Connection, *, on_break: Callable[[], None]) -> None:
         self._connection = connection
-        self._on_gap = on_gap
+        self._on_break = on_break
         self._uris: Counter[str] = Counter()
         self._list_subscribers = 0
         self._changing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
-        self._acknowledging: dict[RequestId, asyncio.Future[SubscriptionFilter]] = {}
+        self._acknowledging: dict[RequestId, tuple[asyncio.Future[SubscriptionFilter], asyncio.Timeout]] = {}
+        self._reopening: set[RequestId] = set()
 
     async def add(self, *uris: str, lists: bool = False) -> None:
         """Subscribe to these resources, and to changes of the lists.
@@ -49,7 +51,7 @@ class Subscriptions:
             self._list_subscribers += lists
             try:
                 if self._connection.dialect.has_sessions:
-                    await self._connection.channel.listen(self._connection.dialect.headers)
+                    await self._connection.listen()
                     for uri in new:
                         await self._connection.ask(Subscribe(uri))
                 elif new or (lists and self._list_subscribers == 1):
@@ -69,18 +71,37 @@ class Subscriptions:
                 await self._reopen([])
 
     async def renew(self) -> None:
-        """Subscribe again in a new session, which does not know the subscriptions of the lost one."""
-        self._on_gap()
+        """Subscribe again in a session, which does not know the subscriptions of the one before."""
         if self._uris or self._list_subscribers:
-            await self._connection.channel.listen(self._connection.dialect.headers)
-        for uri in self._uris:
+            await self._connection.listen()
+        for uri in tuple(self._uris):
             await self._connection.ask(Subscribe(uri))
 
-    def acknowledge(self, subscription: RequestId | None, accepted: SubscriptionFilter) -> None:
-        """Record which changes the server will announce for a subscription."""
-        waiting = self._acknowledging.get(subscription) if subscription is not None else None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(accepted)
+    def acknowledge(self, subscription: RequestId | None, accepted: SubscriptionFilter) -> bool:
+        """Record which changes the server will announce for a subscription.
+
+        Returns whether the subscription replaces one whose stream broke.
+        """
+        found = self._acknowledging.get(subscription) if subscription is not None else None
+        if found is None or found[0].done() or found[1].expired():
+            return False
+        waiting, limit = found
+        waiting.set_result(accepted)
+        limit.reschedule(None)  # from now on, the stream may last for ever
+        return subscription in self._reopening
+
+    def all_changes(self) -> Sequence[Change]:
+        """Return a change of everything that the client is subscribed to, for changes that it has missed."""
+        wanted = self._filter()
+        lists = {
+            "tools": wanted.tools_list_changed,
+            "prompts": wanted.prompts_list_changed,
+            "resources": wanted.resources_list_changed,
+        }
+        return [
+            *(ListChanged(kind, assumed=True) for kind, is_wanted in lists.items() if is_wanted),
+            *(ResourceUpdated(uri, assumed=True) for uri in wanted.resource_subscriptions),
+        ]
 
     async def close(self) -> None:
         """Close the stream."""
@@ -119,16 +140,12 @@ class Subscriptions:
             acknowledged: asyncio.Future[SubscriptionFilter] = asyncio.get_running_loop().create_future()
             stream = asyncio.create_task(self._keep_open(wanted, acknowledged))
             try:
-                async with asyncio.timeout(self._connection.timeout):
-                    accepted = await acknowledged
+                accepted = await acknowledged
                 refused = set(needed) - set(accepted.resource_subscriptions)
                 if refused:
                     raise ClientError(
                         f"The server does not announce changes of {', '.join(sorted(refused))}."
                     )
-            except TimeoutError:
-                await _stop(stream)
-                raise TimedOut("The server has not acknowledged the subscription.") from None
             except BaseException:
                 await _stop(stream)
                 raise
@@ -140,45 +157,58 @@ class Subscriptions:
     ) -> None:
         """Keep a stream open. The connection receives the changes on it, as all notifications."""
         failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
-        while failures < _MAX_FAILURES:
-            again = asyncio.get_running_loop().create_future() if acknowledged.done() else acknowledged
+        while True:
+            is_first = not acknowledged.done()
+            current = acknowledged if is_first else asyncio.get_running_loop().create_future()
+            error: AntiphonError = ClientError("The server ended the subscription at once.")
             try:
-                await self._read_stream(wanted, again)
-            except AntiphonError as error:
-                if not acknowledged.done():
-                    acknowledged.set_exception(error)
-                    return
-                logger.debug("The stream of changes broke: %s", error)
+                await self._read_stream(wanted, current, is_first=is_first)
+            except AntiphonError as raised:
+                error = raised
             if not acknowledged.done():
-                acknowledged.set_exception(ClientError("The server ended the subscription at once."))
+                acknowledged.set_exception(error)
                 return
             failures += 1
-            if again.done():
+            if current.done():
                 failures = 0
                 backoff.reset()
-            self._on_gap()
+            elif failures == _FAILURES_BEFORE_WARNING:
+                logger.warning(
+                    "The stream of changes from %s keeps breaking: %s The client tries to open it again.",
+                    self._connection.channel.peer,
+                    error,
+                )
+            self._on_break()
             await asyncio.sleep(backoff.next_delay())
-        logger.warning(
-            "The stream of changes broke %d times in a row. This client receives no more changes.",
-            _MAX_FAILURES,
-        )
 
     async def _read_stream(
-        self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter]
+        self,
+        wanted: SubscriptionFilter,
+        acknowledged: asyncio.Future[SubscriptionFilter],
+        *,
+        is_first: bool,
     ) -> None:
+        """Send the request for changes, and read its stream until it ends; raises `AntiphonError`."""
         connection = self._connection
         dialect = connection.dialect
         request = Listen(wanted)
         message = connection.write(request, RequestMeta())
         assert message.id is not None
-        self._acknowledging[message.id] = acknowledged
+        if not is_first:
+            self._reopening.add(message.id)
         try:
-            dialect.read(request, await connection.channel.request(message))
+            async with asyncio.timeout(connection.timeout) as limit:
+                self._acknowledging[message.id] = acknowledged, limit
+                dialect.read(request, await connection.channel.request(message))
+        except TimeoutError:
+            connection.abandon(dialect, message)
+            raise TimedOut("The server has not acknowledged the subscription.") from None
         except asyncio.CancelledError:
             connection.abandon(dialect, message)
             raise
         finally:
             del self._acknowledging[message.id]
+            self._reopening.discard(message.id)
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

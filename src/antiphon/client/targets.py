@@ -26,6 +26,7 @@ def channel_to(
     max_message: int,
     max_requests: int,
     shutdown_timeout: float,
+    keep_alive_timeout: float,
 ) -> Channel:
     """Return the channel to a target, not yet open. Options of other kinds of channels are ignored.
 
@@ -52,6 +53,7 @@ def channel_to(
             connect_timeout=connect_timeout,
             max_message=max_message,
             max_requests=max_requests,
+            keep_alive_timeout=keep_alive_timeout,
         )
     if isinstance(target, str):
         raise ValueError(

@@ -49,12 +49,16 @@ class ListChanged(msgspec.Struct, frozen=True):
 
     kind: str
     """Which list: `"tools"`, `"resources"` or `"prompts"`."""
+    assumed: bool = False
+    """Whether a client assumes the change: it was disconnected, and may have missed a notification."""
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
     """A resource has changed."""
 
     uri: str
+    assumed: bool = False
+    """Whether a client assumes the change: it was disconnected, and may have missed a notification."""
 
 
 Change: TypeAlias = ListChanged | ResourceUpdated

@@ -142,7 +142,7 @@ class InputRequired:
     calls again at once.
     """
 
-    __slots__ = ("questions", "sealed", "state")
+    __slots__ = ("questions", "sealed", "state", "streamed")
 
     def __init__(
         self, questions: Mapping[str, Question] | None = None, *, state: Any = None, sealed: str | None = None
@@ -153,6 +153,8 @@ class InputRequired:
         """A value of the tool's own, for its next round. A caller does not see it."""
         self.sealed = sealed
         """The encrypted request state, which the client sends back unchanged. The server sets it."""
+        # Whether it ends a stream of segments, which some dialects say.
+        self.streamed = False
 
     def __repr__(self) -> str:
         return f"InputRequired({self.questions!r}, state={self.state!r})"

@@ -29,6 +29,7 @@ __all__ = [
     "SampleResult",
     "question_key",
     "read_answer",
+    "with_problem",
 ]
 
 
@@ -124,6 +125,17 @@ def read_answer(question: Question, key: str, response: Any) -> Any:
         return msgspec.convert(response, _ANSWERS[type(question)])
     except msgspec.ValidationError as error:
         raise InvalidParams(f"The response does not answer the question {key!r}: {error}.") from None
+
+
+def with_problem(question: Question, problem: str | None) -> Question:
+    """Return a question that is asked again, with the problem of the last answer in its message.
+
+    Only forms have a message that a person reads before the next answer.
+    """
+    if problem is None or not isinstance(question, Elicit):
+        return question
+    message = f"{question.message}\n\nThe last answer does not fit: {problem}"
+    return msgspec.structs.replace(question, message=message)
 
 
 def question_key(question: Question) -> str:

@@ -206,6 +206,8 @@ class RedeemTask(Value, frozen=True):
     """If present: return only the segments numbered above this."""
     stream: dict[str, Any] | None = None
     """If present, even empty: send the segments while the task runs."""
+    input_responses: dict[str, dict[str, Any]] = {}
+    """Answers to the questions of the task, by key, which are taken first."""
 
 
 class StreamTask(Value, frozen=True):
@@ -291,6 +293,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """The response modes that the caller accepts, or `None` if it does not say; see `MODES`."""
     wants_stream: bool = False
     """Whether the caller wants the tool's output while the tool runs."""
+    inlines_results: bool = False
+    """Whether the status of a task carries the result of the task."""
     raw: Mapping[str, Any] = {}
     """The `_meta` object, as it was sent."""
 

@@ -68,7 +68,9 @@ class SegmentPage(msgspec.Struct, frozen=True):
     stopped: InputRequired | None = None
     """The questions that the task waits for."""
     task: Task | None = None
-    """The new task, if the caller does not know it yet."""
+    """The task, if the caller does not know it yet, or if it was cancelled."""
+    message: str | None = None
+    """Why the task ended without a result."""
 
 
 class StreamEnd:

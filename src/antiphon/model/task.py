@@ -12,15 +12,17 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, with_problem
 
 __all__ = [
     "ANSWER_KIND",
     "HISTORY_FORMAT",
     "MAX_MESSAGE_CHARACTERS",
+    "SEGMENT_ENTRIES",
     "STORED_QUESTIONS",
     "TRANSITIONS",
     "EntryKind",
+    "EntryRanges",
     "Fault",
     "Promise",
     "State",
@@ -47,6 +49,9 @@ STORED_QUESTIONS = "asks"
 
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
+
+SEGMENT_ENTRIES = "segment_entries"
+"""The key, in the entry that ends a task, of the ranges of entries that hold segments."""
 
 MAX_MESSAGE_CHARACTERS = 500
 """The length of the longest status message. A longer progress message is cut."""
@@ -107,6 +112,22 @@ class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
 
 
+class EntryRanges:
+    """The numbers of some entries of a log, as ranges that include their ends."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(self) -> None:
+        self.ranges: list[list[int]] = []
+
+    def add(self, number: int) -> None:
+        """Add the number of a later entry."""
+        if self.ranges and self.ranges[-1][1] == number - 1:
+            self.ranges[-1][1] = number
+        else:
+            self.ranges.append([number, number])
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a task. Times are in milliseconds since 1970."""
 
@@ -125,8 +146,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long a caller should wait between two polls, in milliseconds."""
     questions: Mapping[str, Any] = msgspec.field(default_factory=dict, name=STORED_QUESTIONS)
     """The open questions, by key, as `dump_questions` writes them."""
+    problems: Mapping[str, str] = {}
+    """Why the last answers to open questions did not fit, by key."""
+    times_asked: Mapping[str, int] = {}
+    """How often the function asked a question, by key, if it asked the question again after an answer."""
     result: Mapping[str, Any] | None = None
-    """The result, as `dump_result` writes it, without the content that is in the log as segments."""
+    """The result, as `dump_result` writes it, without the content that is in the log as segments.
+
+    In a task with all its content, the content is JSON.
+    """
     fault: Fault | None = None
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
@@ -148,7 +176,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def visible_state(self) -> tuple[Any, ...]:
         """The parts of the task that callers are notified of when they change."""
-        return self.state, self.message, self.questions
+        return self.state, self.message, self.questions, self.problems
+
+    @property
+    def open_questions(self) -> dict[str, Question]:
+        """The open questions, by key. One that got an answer which did not fit says why."""
+        questions = load_questions(self.questions)
+        return {key: with_problem(question, self.problems.get(key)) for key, question in questions.items()}
+
+    def unique_key(self, key: str) -> str:
+        """Return the key of a question for versions in which a key names one question for ever."""
+        times = self.times_asked.get(key)
+        return key if times is None else f"{key}~{times}"
 
     @property
     def failed(self) -> bool:
@@ -170,20 +209,28 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if "message" in data and self.state != "cancelled":
             changes.update(message=data["message"], progress=None)
         if kind == "asked":
-            changes["questions"] = data[STORED_QUESTIONS]
+            changes.update(questions=data[STORED_QUESTIONS], problems={})
+            if again := data.get("again"):
+                counts = {key: self.times_asked.get(key, 1) + 1 for key in again}
+                changes["times_asked"] = {**self.times_asked, **counts}
         elif kind == "answered":
             changes["questions"] = {
                 key: question for key, question in self.questions.items() if key not in data["responses"]
             }
             changes["state"] = "waiting" if changes["questions"] else "working"
+            if self.problems or "problems" in data:
+                problems = {**self.problems, **data.get("problems", {})}
+                changes["problems"] = {
+                    key: problem for key, problem in problems.items() if key in changes["questions"]
+                }
         elif kind == "emitted":
             changes["segments"] = self.segments + len(data["blocks"])
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
-            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={})
+            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
         elif kind == "cancelled":
-            changes["questions"] = {}
+            changes.update(questions={}, problems={})
         after = msgspec.structs.replace(self, **changes)
         return after._with_lifetime() if after.has_ended and state != self.state else after
 
@@ -222,11 +269,17 @@ class TaskHistory:
         "noted_attempts",
         "refusals",
         "responses",
+        "segment_entries",
         "task",
+        "version",
     )
 
     def __init__(self) -> None:
         self.task: Task | None = None
+        self.version = 0
+        """The number of entries that were added."""
+        self.segment_entries = EntryRanges()
+        """The entries that hold segments."""
         self.created: Mapping[str, Any] = {}
         """The data of the first entry: the call that created the task."""
         self.journal: dict[str, Any] = {}
@@ -244,6 +297,9 @@ class TaskHistory:
     def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
         """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
         self.last = kind
+        self.version += 1
+        if kind == "emitted":
+            self.segment_entries.add(self.version)
         self.journal.update(data.get("journal", {}))
         if kind == "created":
             self.created = data
@@ -329,13 +385,17 @@ def dump_result(result: Result) -> dict[str, Any]:
 
 
 def load_result(data: Mapping[str, Any]) -> Result:
-    """Return the result that `dump_result` wrote. Its blocks stay plain mappings."""
+    """Return the result that `dump_result` wrote. Its blocks stay plain mappings, or JSON."""
+    content = data["content"]
+    is_json = isinstance(content, msgspec.Raw)
     result = Result(
-        data["content"],
+        () if is_json else content,
         data=data.get("data", msgspec.UNSET),
         meta=data.get("meta"),
         is_error=data["is_error"],
     )
+    if is_json:
+        result.content = content  # the content of many segments: a dialect copies it
     result.boxed = data.get("boxed", False)
     result.emitted = data.get("emitted", 0)
     return result

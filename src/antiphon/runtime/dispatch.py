@@ -12,12 +12,17 @@ import msgspec
 
 from antiphon.errors import (
     Busy,
+    Declined,
+    Failure,
+    Forbidden,
     InternalError,
     InvalidParams,
+    InvalidRequest,
     MethodNotFound,
     NotFound,
     ReplayMismatch,
     RequestError,
+    ResourceNotFound,
     StoreUnavailable,
 )
 from antiphon.model.capabilities import ServerCapabilities
@@ -220,11 +225,22 @@ class Dispatcher:
         return self._registry.page("prompts", call.request.cursor, self._ttl_ms)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
-        resource, variables = self._registry.resource(call.request.uri)
-        return await resource.read(call, variables, call.request.uri, self.environment)
+        uri = call.request.uri
+        resource, variables = self._registry.resource(uri)
+        try:
+            return await resource.read(call, variables, uri, self.environment)
+        except NotFound as error:  # the function of a template does not know this URI
+            data = {"uri": uri} if error.data is None else error.data
+            raise ResourceNotFound(error.message, data=data) from None
+        except (Failure, Forbidden) as error:
+            raise _request_error(error) from None
 
     async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
-        return await self._registry.prompt(call.request.name).fill(call, self.environment)
+        prompt = self._registry.prompt(call.request.name)
+        try:
+            return await prompt.fill(call, self.environment)
+        except (Failure, Forbidden) as error:
+            raise _request_error(error) from None
 
     async def _complete(self, call: Call[Complete]) -> Completion:
         return await self._completions.suggest(call)
@@ -279,9 +295,25 @@ class Dispatcher:
         return Listened(call.id)
 
 
+def _request_error(error: Failure | Forbidden) -> RequestError:
+    """Return the JSON-RPC error for a prompt or a resource whose function failed on purpose.
+
+    Their results cannot say that they failed, as the result of a tool can. The HTTP status of a `Forbidden`
+    is for requests that are refused as a whole, so its message goes into a plain error.
+    """
+    if isinstance(error, Forbidden):
+        return InvalidRequest(error.message, data=error.data)
+    data = error.details if error.data is None else error.data
+    if isinstance(error, Declined):
+        data = {"action": error.action}
+    return InternalError(error.message, data=data)
+
+
 async def _stream_response(call: Call[CallTool], answer: Awaitable[Any]) -> Any:
     """Return the final response of a tool call whose segments were streamed."""
     outcome = await answer
+    if type(outcome) is InputRequired:
+        outcome.streamed = True
     return _final_response(call, outcome) if type(outcome) is Result else outcome
 
 

@@ -15,6 +15,7 @@ import msgspec
 from antiphon.errors import UnsupportedVersion
 from antiphon.model.identity import Implementation
 from antiphon.wire.client.dialect import ClientDialect
+from antiphon.wire.client.draft import ClientDraft
 from antiphon.wire.client.v2025_11_25 import ClientV2025, ClientWithoutTasks
 from antiphon.wire.client.v2026_07_28 import ClientV2026
 from antiphon.wire.jsonrpc import Frame
@@ -110,7 +111,7 @@ VERSIONS = VersionTable(
     Version("2025-06-18", WithoutTasks, ClientWithoutTasks),
     Version("2025-03-26", WithoutStructuredContent, ClientWithoutTasks),
     Version("2024-11-05", WithoutStructuredContent, ClientWithoutTasks),
-    Version("DRAFT-2026-v1", Draft, advertised=False, for_bare_requests=True),
+    Version("DRAFT-2026-v1", Draft, ClientDraft, advertised=False, for_bare_requests=True),
 )
 
 

@@ -6,9 +6,22 @@ from typing import Any
 
 import pytest
 
-from antiphon import Annotations, BlobContents, Context, DefinitionError, Icon, Server, TextContents
+from antiphon import (
+    Annotations,
+    BlobContents,
+    Context,
+    Declined,
+    DefinitionError,
+    Failure,
+    Forbidden,
+    Icon,
+    NotFound,
+    ResourceNotFound,
+    Server,
+    TextContents,
+)
 from tests.support.memory import in_memory
-from tests.support.speakers import KEY
+from tests.support.speakers import KEY, LEGACY, MODERN
 
 
 @pytest.mark.parametrize(
@@ -134,6 +147,59 @@ async def test_a_resource_that_fails_leaks_no_details() -> None:
         error = await client.error("resources/read", {"uri": "u://r"})
         assert error["code"] == -32603
         assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize("error", [NotFound, ResourceNotFound])
+@pytest.mark.parametrize(("version", "code"), [(LEGACY, -32002), (MODERN, -32602)])
+async def test_the_function_of_a_template_can_say_that_it_does_not_know_a_uri(
+    error: type[NotFound], version: str, code: int
+) -> None:
+    server = Server("tests")
+
+    @server.resource("u://{name}")
+    async def resource(name: str) -> str:
+        raise error(f"There is no {name}.")
+
+    async with in_memory(server) as client:
+        refused = await client.error(
+            "resources/read", {"uri": "u://x"}, meta={} if version == MODERN else None
+        )
+    assert refused == {"code": code, "message": "There is no x.", "data": {"uri": "u://x"}}
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (Failure("It is away."), {"code": -32603, "message": "It is away."}),
+        (
+            Failure("It is away.", details={"since": 3}),
+            {"code": -32603, "message": "It is away.", "data": {"since": 3}},
+        ),
+        (
+            Declined("This was declined: Who?", action="decline"),
+            {"code": -32603, "message": "This was declined: Who?", "data": {"action": "decline"}},
+        ),
+        (Forbidden("Not for you."), {"code": -32600, "message": "Not for you."}),
+    ],
+)
+@pytest.mark.parametrize("method", ["resources/read", "prompts/get"])
+async def test_a_function_that_fails_on_purpose_says_why(
+    raised: Exception, expected: dict[str, Any], method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("tests")
+
+    @server.resource("u://r")
+    async def resource() -> str:
+        raise raised
+
+    @server.prompt
+    async def prompt() -> str:
+        raise raised
+
+    params = {"uri": "u://r"} if method == "resources/read" else {"name": "prompt"}
+    async with in_memory(server) as client:
+        assert await client.error(method, params) == expected
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_subscriptions_need_an_existing_resource_and_are_bounded() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from antiphon import Context, Server
 from antiphon.model.identity import LOG_LEVELS
+from tests.promises.speaking import RELATED
 from tests.support.memory import in_memory
 from tests.support.speakers import CLIENT, KEY
 
@@ -144,6 +145,43 @@ async def test_require_raises_for_missing_capabilities() -> None:
         assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
         able = {KEY + "clientCapabilities": {"roots": {}, "sampling": {}}}
         assert (await client.result("tools/call", CALL, meta=able))["isError"] is False
+
+
+async def test_a_missing_capability_has_no_code_of_its_own_before_2026() -> None:
+    server = Server("tests", store="memory:")
+
+    @server.tool(task="optional")
+    async def tool(ctx: Context) -> str:
+        ctx.require("sampling")
+        return "done"
+
+    @server.prompt
+    async def prompt(ctx: Context) -> str:
+        ctx.require("sampling")
+        return "done"
+
+    @server.resource("u://r")
+    async def resource(ctx: Context) -> str:
+        ctx.require("sampling")
+        return "done"
+
+    async with in_memory(server) as client:
+        await client.initialize()
+        for method, named in (("prompts/get", {"name": "prompt"}), ("resources/read", {"uri": "u://r"})):
+            error = await client.error(method, named)
+            assert error["code"] == -32602
+            assert "sampling" in error["message"]
+            assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
+        made = await client.result("tools/call", {**CALL, "task": {}})
+        id = made["task"]["taskId"]
+        for result in (
+            await client.result("tools/call", CALL),
+            await client.result("tasks/result", {"taskId": id}),
+        ):
+            assert result["isError"] is True
+            assert "sampling" in result["content"][0]["text"]
+        assert result["_meta"] == {RELATED: {"taskId": id}}
+        assert (await client.result("tasks/get", {"taskId": id}))["status"] == "failed"
 
 
 async def test_functions_that_are_not_async_wait_for_the_context() -> None:

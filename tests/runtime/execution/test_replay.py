@@ -54,6 +54,7 @@ class Play:
         self.program = program
         self.chance = random.Random(seed)
         self.commits: list[dict[str, Any]] = []
+        self.tries = 0
         server = Server("programs")
         server.add_tool(self.tool)
         self._engine = server.engine
@@ -124,6 +125,7 @@ class Play:
         return what
 
     async def flaky(self, what: str) -> str:
+        self.tries += 1
         await self.work(what)
         if self.chance.random() < 0.5:
             raise OSError(what)
@@ -193,7 +195,7 @@ def test_a_step_renamed_before_the_end_of_the_journal_is_always_found(
 
     async def check() -> None:
         play = Play([("named", step) for step in steps])
-        play.perform = functools_named(play)  # type: ignore[method-assign]
+        play.perform = named_steps(play)  # type: ignore[method-assign]
         await play.run()
         play.program = [("named", step) for step in changed]
         for committed in range(place + 1, len(steps) + 1):
@@ -205,7 +207,7 @@ def test_a_step_renamed_before_the_end_of_the_journal_is_always_found(
     asyncio.run(check())
 
 
-def functools_named(play: Play) -> Callable[[Context, Program], Any]:
+def named_steps(play: Play) -> Callable[[Context, Program], Any]:
     """Return a `perform` for steps whose functions have the names of the program."""
 
     async def perform(ctx: Context, operation: Program) -> None:
@@ -267,6 +269,16 @@ def test_entries_of_versions_without_fingerprints_are_accepted() -> None:
     assert find(replay, "step:charge", "other arguments") == "step:charge"
     assert find(replay, "step:bill") is None
     assert replay.unused() == ["step:note"]
+
+
+async def test_attempts_that_older_versions_counted_are_found() -> None:
+    """They gave each attempt at a step a key of its own, and recorded the one that succeeded."""
+    play = Play([("retry", "a")])
+    play.commits = [{"step:flaky#2": "a", "ask:sure": {}}]
+    for seed in range(8):
+        play.chance, play.tries = random.Random(seed), 0
+        await play.run(1)
+        assert play.tries == 1  # it succeeds, or the next one is in the journal
 
 
 def test_a_new_step_after_the_recorded_ones_is_no_mismatch_and_one_before_them_is() -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from antiphon import Context, InputRequired, Server
+from antiphon import Context, InputRequired, Limits, Server
+from antiphon.model.question import Elicit
+from antiphon.model.request import CallTool
+from antiphon.runtime.carriers.store import StoreCarrier
+from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.run import Run
+from antiphon.runtime.execution.supervisor import Supervised
 from tests.support.memory import InMemory, in_memory
 from tests.support.speakers import KEY
 
@@ -137,3 +144,27 @@ async def test_a_resource_can_ask_and_its_state_is_bound_to_its_uri(client: InMe
     )
     read = await client.result("resources/read", params("u://tea", "where", "Oslo", **state), meta=ABLE)
     assert read["contents"][0]["text"] == "tea for Ada in Oslo"
+
+
+async def test_answers_under_the_keys_of_earlier_versions_are_found() -> None:
+    """They asked again under a new key; logs and request states contain it."""
+
+    def check(answer: Any) -> str | None:
+        return None if answer.content == {"name": "Ada"} else "this is not Ada"
+
+    question = Elicit("Name?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    wrong, right = ({"action": "accept", "content": {"name": name}} for name in ("Bob", "Ada"))
+    for entries, responses in (
+        ({"ask:name": wrong, "ask:name~2": right}, {}),
+        ({"ask:name": wrong}, {"name~2": right}),
+        ({"ask:name": wrong}, {"name": right}),
+        ({}, {"name": right}),
+    ):
+        call = Call(
+            CallTool(name="tool", input_responses=responses),
+            StoreCarrier(Journal()),
+            Caller(),
+            Supervised.here(),
+        )
+        run = Run(call, Journal(dict(entries)), limits=Limits())
+        assert (await run.ask(question, "name", check)).content == {"name": "Ada"}

@@ -84,6 +84,10 @@ def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
     return httpx2.Response(200, headers=EVENTS, stream=Body(data, breaks))
 
 
+def refused(status: int) -> httpx2.Response:
+    return httpx2.Response(status, stream=Body(b"", breaks=False))
+
+
 @pytest.mark.parametrize(
     "channel",
     [
@@ -138,23 +142,32 @@ async def test_a_response_that_is_no_stream_ends_the_resumption() -> None:
     await channel.close()
 
 
-async def test_a_get_stream_that_does_not_stay_open_is_given_up(
+async def test_a_get_stream_that_does_not_stay_open_is_opened_again_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heard = Heard()
+    heard, reopened, lost = Heard(), list[str](), list[str]()
     web = Web(
         streamed(event("1", method="notifications/one") + event("2", id=9, result={})),
-        *(streamed(event()) for _ in range(2)),
+        *(streamed(event(), breaks=True) for _ in range(7)),
+        refused(410),  # the server does not keep the stream
+        streamed(event("1", method="notifications/two")),
+        refused(404),
+        refused(404),  # nor the session
     )
-    channel = await web.channel(heard, resumes=1)
+    channel = await web.channel(heard)
+    channel._session = "s1"
     with caplog.at_level(logging.WARNING, "antiphon.client"):
-        await channel.listen({})
-        await until(lambda: caplog.records)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"The stream of messages outside of requests from {PLACE} keeps breaking. It is not opened again."
-    ]
-    assert heard.methods == ["notifications/one"], "a response to nothing is no notification"
-    assert [request.headers.get("last-event-id") for request in web.asked] == [None, "2", "2"]
+        await channel.listen(
+            {}, on_reopened=lambda: reopened.append("again"), on_session_lost=lambda: lost.append("session")
+        )
+        await until(lambda: lost)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"The stream of messages outside of requests from {PLACE} keeps breaking: ")
+    assert warning.endswith("The client tries to open it again.")
+    assert heard.methods == ["notifications/one", "notifications/two"], "a response to nothing is dropped"
+    assert len(reopened) == 8
+    ids = [request.headers.get("last-event-id") for request in web.asked]
+    assert ids == [None, *["2"] * 8, None, "1", None]
     await channel.close()
 
 

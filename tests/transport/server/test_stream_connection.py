@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from antiphon import Limits, Server
+from antiphon import Context, Limits, Server
 from antiphon.transport.server.stream_connection import StreamConnection
+from tests.promises.speaking import RELATED
 from tests.support.memory import in_memory
 from tests.support.polling import until
 from tests.support.speakers import CLIENT, KEY, LEGACY
@@ -69,6 +70,32 @@ async def test_a_call_over_the_limit_is_refused_as_busy() -> None:
         release.set()
         assert (await first)["content"][0]["text"] == "done"
     assert ends == ["began"]
+
+
+async def test_a_response_answers_the_open_question_of_the_task_that_it_names() -> None:
+    server = Server("tests", store="memory:")
+    release = asyncio.Event()
+
+    @server.tool(task="required")
+    async def ask(ctx: Context) -> str:
+        name = await ctx.elicit("Who?", str, key="name")
+        await release.wait()
+        return name
+
+    async with in_memory(server) as client:
+        id = (await client.result("tools/call", {"name": "ask", "task": {}}))["task"]["taskId"]
+        task = {"taskId": id}
+        assert list((await client.result("tasks/result", task))["inputRequests"]) == ["name"]
+        response = {"action": "accept", "content": {"value": "Ada"}, "_meta": {RELATED: task}}
+        answer = json.dumps({"jsonrpc": "2.0", "id": 9, "result": response})
+        client.connection.receive(answer)
+        while (await client.result("tasks/get", task))["status"] == "input_required":
+            pass
+        release.set()
+        assert (await client.result("tasks/result", task))["content"][0]["text"] == "Ada"
+        client._pending[None] = refused = asyncio.get_running_loop().create_future()
+        client.connection.receive(answer)  # the question is no longer open
+        assert (await refused)["error"]["code"] == -32602
 
 
 @asynccontextmanager

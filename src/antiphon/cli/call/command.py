@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import difflib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli import render
 from antiphon.cli.call.arguments import parse_arguments
-from antiphon.cli.call.follow_task import TaskFollower
+from antiphon.cli.call.follow_task import GIVE_UP_SECONDS, TaskFollower, current_status, print_question_hint
 from antiphon.cli.call.progress import ProgressDisplay
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target, run_async
-from antiphon.errors import RequestError
+from antiphon.errors import AntiphonError, RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 
 if TYPE_CHECKING:
-    from antiphon.client import Client
+    from antiphon.client import Client, TaskHandle
 
 __all__ = ["call_tool", "stream_tool"]
 
@@ -84,8 +86,33 @@ async def _call(
     async with _prepare_call(target, name, pairs, args, handler, elicit, display, on_progress) as prepared:
         client, arguments = prepared
         if follower is None:
-            return await client.call(name, arguments, check=False)
+            return await _wait_for_call(target, client, name, arguments)
         return await follower.wait_for_result(await client.submit(name, arguments))
+
+
+async def _wait_for_call(target: Target, client: Client, name: str, arguments: dict[str, Any]) -> Result:
+    """Return the result of a call. If the call becomes a task and is given up, the task is cancelled.
+
+    A task that waits for an answer is left alone: the user has not answered, and can do so later.
+    """
+    handles: list[TaskHandle] = []
+    try:
+        return await client.call(name, arguments, check=False, on_task=handles.append)
+    except BaseException:
+        for handle in handles:
+            await _leave(target, handle)
+        raise
+
+
+async def _leave(target: Target, handle: TaskHandle) -> None:
+    """Cancel the task of a call that was given up, unless the task waits for an answer of the user."""
+    status = await current_status(handle)
+    if target.is_remote and status == "input_required":
+        print_question_hint(target, handle)
+    elif status in ("working", "input_required"):
+        with contextlib.suppress(AntiphonError, TimeoutError):
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                await handle.cancel()
 
 
 async def _stream(

@@ -6,6 +6,7 @@ On a terminal, one line shows the status of the task and is rewritten in place.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon.cli import render
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.errors import TaskCancelled
+from antiphon.errors import AntiphonError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.task import TaskProgress
@@ -22,11 +23,27 @@ from antiphon.model.task import TaskProgress
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
 
-__all__ = ["TaskFollower"]
+__all__ = ["GIVE_UP_SECONDS", "TaskFollower", "current_status", "print_question_hint"]
 
 REDRAW_SECONDS = 0.5
+GIVE_UP_SECONDS = 2.0
+"""How long a command that ends tries to find out about its task, or to cancel it."""
 MAX_LINE_CHARACTERS = 100
 _CLEAR_LINE = "\r\x1b[2K"
+
+
+async def current_status(handle: TaskHandle) -> str | None:
+    """Return the status of a task, for a command that ends; `None` if the server does not respond."""
+    with contextlib.suppress(AntiphonError, TimeoutError):
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            return (await handle.status()).status
+    return None
+
+
+def print_question_hint(target: Target, handle: TaskHandle) -> None:
+    """Print how to answer a task whose question the user has left open."""
+    command = f"antiphon tasks answer {target.name} {render.strip_control(handle.id or '')}"
+    print(f"The question is still open. To answer it: {command}", file=sys.stderr)
 
 
 class TaskFollower:
@@ -69,17 +86,23 @@ class TaskFollower:
             return await handle.result(check=False)
         except TaskCancelled as error:
             raise CommandError(str(error), FAILED) from None
-        except BaseException:
+        except BaseException as error:
             self._clear()
             if self._target.is_remote:
-                command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id)}"
-                print(f"The task is still running. To follow it: {command}", file=sys.stderr)
+                await self._print_hint(handle, is_interrupted=isinstance(error, asyncio.CancelledError))
             raise
         finally:
             for task in drawing:
                 task.cancel()
             await asyncio.gather(*drawing, return_exceptions=True)
             self._clear()
+
+    async def _print_hint(self, handle: TaskHandle, *, is_interrupted: bool) -> None:
+        if is_interrupted and await current_status(handle) == "input_required":
+            print_question_hint(self._target, handle)
+            return
+        command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id or '')}"
+        print(f"The task is still running. To follow it: {command}", file=sys.stderr)
 
     async def _follow_status(self, handle: TaskHandle) -> None:
         if self.has_line:

@@ -28,7 +28,8 @@ __all__ = ["ElicitationHandler", "PreparedAnswers"]
 
 _KEYS = (
     "Press Enter to accept the default in [brackets]. "
-    "Type !decline (or Ctrl-D) to decline, !cancel (or Ctrl-C) to dismiss the question."
+    "Type !decline (or Ctrl-D) to decline, !cancel to dismiss the question. "
+    "Ctrl-C ends the command without an answer."
 )
 _OMITTED: Any = object()
 
@@ -117,8 +118,10 @@ class ElicitationHandler:
             ) from None
         content: dict[str, Any] = {}
         # The server repeats a question if it rejected the answer. Do not send the same answer again.
-        is_repeated = question == self._last and not any(map(self._prepared.has_unused, fields))
-        self._last = question
+        is_asked_again = self._last is not None and _is_same(question, self._last)
+        is_repeated = is_asked_again and not any(map(self._prepared.has_unused, fields))
+        if not is_asked_again:
+            self._last = question
         if not is_repeated:
             for field in filter(self._prepared.has, fields):
                 try:
@@ -238,6 +241,17 @@ class ElicitationHandler:
 
     def _describe(self, question: Elicitation, *lines: str) -> str:
         return strip_control("\n  ".join((f"{self.server_name} asks: {question.message}", *lines)))
+
+
+def _is_same(question: Elicitation, before: Elicitation) -> bool:
+    """Return whether a question repeats an earlier one. It may say what was wrong with the answer."""
+    if (question.requested_schema, question.mode, question.url) != (
+        before.requested_schema,
+        before.mode,
+        before.url,
+    ):
+        return False
+    return question.message == before.message or question.message.startswith(f"{before.message}\n")
 
 
 def _parse_answer(field: Field, text: str) -> Any:

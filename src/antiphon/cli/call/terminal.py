@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 from antiphon.cli import render
@@ -48,30 +45,35 @@ class Terminal:
         Console(stderr=True).print(Text(render.strip_control(text), style=style), soft_wrap=True)
 
     async def read_line(self, prompt: str) -> str:
-        """Return the line that the user types. Raises `NoAnswer` on Ctrl-D and Ctrl-C."""
+        """Return the line that the user types. Raises `NoAnswer` on Ctrl-D.
+
+        Ctrl-C is not an answer: it ends the command, as at any other time.
+        """
         try:
             return await self._read(render.strip_control(prompt))
         except NoAnswer:
             self._buffer = b""
             print(file=sys.stderr)
             raise
+        except asyncio.CancelledError:
+            print(file=sys.stderr)
+            raise
 
     async def _read(self, prompt: str) -> str:
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()
-        with _ctrl_c_cancels(loop, line):
-            print(prompt, end="", file=sys.stderr, flush=True)
-            try:
-                loop.add_reader(0, self._on_input, line)
-            except NotImplementedError:  # Windows
-                typed: str = await asyncio.to_thread(sys.stdin.readline)
-                if not typed:
-                    raise NoAnswer("decline") from None
-                return typed.rstrip("\r\n")
-            try:
-                return await line
-            finally:
-                loop.remove_reader(0)
+        print(prompt, end="", file=sys.stderr, flush=True)
+        try:
+            loop.add_reader(0, self._on_input, line)
+        except NotImplementedError:  # Windows
+            typed: str = await asyncio.to_thread(sys.stdin.readline)
+            if not typed:
+                raise NoAnswer("decline") from None
+            return typed.rstrip("\r\n")
+        try:
+            return await line
+        finally:
+            loop.remove_reader(0)
 
     def _on_input(self, line: asyncio.Future[str]) -> None:
         if line.done():
@@ -87,24 +89,3 @@ class Terminal:
             line.set_result(typed.decode(errors="replace").rstrip("\r"))
         elif not data:
             line.set_exception(NoAnswer("decline"))
-
-
-@contextmanager
-def _ctrl_c_cancels(loop: asyncio.AbstractEventLoop, line: asyncio.Future[str]) -> Iterator[None]:
-    """Let Ctrl-C cancel the question instead of the whole command."""
-
-    def cancel() -> None:
-        if not line.done():
-            line.set_exception(NoAnswer("cancel"))
-
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        loop.add_signal_handler(signal.SIGINT, cancel)
-    except NotImplementedError:  # Windows
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)

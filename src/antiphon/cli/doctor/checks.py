@@ -195,11 +195,11 @@ async def _check_versions(target: Target, negotiated: str, offers: dict[str, Ser
 
 
 def _known_versions() -> tuple[Sequence[str], Sequence[str]]:
-    """Return all versions that the client knows, newest first, and those that current clients use."""
+    """Return the published versions that the client knows, newest first, and those that clients use."""
     from antiphon.wire.versions import VERSIONS
 
     current = [VERSIONS.newest(stateless=kind).name for kind in (True, False)]
-    return VERSIONS.spoken_by_client, current
+    return VERSIONS.advertised, current
 
 
 async def _connect(target: Target, version: str) -> ServerCapabilities | str:

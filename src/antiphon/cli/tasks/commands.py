@@ -16,6 +16,7 @@ from antiphon.cli.options import (
     HeadersOption,
     JsonOption,
     NoInputOption,
+    ProtocolOption,
     TimeoutOption,
     TokenOption,
     handle_errors,
@@ -36,10 +37,6 @@ TargetArgument = Annotated[
     typer.Argument(metavar="TARGET", help="The URL of a server, or a store such as sqlite:///tasks.db."),
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The ID of the task.")]
-ProtocolOption = Annotated[
-    str | None,
-    typer.Option("--protocol", metavar="VERSION", help="Use this protocol version. Default: the newest one."),
-]
 
 
 @app.command(cls=Command, epilog=epilog("tasks ls"))

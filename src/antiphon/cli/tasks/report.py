@@ -11,7 +11,7 @@ import msgspec
 from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
-from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_questions, load_result
+from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_result
 from antiphon.model.task_status import TaskStatus
 from antiphon.store.contract import Entry, Record
 from antiphon.wire.client import results
@@ -74,7 +74,7 @@ class TaskView(msgspec.Struct, frozen=True):
             task.created,
             task.updated,
             task.ttl,
-            load_questions(task.questions),
+            task.open_questions,
             None if task.result is None else _load_result(task.result),
             task.fault,
             task.tool,
@@ -84,8 +84,11 @@ class TaskView(msgspec.Struct, frozen=True):
 
 def _load_result(data: Mapping[str, Any]) -> Result:
     """Return a stored result with its content as blocks of the model."""
-    result = load_result(data)
-    result.content = results.result({"content": list(result.content)}).content
+    content = data["content"]
+    if isinstance(content, msgspec.Raw):  # segments from the log
+        content = msgspec.json.decode(content)
+    result = load_result({**data, "content": ()})
+    result.content = results.result({"content": list(content)}).content
     return result
 
 

@@ -38,10 +38,7 @@ class ServerTasks:
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> ServerTasks:
-        try:
-            client = self._target.client(protocol=self._protocol, elicit=self._elicit)
-        except ValueError as error:
-            raise CommandError(str(error)) from None
+        client = self._target.client(protocol=self._protocol, elicit=self._elicit)
         self._client: Client = await self._open.enter_async_context(client)
         return self
 

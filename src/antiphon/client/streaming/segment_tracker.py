@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from antiphon.errors import BadAnswer
 from antiphon.model.content import Block, Text
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire import jsonrpc
@@ -111,7 +111,7 @@ class SegmentTracker:
         self.last += len(segments)
 
 
-def whole_outcome(outcome: StreamPart, max_bytes: int) -> Result | TaskStatus:
+def whole_outcome(outcome: StreamPart, max_bytes: int) -> Result | TaskStatus | InputRequired:
     """Return the outcome in the last part of a stream that the client did not ask for; raises `BadAnswer`."""
     if outcome.end is not None:
         tracker = SegmentTracker(max_bytes)
@@ -120,6 +120,8 @@ def whole_outcome(outcome: StreamPart, max_bytes: int) -> Result | TaskStatus:
         return tracker.merged(outcome.end)
     if outcome.task is not None:
         return outcome.task
+    if outcome.stopped is not None:
+        return outcome.stopped
     raise BadAnswer("The server sent a part of a result, and the client did not ask for parts.")
 
 

@@ -202,6 +202,9 @@ class StreamedCall:
                 on_progress=self._on_progress,
                 sink=self._segments,
             )
+        if isinstance(outcome, StreamPart) and outcome.stopped is not None and outcome.task_id is None:
+            self._segments.add(outcome)
+            outcome = outcome.stopped
         if isinstance(outcome, InputRequired):
             self._clock.pause()  # the time for answering questions does not count
         return outcome

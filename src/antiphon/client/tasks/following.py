@@ -81,10 +81,11 @@ def _is_outdated(news: TaskStatus, seen: TaskStatus) -> bool:
 
 def _is_complete(status: TaskStatus, tasks: TaskRequests) -> bool:
     """Return whether a notification has all details; some servers only announce that there is a change."""
-    if not tasks.answers_by_key:
-        return True
-    lacks = {"completed": status.result is None, "input_required": not status.questions}
-    return not lacks.get(status.status, False)
+    if status.status == "completed":
+        return status.result is not None or not tasks.status_has_result
+    if status.status == "input_required":
+        return bool(status.questions) or not tasks.answers_by_key
+    return True
 
 
 class _StatusStream:

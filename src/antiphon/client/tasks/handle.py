@@ -143,8 +143,8 @@ class TaskHandle:
         if self._id:
             await self._tasks.cancel(self._id)
 
-    async def drive(self, *, timeout: float | None) -> Result:
-        """Return the result for a caller that does not know the task; cancels the task if the wait fails."""
+    async def drive(self, *, timeout: float | None, cancels: bool = True) -> Result:
+        """Return the result for a call that became a task; with `cancels`, a failed wait cancels the task."""
         redemption = Redemption(
             self._tasks,
             self._id,
@@ -166,5 +166,5 @@ class TaskHandle:
             redemption.has_ended = True
             raise
         finally:
-            if not redemption.has_ended:
+            if cancels and not redemption.has_ended:
                 self._tasks.abandon(self._id)

@@ -1,12 +1,13 @@
 """Waits for the result of a task, and answers each of its questions once.
 
-There are two ways, by version: the status carries the questions and the result, or both come on the stream of
-one request that waits for the result.
+There are two ways, by version: the status carries the result, or one request waits for the result. Questions
+come with the status, on the stream of that request, or in place of the result.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from antiphon.client.connection import Callback, deliver
 from antiphon.client.tasks.following import follow
 from antiphon.client.tasks.requests import TaskRequests, new_inbox
-from antiphon.errors import BadAnswer, Failure, RequestError, TaskCancelled
+from antiphon.errors import BadAnswer, Failure, InvalidParams, RequestError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
@@ -25,6 +26,8 @@ __all__ = ["LATE_RESULT_SECONDS", "Redemption", "checked", "outcome"]
 
 LATE_RESULT_SECONDS = 1.0
 """How long the client waits for the result on the open request after the end of the task."""
+_ASKED_AGAIN_SECONDS = 1.0
+"""How long the client waits for an answer of its own before it asks again for the result or the questions."""
 
 
 def checked(result: Result, name: str) -> Result:
@@ -79,22 +82,24 @@ class Redemption:
         self._answering: dict[asyncio.Task[Any], frozenset[str]] = {}
         self._sending: set[asyncio.Task[Any]] = set()
         self._latest: TaskStatus | None = None
+        self._accepted: set[str] = set()
+        self._has_answered = asyncio.Event()
 
     async def result(self) -> Result:
         """Return the result of the task; raises the error of the task, `TaskCancelled` or `TaskLost`."""
-        return await (self._by_status() if self._tasks.answers_by_key else self._by_request())
-
-    # The status carries questions and result
-
-    async def _by_status(self) -> Result:
         try:
-            return outcome(await self.end())
+            return await (self._by_status() if self._tasks.status_has_result else self._by_request())
         finally:
             self._latest = None
             for work in self._answering:
                 work.cancel()
             if self._answering:
                 await asyncio.wait(tuple(self._answering))
+
+    # The status carries the result
+
+    async def _by_status(self) -> Result:
+        return outcome(await self.end())
 
     async def end(self) -> TaskStatus:
         """Return the last status of the task. Answers its questions meanwhile, if the status carries them."""
@@ -148,7 +153,15 @@ class Redemption:
         work = asyncio.current_task()
         assert work is not None
         self._sending.add(work)
-        await self._tasks.answer(self._id, responses)
+        try:
+            await self._tasks.answer(self._id, responses)
+        except InvalidParams:
+            status = await self._tasks.get(self._id)
+            if not responses.keys().isdisjoint(status.questions):
+                raise
+            # Another client answered first, or the task has ended.
+        self._accepted.update(responses)
+        self._has_answered.set()
 
     def _finish_answer(self, work: asyncio.Task[Any]) -> None:
         keys = self._answering.pop(work)
@@ -164,12 +177,13 @@ class Redemption:
     # One request waits for the result
 
     async def _by_request(self) -> Result:
-        """Wait on the request for the result, on whose stream the questions come, and poll meanwhile."""
+        """Wait on the request for the result, with which the questions come, and poll meanwhile."""
         polling = asyncio.create_task(self.end())
         tasks: set[asyncio.Task[Any]] = {polling}
         waiting: asyncio.Task[Result] | None = None
-        if self._tasks.rounds.can_answer_anything:  # the server asks on the stream of this request
-            waiting = asyncio.create_task(self._tasks.redeem(self._id, timeout=float("inf")))
+        # A server may ask on the stream of this request. Without callbacks, another client has to answer.
+        if self._tasks.answers_by_key or self._tasks.rounds.can_answer_anything:
+            waiting = asyncio.create_task(self._wait_for_result())
             tasks.add(waiting)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -190,6 +204,23 @@ class Redemption:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_for_result(self) -> Result:
+        """Return the result. Questions that come in its place are answered as those of a status are."""
+        while True:
+            accepted = frozenset(self._accepted)
+            found = await self._tasks.result_or_questions(self._id, timeout=float("inf"))
+            if isinstance(found, Result):
+                return found
+            # The server had these answers before the request, so it has refused them and asks again.
+            asked_again = accepted & found.questions.keys()
+            self._accepted -= asked_again
+            self._answered -= asked_again
+            self._has_answered.clear()
+            self._answer_new(TaskStatus(self._id, "input_required", questions=found.questions))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ASKED_AGAIN_SECONDS):
+                    await self._has_answered.wait()
 
     def _redeemed(self, result: Result) -> Result:
         self.has_ended = True

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import msgspec
+
 from antiphon.backoff import Backoff
 from antiphon.client.connection import Connection, Sink
 from antiphon.client.input_rounds import InputRounds
@@ -22,11 +24,12 @@ from antiphon.errors import (
     BadAnswer,
     InternalError,
     InvalidParams,
+    RequestError,
     TaskLost,
     TimedOut,
     Unreachable,
 )
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import (
     AnswerTask,
     CancelTask,
@@ -46,6 +49,8 @@ __all__ = ["Inbox", "TaskRequests", "new_inbox", "reconnecting"]
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
 _ABANDON_TIMEOUT_SECONDS = 2.0
 """How long the client tries to cancel a task that nobody waits for."""
+_QUESTIONS_SECONDS = 2.0
+"""How long the client waits for the questions of a task that a separate request returns."""
 _MAX_UNREAD_STATUSES = 100
 
 Inbox: TypeAlias = Mailbox[TaskStatus]
@@ -90,8 +95,13 @@ class TaskRequests:
 
     @property
     def answers_by_key(self) -> bool:
-        """Whether a status carries the questions of the task, and the client answers them by key."""
+        """Whether a status has the questions of the task, and the client answers them by key."""
         return self.connection.dialect.answers_tasks_by_key
+
+    @property
+    def status_has_result(self) -> bool:
+        """Whether the status of a task that has ended has the result."""
+        return self.connection.dialect.status_has_details
 
     # Notifications
 
@@ -131,6 +141,18 @@ class TaskRequests:
             ) from error
         if status.id != id:
             raise BadAnswer(f"The client asked for the task {id}, and the server sent the task {status.id}.")
+        if status.status == "input_required" and self.connection.dialect.asks_in_task_result:
+            return await self._with_questions(status)
+        return status
+
+    async def _with_questions(self, status: TaskStatus) -> TaskStatus:
+        """Return the status with the questions of the task, in versions that send them with the result."""
+        with contextlib.suppress(TimeoutError, RequestError):
+            # If the task was answered meanwhile, this request waits for the result.
+            async with asyncio.timeout(_QUESTIONS_SECONDS):
+                asked = await self.result_or_questions(status.id)
+                if isinstance(asked, InputRequired):
+                    return msgspec.structs.replace(status, questions=asked.questions)
         return status
 
     async def list(self) -> AsyncIterator[TaskStatus]:
@@ -167,9 +189,18 @@ class TaskRequests:
 
     async def redeem(self, id: str, *, timeout: float | None = None) -> Result:
         """Return the result of a task, in versions with a request for it; raises the error of the task."""
+        result = await self.result_or_questions(id, timeout=timeout)
+        if not isinstance(result, Result):
+            raise BadAnswer(
+                f"The client asked for the result of the finished task {id}, and the server asks for input."
+            )
+        return result
+
+    async def result_or_questions(self, id: str, *, timeout: float | None = None) -> Result | InputRequired:
+        """Return the result of a task or, in versions that send them in its place, its open questions."""
         outcome = await self._ask(RedeemTask(id), timeout=timeout, retried=(Unreachable,))
         result = whole_outcome(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
-        if not isinstance(result, Result):
+        if not isinstance(result, Result | InputRequired):
             raise BadAnswer(
                 f"The client asked for the result of the task {id}, and the server sent a status."
             )

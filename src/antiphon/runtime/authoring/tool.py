@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 
-from antiphon.errors import Failure, InternalError, ReplayMismatch, RequestError, StoreError
+from antiphon.errors import Failure, Forbidden, InternalError, ReplayMismatch, RequestError, StoreError
 from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result, text_result
@@ -209,6 +209,8 @@ class Tool:
         """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))
+        if isinstance(error, Forbidden):  # clients do not show an HTTP 403, but they show a failed tool
+            return await prepend_emitted(call, Result(error.message, is_error=True))
         if isinstance(error, RequestError | StoreError | ReplayMismatch):
             if isinstance(error, RequestError) and error.data is not None:
                 error.data = to_jsonable(error.data, lossy=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import Failure, InvalidParams
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Question, read_answer
+from antiphon.model.question import Question, read_answer, with_problem
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.journal import Journal
 
@@ -28,15 +28,19 @@ ANSWER_TIMEOUT_SECONDS = 3600.0
 
 
 async def ask_until_valid(
-    key: str, ask: Callable[[], Awaitable[Any]], check: Callable[[Any], Awaitable[str | None]]
+    key: str,
+    question: Question,
+    ask: Callable[[Question], Awaitable[Any]],
+    check: Callable[[Any], Awaitable[str | None]],
+    problem: str | None = None,
 ) -> Any:
     """Ask until `check` finds nothing wrong with the response, and return that response.
 
-    Raises `Failure` after too many responses that do not fit.
+    A question that is asked again says what was wrong; `problem` is that of an earlier answer. Raises
+    `Failure` after too many responses that do not fit.
     """
-    problem: str | None = None
     for _ in range(MAX_ATTEMPTS):
-        response = await ask()
+        response = await ask(with_problem(question, problem))
         problem = await check(response)
         if problem is None:
             return response
@@ -73,7 +77,7 @@ class ConnectionCarrier:
             answer = read_answer(question, key, response)
             return None if check is None else check(answer)
 
-        response = await ask_until_valid(key, lambda: _ask(run.call, key, question), accept)
+        response = await ask_until_valid(key, question, lambda asked: _ask(run.call, key, asked), accept)
         run.record_answer(key, response)
         return answer
 

@@ -44,9 +44,16 @@ class Journal:
         self._write = write
 
     def key(self, kind: str, name: str) -> str:
+        """Return the key of the next entry of this kind and name in this run, and count it."""
+        key = self.next_key(kind, name)
+        base = f"{kind}:{name}"
+        self._counts[base] = self._counts.get(base, 0) + 1
+        return key
+
+    def next_key(self, kind: str, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run."""
         base = f"{kind}:{name}"
-        count = self._counts[base] = self._counts.get(base, 0) + 1
+        count = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
     def question_key(self, name: str) -> str:

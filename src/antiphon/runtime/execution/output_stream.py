@@ -157,6 +157,7 @@ class LoggedOutput(OutputStream):
     async def emit(self, blocks: Iterable[Block]) -> None:
         """Add segments; wait while too many of them are not in the log yet."""
         self._raise_failure()  # after a failed write, further segments would leave a gap in the log
+        before = self._number
         for block in blocks:
             self._number += 1
             if self._number > self.logged + len(self._blocks):
@@ -167,6 +168,11 @@ class LoggedOutput(OutputStream):
             self._scheduled = self._loop.call_soon(self._start_writing)
         while len(self._blocks) >= _MAX_BATCH_SEGMENTS or self._size >= _MAX_BATCH_BYTES:
             await self._wait_for_write()
+        if (
+            self._number <= self.logged
+            and self._number // _MAX_BATCH_SEGMENTS > before // _MAX_BATCH_SEGMENTS
+        ):
+            await asyncio.sleep(0)  # a function that emits the same again must not hold the event loop
         self._raise_failure()
 
     @property

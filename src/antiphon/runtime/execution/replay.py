@@ -53,8 +53,8 @@ class Replay:
         has another step in this place, or if a recorded step is due before this one.
         """
         recorded = self._recorded(key)
-        if recorded is None and key in self._entries:
-            return key  # a version without fingerprints recorded it
+        if self.has_no_print(key):
+            return key
         if recorded is not None and key not in self._used and step.matches(recorded):
             self.diverged |= recorded.is_retried
             return key
@@ -93,6 +93,10 @@ class Replay:
     def has_failed(self, key: str) -> bool:
         """Return whether an earlier run tried a step without success."""
         return key not in self._entries and fingerprint_key(key) in self._entries
+
+    def has_no_print(self, key: str) -> bool:
+        """Return whether a version without fingerprints recorded an entry."""
+        return key in self._entries and fingerprint_key(key) not in self._entries
 
     def unused(self) -> list[str]:
         """Return the steps that this run has not used, and the answers to questions that it has not asked."""

@@ -18,7 +18,7 @@ import msgspec
 from antiphon.errors import InvalidParams, MissingCapability, ReplayMismatch, StoreError
 from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Question, question_key, read_answer
+from antiphon.model.question import Question, question_key, read_answer, with_problem
 from antiphon.model.task import answer_entry
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
@@ -39,6 +39,8 @@ Shed: TypeAlias = Callable[[float], bool]
 
 _GATHER_TURNS = 3
 """How many turns of the event loop a run waits for further questions before it stops at those it has."""
+_REPLAY_ENTRIES = 100
+"""How many entries of the journal are replayed before the event loop runs other tasks."""
 _MAX_UNUSED_BYTES = 4096
 """How many bytes of answers that the run did not use are kept in the journal."""
 
@@ -58,6 +60,7 @@ class Run:
         "_has_threads",
         "_limits",
         "_questions",
+        "_replayed",
         "_running_steps",
         "_shed",
         "_stop_handle",
@@ -104,6 +107,7 @@ class Run:
         self._questions: dict[str, Question] = {}
         self._futures: set[asyncio.Future[None]] = set()
         self._running_steps = 0
+        self._replayed = 0
         self._stop_handle: asyncio.Handle | None = None
 
     # Asking
@@ -111,38 +115,44 @@ class Run:
     async def ask(self, question: Question, key: str | None, check: Check | None = None) -> Any:
         """Return the answer to a question: from the journal, from the request, or through the carrier.
 
-        An answer with which `check` finds something wrong is not accepted, and the question is asked again.
-        Raises `InvalidParams` for a response that does not answer this kind of question.
+        An answer with which `check` finds something wrong is not accepted: the question is asked again under
+        the same key, and says what was wrong. Raises `InvalidParams` for a response that does not answer this
+        kind of question.
         """
         self._check_running()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
-        first = key = self.journal.question_key(key or question_key(question))
-        attempts = 1
-        while (recorded := self.journal.find(answer_entry(key))) is not MISSING:
-            answer = _accepted(question, key, recorded, check)
+        key = self.journal.question_key(key or question_key(question))
+        renamed, attempts, problem = key, 1, None
+        while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
+            answer, problem = _checked(question, renamed, recorded, check)
             self._attempts.note_progress()
             if self.replay is not None:
-                self.replay.use(answer_entry(key))
+                self.replay.use(answer_entry(renamed))
                 try:
-                    self.replay.check_question(key, question, answer is not None)
+                    self.replay.check_question(renamed, question, problem is None)
                 except ReplayMismatch as mismatch:
                     self._stop_at(mismatch)
-            if answer is not None:
+            if problem is None:
+                await self._yield_in_replay()
                 return answer
-            # A key is answered once: asking again needs a new key, or the caller would not answer.
+            # Earlier versions asked again under a new key, and their logs and request states contain it.
             attempts += 1
-            key = f"{first}~{attempts}"
+            renamed = f"{key}~{attempts}"
         require(question, self.call)
-        self.journal.note(fingerprint_key(answer_entry(key)), question_print(question))
-        if key in self.responses:
-            answer = read_answer(question, key, self.responses[key])
-            if check is None or check(answer) is None:
-                self.record_answer(key, self.responses[key])
+        self._note_question(key, question)
+        for given in (key,) if renamed == key else (key, renamed):
+            response = self.responses.get(given)
+            if response is None or response == self.journal.find(answer_entry(given)):
+                continue
+            answer = read_answer(question, given, response)
+            problem = None if check is None else check(answer)
+            if problem is None:
+                self.record_answer(key, response)
                 return answer
         if (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
-        return await self.call.carrier.ask(self, key, question, check)
+        return await self.call.carrier.ask(self, key, with_problem(question, problem), check)
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
@@ -211,6 +221,7 @@ class Run:
             if recorded is not None:
                 self._attempts.note_progress()
                 self.replay.use(recorded)
+                await self._yield_in_replay()
                 return self.journal.find(recorded)
             while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
                 attempt = attempt.under(self.journal.key("step", name))
@@ -246,6 +257,12 @@ class Run:
                 self._schedule_stop(_GATHER_TURNS)
         await self.checkpoint()
         return value
+
+    async def _yield_in_replay(self) -> None:
+        """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
+        self._replayed += 1
+        if self._replayed % _REPLAY_ENTRIES == 0:
+            await asyncio.sleep(0)
 
     async def checkpoint(self) -> None:
         """Hand the call back to the caller if the server sheds load.
@@ -298,6 +315,11 @@ class Run:
             is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
         )
         self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
+
+    def _note_question(self, key: str, question: Question) -> None:
+        entry, note = fingerprint_key(answer_entry(key)), question_print(question)
+        if self.journal.entries.get(entry) != note:
+            self.journal.note(entry, note)
 
     async def _find_step(
         self, replay: Replay, key: str, fingerprint: StepPrint, is_sequential: bool
@@ -402,13 +424,13 @@ class Run:
             future.cancel()
 
 
-def _accepted(question: Question, key: str, response: Any, check: Check | None) -> Any:
-    """Return the answer in a recorded response, or `None` if the response does not fit."""
+def _checked(question: Question, key: str, response: Any, check: Check | None) -> tuple[Any, str | None]:
+    """Return the answer in a recorded response, and why it does not fit; `None` if it fits."""
     try:
         answer = read_answer(question, key, response)
-    except InvalidParams:
-        return None
-    return answer if check is None or check(answer) is None else None
+    except InvalidParams as error:
+        return None, error.message
+    return answer, None if check is None else check(answer)
 
 
 def require(question: Question, call: Call[Any]) -> None:

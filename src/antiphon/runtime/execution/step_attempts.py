@@ -48,7 +48,7 @@ class StepAttempts:
         """
         failed = self._failed.get((name, fingerprint.digest))
         before = failed.pop(0) if failed else None
-        if before is not None and before.key in self._retryable:
+        if before is not None and before.key in self._retryable and not self._is_counted(name):
             return before
         key = self._journal.key("step", name)
         if before is not None:
@@ -58,6 +58,10 @@ class StepAttempts:
         else:  # the counts of steps that run beside each other may change places in the next run
             identity = self._journal.key("step", f"{name}({fingerprint.digest})")
         return Attempt(key, identity, self._replay is not None and self._replay.has_failed(key))
+
+    def _is_counted(self, name: str) -> bool:
+        """Return whether a version without fingerprints recorded the next attempt, under a key of its own."""
+        return self._replay is not None and self._replay.has_no_print(self._journal.next_key("step", name))
 
     def note_failure(self, name: str, fingerprint: StepPrint, attempt: Attempt) -> None:
         """Note that an attempt has failed."""

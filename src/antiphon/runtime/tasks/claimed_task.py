@@ -19,7 +19,7 @@ from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, Stale, StoreError, StoreUnavailable
 from antiphon.model.notification import Progress
 from antiphon.model.segment import CallerMessage
-from antiphon.model.task import TRANSITIONS, EntryKind, Task, TaskProgress
+from antiphon.model.task import SEGMENT_ENTRIES, TRANSITIONS, EntryKind, EntryRanges, Task, TaskProgress
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.progress import ProgressWriter, log_message
 from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
@@ -103,6 +103,7 @@ class ClaimedTask:
         "_lease",
         "_lock",
         "_progress",
+        "_segment_entries",
         "_store",
         "_version",
         "_waiting",
@@ -129,8 +130,11 @@ class ClaimedTask:
         responses: Mapping[str, Any],
         lease: float = math.inf,
         since: float = 0.0,
+        segment_entries: EntryRanges | None = None,
     ) -> None:
         self._store = store
+        # The entries of the log that hold segments; `None` if they are not known.
+        self._segment_entries = segment_entries
         self._version = version
         self._lease = lease
         self.good_until = since + lease
@@ -254,7 +258,13 @@ class ClaimedTask:
 
     async def _write(self, kind: EntryKind, data: dict[str, Any]) -> None:
         async with self._lock:
+            entries = self._segment_entries
+            if kind == "ended" and entries is not None and entries.ranges:
+                # So that readers of the content do not have to read the whole log.
+                data = {**data, SEGMENT_ENTRIES: entries.ranges}
             await self._append(kind, data)
+            if kind == "emitted" and entries is not None:
+                entries.add(self._version)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
         backoff, is_uncertain = Backoff(timeout=_STORE_OUTAGE_SECONDS), False

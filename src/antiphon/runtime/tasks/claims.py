@@ -6,6 +6,7 @@ not count as a run that was lost.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import cast
 
@@ -31,6 +32,8 @@ async def read_history(store: Store, claim: Claim) -> TaskHistory | None:
     """
     history, number, version = TaskHistory(), 0, claim.record.version
     while number < version:
+        if number:
+            await asyncio.sleep(0)  # a long log must not hold the event loop
         entries = await store.read(claim.record.id, after=number, limit=_READ_PAGE_ENTRIES)
         if not entries:
             return None
@@ -53,6 +56,7 @@ def claimed_task(
         token=claim.token,
         journal=history.journal,
         responses=history.responses,
+        segment_entries=history.segment_entries,
         lease=lease,
         since=since,
     )

@@ -17,6 +17,7 @@ from antiphon.errors import (
     StoreUnavailable,
     TaskForbidden,
     TaskNotFound,
+    TaskNotWaiting,
     TaskRequired,
 )
 from antiphon.model.capabilities import can_answer
@@ -139,7 +140,8 @@ class TaskHandlers:
         return TaskForbidden(f"The tool {tool.name!r} does not run as a task: call it without a task.")
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
-        return TaskView(await self._service.get(call.request.task_id, call.principal))
+        task = await self._service.get(call.request.task_id, call.principal)
+        return TaskView(await self._service.with_content(task) if call.request_meta.inlines_results else task)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
         tasks, cursor = await self._service.list(call.principal, call.request.cursor)
@@ -167,6 +169,8 @@ class TaskHandlers:
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
         call.work.deadline = float("inf")
         id, shown, after = call.request.task_id, None, call.request.last_seq_nr
+        if call.request.input_responses and call.carrier.returns_questions:
+            await self._answer_first(id, call)
         if call.request.stream is not None and call.wants_stream:
             return await self._segments.stream(call, id, after or 0)
         if after is not None:
@@ -179,10 +183,18 @@ class TaskHandlers:
             shown = task.visible_state
             if task.state == "waiting":
                 if call.carrier.returns_questions:
-                    return TaskResult(InputRequired(load_questions(task.questions)), id)
+                    return TaskResult(InputRequired(task.open_questions), id)
                 if call.caller.can_ask:
                     await self._ask_caller(call, task)
         return TaskResult(result_of(await self._service.with_content(task)), id)
+
+    async def _answer_first(self, id: str, call: Call[RedeemTask]) -> None:
+        """Write the answers that came with a request for the result. A task that has ended needs none."""
+        try:
+            await self._service.answer(id, call.principal, call.request.input_responses)
+        except TaskNotWaiting:
+            if not (await self._service.get(id, call.principal)).has_ended:
+                raise
 
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
         """Ask a task's questions on the caller's connection, until the task no longer waits for an answer.
@@ -198,7 +210,7 @@ class TaskHandlers:
         if not questions:
             return
         asking = asyncio.gather(
-            *(self._ask(call, task.id, key, question) for key, question in questions.items())
+            *(self._ask(call, task, key, question) for key, question in questions.items())
         )
         # The task may be cancelled meanwhile, or answered on another connection.
         changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
@@ -212,9 +224,9 @@ class TaskHandlers:
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[Any], id: str, key: str, question: Question) -> None:
+    async def _ask(self, call: Call[Any], task: Task, key: str, question: Question) -> None:
         """Ask one question. An answer that has arrived is written even if the caller has disconnected."""
-        asking = asyncio.create_task(self._ask_until_valid(call, id, key, question))
+        asking = asyncio.create_task(self._ask_until_valid(call, task, key, question))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -222,22 +234,25 @@ class TaskHandlers:
             asyncio.get_running_loop().call_later(_ANSWER_GRACE_SECONDS, asking.cancel)
             raise
 
-    async def _ask_until_valid(self, call: Call[Any], id: str, key: str, question: Question) -> None:
+    async def _ask_until_valid(self, call: Call[Any], task: Task, key: str, question: Question) -> None:
         async def write_answer(response: Any) -> str | None:
-            write = asyncio.create_task(self._service.answer(id, call.principal, {key: response}))
+            write = asyncio.create_task(self._service.answer(task.id, call.principal, {key: response}))
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
-            task = await asyncio.shield(write)
-            return "the task still waits for an answer" if key in task.questions else None
-
-        async def ask() -> Any:
             try:
-                return await call.caller.ask(key, question, id)
+                answered = await asyncio.shield(write)
+            except TaskNotWaiting:  # somebody else answered, or the task was cancelled
+                return None
+            return answered.problems.get(key)
+
+        async def ask(asked: Question) -> Any:
+            try:
+                return await call.caller.ask(key, asked, task.id)
             except Failure as failure:
                 raise InternalError(failure.message) from None
 
         try:
-            await ask_until_valid(key, ask, write_answer)
+            await ask_until_valid(key, question, ask, write_answer, task.problems.get(key))
         except Failure as failure:
             raise InvalidParams(failure.message) from None
 

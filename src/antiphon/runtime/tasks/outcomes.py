@@ -12,7 +12,15 @@ import msgspec
 
 from antiphon.errors import InternalError, MissingCapability, RequestError, StoreError
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.task import STORED_QUESTIONS, EntryKind, Fault, dump_questions, dump_result
+from antiphon.model.task import (
+    STORED_QUESTIONS,
+    EntryKind,
+    Fault,
+    answer_entry,
+    dump_questions,
+    dump_result,
+)
+from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 
 __all__ = ["Outcome", "write_outcome"]
@@ -27,7 +35,10 @@ async def write_outcome(claimed: ClaimedTask, outcome: Outcome) -> None:
     """Write the result, the error, or the questions that the task waits for; raises `StoreError`."""
     try:
         new, progress = claimed.journal.take_unwritten(), claimed.close_progress()
-        await claimed.write(*_entry(outcome, new, progress))
+        kind, data = _entry(outcome, new, progress)
+        if again := _asked_again(outcome, claimed.journal):
+            data["again"] = again
+        await claimed.write(kind, data)
     except StoreError:
         raise
     except Exception as error:
@@ -39,6 +50,12 @@ async def write_outcome(claimed: ClaimedTask, outcome: Outcome) -> None:
             f"the details, under task {claimed.task.id}."
         )
         await claimed.write(*_entry(InternalError(message), {}))
+
+
+def _asked_again(outcome: Outcome, journal: Journal) -> list[str]:
+    """Return the keys of questions that have an answer already, which did not fit."""
+    questions = outcome.questions if isinstance(outcome, InputRequired) else {}
+    return [key for key in questions if answer_entry(key) in journal.entries]
 
 
 def _entry(

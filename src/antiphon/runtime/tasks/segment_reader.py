@@ -6,17 +6,28 @@ segment is found with a binary search.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from antiphon.store.contract import Entry, Store
 
-__all__ = ["SegmentReader"]
+__all__ = ["READ_PAGE_ENTRIES", "SegmentReader", "new_segments"]
 
-_READ_PAGE_ENTRIES = 16
+READ_PAGE_ENTRIES = 16
 """How many entries are read at once. Each may hold a whole batch of segments."""
 _MAX_SCAN_ENTRIES = 64
 """How many entries are scanned without a binary search."""
+
+
+def new_segments(entries: Sequence[Entry], last: int) -> list[Any]:
+    """Return the segments in entries of a log that come after the segment with the number `last`."""
+    blocks: list[Any] = []
+    for entry in entries:
+        if entry.kind == "emitted":
+            skipped = last + len(blocks) + 1 - entry.data["first"]
+            blocks += entry.data["blocks"][max(skipped, 0) :]
+    return blocks
 
 
 class SegmentReader:
@@ -35,22 +46,16 @@ class SegmentReader:
             self._is_positioned = True
             await self._seek(version)
         while self._position < version:
-            entries = await self._store.read(self._id, after=self._position, limit=_READ_PAGE_ENTRIES)
+            entries = await self._store.read(self._id, after=self._position, limit=READ_PAGE_ENTRIES)
             if not entries:
                 return
             self._position = entries[-1].number
-            first, blocks = self.last + 1, self._new(entries)
+            first, blocks = self.last + 1, new_segments(entries, self.last)
             if blocks:
                 self.last += len(blocks)
                 yield first, blocks
-
-    def _new(self, entries: Any) -> list[Any]:
-        blocks: list[Any] = []
-        for entry in entries:
-            if entry.kind == "emitted":
-                skipped = self.last + len(blocks) + 1 - entry.data["first"]
-                blocks += entry.data["blocks"][max(skipped, 0) :]
-        return blocks
+            if self._position < version:
+                await asyncio.sleep(0)  # a long log must not hold the event loop
 
     async def _seek(self, version: int) -> None:
         """Move to the entry that holds the next segment, or to an entry shortly before it."""
@@ -66,7 +71,7 @@ class SegmentReader:
 
     async def _emitted_after(self, position: int, end: int) -> Entry | None:
         while position < end:
-            entries = await self._store.read(self._id, after=position, limit=_READ_PAGE_ENTRIES)
+            entries = await self._store.read(self._id, after=position, limit=READ_PAGE_ENTRIES)
             for entry in entries:
                 if entry.kind == "emitted":
                     return entry

@@ -15,11 +15,14 @@ from antiphon.errors import TaskNotFound
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import StreamTask
 from antiphon.model.segment import SegmentPage, Segments
-from antiphon.model.task import Task, TaskChanged, TaskView, load_questions, load_result
+from antiphon.model.task import Task, TaskChanged, TaskView, load_result
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.tasks.service import TaskService
 
 __all__ = ["SegmentStreams"]
+
+_CANCELLED_MESSAGE = "The task was cancelled."
+_EXPIRED_MESSAGE = "The task expired before it ended."
 
 
 class SegmentStreams:
@@ -65,7 +68,8 @@ class SegmentStreams:
                 elif update.has_ended:
                     ended = update
                 elif update.state == "waiting" and call.carrier.returns_questions:
-                    stopped = InputRequired(load_questions(update.questions))
+                    stopped = InputRequired(update.open_questions)
+                    task = None if task is None else update
                     return SegmentPage(last + 1, (), id, is_complete=False, stopped=stopped, task=task)
                 elif task is not None:  # no segments yet: tell the caller the id of its task
                     await call.caller.notify(Segments(last + 1, (), id, task))
@@ -75,15 +79,23 @@ class SegmentStreams:
         except TaskNotFound:
             if last == after and task is None:
                 raise
-            # The task expired before it ended.
-            return SegmentPage(last + 1, (), id, is_complete=True, is_error=True)
+            return SegmentPage(last + 1, (), id, is_complete=True, is_error=True, message=_EXPIRED_MESSAGE)
         return _last_page(ended, last, task)
 
     async def page(self, call: Call[Any], id: str, after: int) -> SegmentPage:
-        """Return the segments after a number that are in the log now."""
+        """Return the segments after a number that are in the log now, and the questions of a task that waits.
+
+        A caller that has all segments, and can answer on the connection, is asked the questions first.
+        """
         task, blocks = await self._service.segments(id, call.principal, after)
+        if task.state == "waiting" and not blocks and call.caller.can_ask:
+            await self._ask_caller(call, task)
+            task, blocks = await self._service.segments(id, call.principal, after)
         if not task.has_ended:
-            return SegmentPage(after + 1, blocks, id, is_complete=False)
+            stopped = None
+            if task.state == "waiting" and call.carrier.returns_questions:
+                stopped = InputRequired(task.open_questions)
+            return SegmentPage(after + 1, blocks, id, is_complete=False, stopped=stopped)
         end = _last_page(task, after + len(blocks), None)
         return msgspec.structs.replace(end, first=after + 1, blocks=(*blocks, *end.blocks))
 
@@ -99,16 +111,19 @@ def _last_page(task: Task, last: int, created: Task | None) -> SegmentPage:
     """Return the last page of a task that has ended, for a caller that has its segments up to `last`."""
     rest = _content_after_segments(task, last)
     end: Result | None = None
+    message: str | None = None
     if task.result is not None:
         end = load_result(task.result)
-    elif task.fault is not None and not task.segments:
-        end = Result(task.fault.message, is_error=True)
+    else:
+        message = (task.message or _CANCELLED_MESSAGE) if task.fault is None else task.fault.message
     return SegmentPage(
         rest.first,
         rest.blocks,
         task.id,
         is_complete=True,
-        is_error=task.failed or task.fault is not None,
+        is_error=task.failed or end is None,
         end=end,
-        task=None if created is None else task,
+        # The fields of a last page do not say that a task was cancelled, so the task itself says so.
+        task=task if created is not None or task.state == "cancelled" else None,
+        message=message,
     )

@@ -22,14 +22,13 @@ from antiphon.errors import (
     StoreUnavailable,
     TaskEnded,
     TaskNotFound,
+    TaskNotWaiting,
 )
-from antiphon.model.form import problems
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.question import Elicit, ElicitResult, read_answer
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, Promise, Task, load_questions, load_result
+from antiphon.model.task import EntryKind, EntryRanges, Promise, Task, load_result
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
@@ -46,6 +45,8 @@ from antiphon.runtime.tasks.claimed_task import (
     phase_after,
     task_of,
 )
+from antiphon.runtime.tasks.finished_content import FinishedContent
+from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Record, Store
@@ -59,8 +60,6 @@ _QUEUE_RETRY_AFTER_SECONDS = 10
 """When a caller should try again after its task was refused because too many tasks wait."""
 _QUEUE_COUNT_INTERVAL_TASKS = 100
 """How many tasks a process creates before it asks the store again how many wait."""
-_LAST_VERSION = 2**62
-"""A version above that of every log, to read a log to its end."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
 """How long a stream waits for first segments before it reports that the task is running."""
 _STORE_OUTAGE_SECONDS = 15.0
@@ -84,6 +83,7 @@ class TaskService:
         self.worker = worker
         self._relay = relay
         self._limits = limits
+        self._finished_content = FinishedContent(store)
         self._queued = 0
         self._created_count = 0
 
@@ -135,12 +135,14 @@ class TaskService:
         if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
         entries: list[tuple[EntryKind, Any]] = [("created", created)]
+        segment_entries = EntryRanges()
         if emitted:
             # The claim that comes with the creation has the first token.
             segments = {"first": 1, "blocks": msgspec.to_builtins(emitted), "by": 1}
             entries.append(("emitted", segments))
             task = task.after("emitted", segments, at)
             head = head_of(task)
+            segment_entries.add(len(entries))
         here = self.worker.has_room or not run
         since = lease_clock()
         claim = await self.store.create(
@@ -171,6 +173,7 @@ class TaskService:
             responses=call.request.input_responses,
             lease=self._limits.lease_seconds,
             since=since,
+            segment_entries=segment_entries,
         )
         if run:
             self.worker.run(claimed, tool)
@@ -201,9 +204,12 @@ class TaskService:
         return await conversion.run(environment)
 
     async def get(self, id: str, principal: Principal) -> Task:
-        """Return a task; raises `TaskNotFound`, with the same message for every reason."""
+        """Return a task without its segments.
+
+        Raises `TaskNotFound`, with the same message for every reason.
+        """
         local = await self.worker.find_local(id, principal.id)
-        return await self.with_content(task_of(await self._record(id, principal)) if local is None else local)
+        return task_of(await self._record(id, principal)) if local is None else local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -249,14 +255,32 @@ class TaskService:
         """Answer a task's questions, and return the task.
 
         Responses to questions that are not open are ignored. A question whose response does not match its
-        form stays open. Raises `InvalidParams` for a response of the wrong kind.
+        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
+        `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
+        undo the other responses.
         """
+        sorted_responses = SortedResponses({}, {}, {})
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            valid = _valid_responses(task, responses)
-            return ("answered", {"responses": valid}) if valid else None
+            nonlocal sorted_responses
+            if task.state != "waiting":
+                raise not_waiting(task)
+            sorted_responses = sort_responses(task, responses)
+            data: dict[str, Any] = {"responses": sorted_responses.valid}
+            if any(task.problems.get(key) != problem for key, problem in sorted_responses.unfit.items()):
+                data["problems"] = sorted_responses.unfit
+            return ("answered", data) if any(data.values()) else None
 
-        return await self._write(id, principal, entry)
+        try:
+            task = await self._write(id, principal, entry)
+        except TaskNotWaiting:
+            record = await self._record(id, principal)
+            if not await is_repeated(self.store, record, responses):
+                raise
+            return task_of(record)
+        if sorted_responses.malformed:
+            raise InvalidParams(" ".join(sorted_responses.malformed.values()))
+        return task
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""
@@ -324,9 +348,7 @@ class TaskService:
         """Return the task with its segments in the content of its result, if it has a result."""
         if task.result is None or not task.segments:
             return task
-        reader = SegmentReader(self.store, task.id, 0)
-        blocks = [block async for _, some in reader.up_to(_LAST_VERSION) for block in some]
-        content = [*blocks, *task.result["content"]]
+        content = await self._finished_content.of(task)
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
     # Reading and writing records
@@ -418,21 +440,3 @@ def _has_expired(record: Record) -> bool:
 def _state_of(record: Record) -> tuple[int, int]:
     """Return a value that differs after every change. Progress changes a record without an entry."""
     return record.version, record.updated
-
-
-def _valid_responses(task: Task, responses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the responses that answer an open question and match its form."""
-    found = {}
-    for key, ask in load_questions(task.questions).items():
-        if key not in responses:
-            continue
-        answer = read_answer(ask, key, responses[key])
-        if (
-            isinstance(ask, Elicit)
-            and isinstance(answer, ElicitResult)
-            and answer.action == "accept"
-            and problems(ask.schema, answer.content or {})
-        ):
-            continue
-        found[key] = responses[key]
-    return found

@@ -47,8 +47,19 @@ class Channel(Protocol):
     async def send(self, message: Message) -> None:
         """Send a notification or a response; raises the same errors as `request`."""
 
-    async def listen(self, headers: Mapping[str, str]) -> None:
-        """Receive messages that belong to no request, if the channel needs a stream for them."""
+    async def listen(
+        self,
+        headers: Mapping[str, str],
+        *,
+        on_reopened: Callable[[], None],
+        on_session_lost: Callable[[], None],
+    ) -> None:
+        """Receive messages that belong to no request, if the channel needs a stream for them.
+
+        A stream that breaks is opened again for as long as the channel is open; then `on_reopened` is called,
+        because messages may have been lost meanwhile. `on_session_lost` is called if the server no longer
+        knows the session. Then the stream ends.
+        """
 
     async def end(self, headers: Mapping[str, str]) -> None:
         """Tell the server that the session is over, if there is one. Raises nothing."""

@@ -9,15 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 import httpx2
 from msgspec import UNSET
 
-from antiphon.errors import AntiphonError, BadAnswer, RequestError, Unreachable
+from antiphon.errors import AntiphonError, BadAnswer, InternalError, RequestError, SessionLost, Unreachable
 from antiphon.transport.client.channel import Receiver
-from antiphon.transport.client.http_response import EventCursor, body, decode, frames, media_type, refusal
+from antiphon.transport.client.http_response import (
+    EventCursor,
+    body,
+    decode,
+    frames,
+    media_type,
+    refusal,
+    silent,
+)
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
@@ -30,6 +38,11 @@ _JSON_OR_EVENTS = "application/json, text/event-stream"
 _EVENTS = "text/event-stream"
 _LISTEN_SECONDS = 2.0
 """How long `listen` waits for its stream. Some servers send the headers with the first event."""
+_LONGEST_LISTEN_RETRY_SECONDS = 60.0
+_STABLE_STREAM_SECONDS = 5.0
+"""How long the stream of `listen` has to stay open to count as stable."""
+_FAILURES_BEFORE_WARNING = 5
+"""How often in a row the stream of `listen` may break before a warning is logged."""
 
 
 class HttpChannel:
@@ -48,6 +61,7 @@ class HttpChannel:
         connect_timeout: float = 30.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
+        keep_alive_timeout: float = 60.0,
         resumes: int = 5,
     ) -> None:
         self.peer = str(url)
@@ -61,6 +75,7 @@ class HttpChannel:
         self._slots = asyncio.Semaphore(max_requests)
         self._limits = httpx2.Limits(max_connections=None, max_keepalive_connections=max_requests)
         self._max_message = max_message
+        self._max_silence = None if keep_alive_timeout == float("inf") else keep_alive_timeout
         self._resumes = resumes
         self._session: str | None = None
         self._receive: Receiver | None = None
@@ -107,12 +122,20 @@ class HttpChannel:
             if media_type(response) != _EVENTS:
                 await body(response, self._max_message)
 
-    async def listen(self, headers: Mapping[str, str]) -> None:
+    async def listen(
+        self,
+        headers: Mapping[str, str],
+        *,
+        on_reopened: Callable[[], None],
+        on_session_lost: Callable[[], None],
+    ) -> None:
         """Open the stream for messages that belong to no request, unless the server has refused it."""
         if self._is_listen_refused or (self._listening is not None and not self._listening.done()):
             return
         opened = asyncio.Event()
-        self._listening = asyncio.create_task(self._keep_listening(headers, opened))
+        self._listening = asyncio.create_task(
+            self._keep_listening(headers, opened, on_reopened, on_session_lost)
+        )
         waiting = asyncio.create_task(opened.wait())
         await asyncio.wait(
             {waiting, self._listening}, timeout=_LISTEN_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -166,7 +189,8 @@ class HttpChannel:
         """Read a stream up to the response; returns `None` if it breaks before and can be resumed."""
         assert self._receive is not None
         try:
-            async with aclosing(frames(response, self._max_message, cursor)) as stream:
+            silence = self._max_silence if message.listens else None
+            async with aclosing(frames(response, self._max_message, cursor, silence)) as stream:
                 async for frame in stream:
                     if frame.method is UNSET:
                         self._checked(frame, message, alone=False)
@@ -204,46 +228,79 @@ class HttpChannel:
                 cursor.backoff.reset()
         raise Unreachable(f"{self.peer} lost the stream of {message.method}, and it could not be resumed.")
 
-    async def _keep_listening(self, headers: Mapping[str, str], opened: asyncio.Event) -> None:
-        """Read the stream for messages that belong to no request, and open it again if it breaks."""
-        cursor = EventCursor()
+    async def _keep_listening(
+        self,
+        headers: Mapping[str, str],
+        opened: asyncio.Event,
+        on_reopened: Callable[[], None],
+        on_session_lost: Callable[[], None],
+    ) -> None:
+        """Read the stream for messages that belong to no request, and open it again whenever it breaks."""
+        cursor = EventCursor(_LONGEST_LISTEN_RETRY_SECONDS)
+        loop = asyncio.get_running_loop()
         failures = 0
-        while failures <= self._resumes:
+        while True:
+            failures += 1
+            begun = loop.time()
             try:
-                failures += 1
-                if await self._listen_once(headers, cursor, opened):
+                has_brought = await self._listen_once(headers, cursor, opened, on_reopened)
+                if has_brought or loop.time() - begun > _STABLE_STREAM_SECONDS:
                     failures = 0
                     cursor.backoff.reset()
-            except Unreachable:
-                pass
             except AntiphonError as error:
-                # A server without such a stream answers with 405; some answer with 404 or 400.
-                level = logging.WARNING if opened.is_set() else logging.DEBUG
-                logger.log(level, "%s sends no messages outside of requests: %s", self.peer, error)
-                self._is_listen_refused = True
-                return
+                if cursor.last_id is not None and not isinstance(error, Unreachable):
+                    cursor.last_id = None  # the server does not keep the stream: open another
+                    continue
+                if isinstance(error, SessionLost) and opened.is_set():
+                    on_session_lost()
+                    return
+                if not opened.is_set() and not isinstance(error, Unreachable | InternalError):
+                    # A server without such a stream answers with 405; some answer with 404 or 400.
+                    logger.debug("%s sends no messages outside of requests: %s", self.peer, error)
+                    self._is_listen_refused = True
+                    return
+                if failures == _FAILURES_BEFORE_WARNING:
+                    logger.warning(
+                        "The stream of messages outside of requests from %s keeps breaking: %s "
+                        "The client tries to open it again.",
+                        self.peer,
+                        error,
+                    )
             await asyncio.sleep(cursor.backoff.next_delay())
-        logger.warning(
-            "The stream of messages outside of requests from %s keeps breaking. It is not opened again.",
-            self.peer,
-        )
 
     async def _listen_once(
-        self, headers: Mapping[str, str], cursor: EventCursor, opened: asyncio.Event
+        self,
+        headers: Mapping[str, str],
+        cursor: EventCursor,
+        opened: asyncio.Event,
+        on_reopened: Callable[[], None],
     ) -> bool:
         """Read the stream until it breaks; returns whether it brought a message."""
         assert self._receive is not None
         resumption = {} if cursor.last_id is None else {"last-event-id": cursor.last_id}
         has_brought = False
-        async with self._response("GET", {**headers, **resumption, "accept": _EVENTS}, None) as response:
-            if media_type(response) != _EVENTS:
-                raise BadAnswer(f"its content type is {media_type(response) or 'missing'}, not {_EVENTS}.")
-            opened.set()
-            async with aclosing(frames(response, self._max_message, cursor)) as stream:
-                async for frame in stream:
-                    has_brought = True
-                    if frame.method is not UNSET:
-                        await self._receive(frame)
+        try:
+            async with (
+                asyncio.timeout(self._max_silence) as limit,
+                self._response("GET", {**headers, **resumption, "accept": _EVENTS}, None) as response,
+            ):
+                limit.reschedule(None)
+                if media_type(response) != _EVENTS:
+                    raise BadAnswer(
+                        f"its content type is {media_type(response) or 'missing'}, not {_EVENTS}."
+                    )
+                if opened.is_set():
+                    on_reopened()
+                opened.set()
+                async with aclosing(frames(response, self._max_message, cursor, self._max_silence)) as stream:
+                    async for frame in stream:
+                        has_brought = True
+                        if frame.method is not UNSET:
+                            await self._receive(frame)
+        except TimeoutError:
+            if self._max_silence is None or not limit.expired():
+                raise
+            raise silent(self.peer, self._max_silence) from None
         return has_brought
 
     async def _stop_listening(self) -> None:

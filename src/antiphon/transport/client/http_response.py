@@ -5,6 +5,7 @@ Opens no connection and never retries; `http` does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -26,7 +27,7 @@ from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.sse import Decoder
 
-__all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal"]
+__all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal", "silent"]
 
 _MAX_REFUSAL_BYTES = 64 * 1024
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 600.0
@@ -35,18 +36,20 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 600.0
 class EventCursor:
     """The last event of a stream that was read, and the delays before the stream is opened again."""
 
-    __slots__ = ("_retry", "backoff", "last_id")
+    __slots__ = ("_longest", "_retry", "backoff", "last_id")
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = _LONGEST_RETRY_SECONDS) -> None:
         self.last_id: str | None = None
-        self.backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        self.backoff = Backoff(_FIRST_RETRY_SECONDS, longest)
+        self._longest = longest
         self._retry = _FIRST_RETRY_SECONDS
 
     def retry_after(self, seconds: float) -> None:
         """Use the delay that the server asks for, longer with each failure."""
         if seconds != self._retry:
             self._retry = seconds
-            self.backoff = Backoff(min(seconds, _LONGEST_RETRY_SECONDS), _LONGEST_RETRY_SECONDS)
+            first = min(seconds, _LONGEST_RETRY_SECONDS)
+            self.backoff = Backoff(first, max(first, self._longest))
 
 
 def media_type(response: httpx2.Response) -> str:
@@ -74,12 +77,18 @@ async def body(response: httpx2.Response, limit: int) -> bytearray:
     return read
 
 
-async def frames(response: httpx2.Response, limit: int, cursor: EventCursor) -> AsyncGenerator[Frame, None]:
-    """Yield the messages of a stream; raises `BadAnswer`. Close it when you stop reading."""
+async def frames(
+    response: httpx2.Response, limit: int, cursor: EventCursor, max_silence: float | None = None
+) -> AsyncGenerator[Frame, None]:
+    """Yield the messages of a stream; raises `BadAnswer`. Close it when you stop reading.
+
+    Raises `Unreachable` if nothing comes for `max_silence` seconds, not even a comment.
+    """
     _check_encoding(response)
     decoder = Decoder(limit)
     url = str(response.url)
-    async with aclosing(response.aiter_raw()) as chunks:
+    received = response.aiter_raw() if max_silence is None else _watched(response, max_silence)
+    async with aclosing(received) as chunks:
         async for chunk in chunks:
             for event in decoder.feed(chunk):
                 if event.id is not None:
@@ -88,6 +97,28 @@ async def frames(response: httpx2.Response, limit: int, cursor: EventCursor) -> 
                     cursor.retry_after(event.retry / 1000)
                 if event.data and event.name == "message":
                     yield decode(event.data, url)
+
+
+async def _watched(response: httpx2.Response, max_silence: float) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of a response; raises `Unreachable` if none come for so many seconds.
+
+    A connection whose other side has vanished looks like one on which nothing happens.
+    """
+    async with aclosing(response.aiter_raw()) as chunks:
+        while True:
+            try:
+                async with asyncio.timeout(max_silence):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                raise silent(str(response.url), max_silence) from None
+            if chunk is None:
+                return
+            yield chunk
+
+
+def silent(url: str, seconds: float) -> Unreachable:
+    """Return the error for a stream on which nothing came, not even a keep-alive."""
+    return Unreachable(f"{url} has sent nothing for {seconds:g} s: the connection seems to be lost.")
 
 
 async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError | RequestError:

@@ -212,7 +212,13 @@ class LineChannel:
         """Send a notification or a response."""
         await self._connected().send(message)
 
-    async def listen(self, headers: Mapping[str, str]) -> None:
+    async def listen(
+        self,
+        headers: Mapping[str, str],
+        *,
+        on_reopened: Callable[[], None],
+        on_session_lost: Callable[[], None],
+    ) -> None:
         """Do nothing: all messages come on one stream, which is open."""
 
     async def end(self, headers: Mapping[str, str]) -> None:

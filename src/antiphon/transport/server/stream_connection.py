@@ -15,7 +15,7 @@ from msgspec import UNSET
 from antiphon.errors import RequestError
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.question import Question
-from antiphon.model.request import Initialize, Listen, RequestId
+from antiphon.model.request import Initialize, Listen, RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call, Caller, SessionState
@@ -31,6 +31,8 @@ __all__ = ["StreamConnection"]
 
 _CLOSE_SECONDS = 1.0
 """How long stopped calls may take to unwind when the connection is closed."""
+
+_NO_META = RequestMeta()
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -61,7 +63,8 @@ class StreamConnection:
             return
         request_id = frame.request_id
         if frame.method is UNSET:
-            self._questions.answer(frame)
+            if not self._questions.answer(frame):
+                self._spawn(self._take_answer(frame))
             return
         if request_id is None:
             self._calls.handle_notification(frame)
@@ -116,6 +119,34 @@ class StreamConnection:
             self._listeners.discard(work)
             self._calls.remove(request_id, work)
         await self._write(answer)
+
+    async def _take_answer(self, frame: Frame) -> None:
+        """Take a response that answers the question of a task, which was asked on no connection.
+
+        Nothing answers a response, except that an error is written without an id.
+        """
+        work = Supervised()
+        self._supervisor.enter(work, asyncio.get_running_loop())
+        dialect: Dialect | None = None
+        try:
+            dialect = self._pipeline.dialects.choose(frame, None, self._negotiated)
+            request = dialect.answered(frame)
+            if request is None:
+                return
+            self._pipeline.check_room(len(self._supervisor) - 1)
+            caller = _StreamCaller(self._write, self._questions, dialect, 0)
+            await self._pipeline.handle(
+                self._pipeline.call(dialect, request, _NO_META, 0, caller, work, self._principal)
+            )
+        except asyncio.CancelledError:
+            if work.stop_reason is None:
+                raise
+            work.uncancel()
+        except Exception as raised:
+            _, refusal = self._pipeline.refuse(raised, dialect, None)
+            await self._write(refusal)
+        finally:
+            self._supervisor.leave(work)
 
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:
         self._negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)

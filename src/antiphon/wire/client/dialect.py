@@ -100,6 +100,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether a broken stream of responses can be resumed after its last event id."""
     streams: bool = False
     """Whether several responses may come, of which all but the last are marked as partial."""
+    listens: bool = False
+    """Whether the stream of the response has no end of its own: only keep-alives show that it is alive."""
 
 
 class ClientDialect:
@@ -115,6 +117,10 @@ class ClientDialect:
     """Whether arguments are repeated in headers, for tools that declare it."""
     takes_task_params: ClassVar[bool] = False
     """Whether a caller says with the call that it wants a task."""
+    status_has_details: ClassVar[bool] = False
+    """Whether the status of a task carries its questions and its result."""
+    asks_in_task_result: ClassVar[bool] = False
+    """Whether the request for a task's result returns the questions that the task waits for."""
     task_notification: ClassVar[str]
     """The method of the notification that reports the status of a task."""
 
@@ -138,7 +144,7 @@ class ClientDialect:
 
     @property
     def answers_tasks_by_key(self) -> bool:
-        """Whether a task's status carries its questions and result, and questions are answered by key."""
+        """Whether a client answers the questions of a task by key, in a request of its own."""
         return AnswerTask in self.methods
 
     def ping(self) -> Request:
@@ -242,7 +248,22 @@ class ClientDialect:
     # The points where versions differ
 
     def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
+        # Servers of 2026-07-28 name the type of each result. One of an older session may do so too.
+        kind = fields.get("resultType", "complete")
+        if kind == "input_required" and self._can_answer(request):
+            return segments.questions(self, fields)
+        if kind != "complete" and not (kind == "task" and isinstance(request, CallTool)):
+            raise BadAnswer(
+                f"The server answered {self.methods[type(request)]} with a result of type {kind!r}, which "
+                f"this client cannot take in protocol version {self.version}."
+            )
         return _READERS[type(request)](self, fields)
+
+    def _can_answer(self, request: Request) -> bool:
+        """Return whether the client can answer questions that come as the result of a request."""
+        return isinstance(request, CallTool | GetPrompt | ReadResource) or (
+            self.asks_in_task_result and isinstance(request, RedeemTask)
+        )
 
     def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
         meta = dict(request_meta.raw)

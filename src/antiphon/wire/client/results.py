@@ -296,7 +296,7 @@ _NOTIFICATIONS: Mapping[str, Callable[[Fields], Notification | Cancel | None]] =
     "notifications/tools/list_changed": lambda params: ListChanged("tools"),
     "notifications/resources/list_changed": lambda params: ListChanged("resources"),
     "notifications/prompts/list_changed": lambda params: ListChanged("prompts"),
-    "notifications/resources/updated": lambda params: msgspec.convert(params, ResourceUpdated),
+    "notifications/resources/updated": lambda params: ResourceUpdated(msgspec.convert(params["uri"], str)),
     "notifications/cancelled": lambda params: msgspec.convert(params, Cancel),
     "notifications/subscriptions/acknowledged": lambda params: Acknowledged(
         msgspec.convert(params["notifications"], SubscriptionFilter)

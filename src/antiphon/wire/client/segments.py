@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import BadAnswer
-from antiphon.model.outcome import Result
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import RequestId
 from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
@@ -20,12 +20,24 @@ from antiphon.wire.server.tasks import RELATED
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["call_outcome", "is_partial", "notification_part", "response_part", "task_result"]
+__all__ = ["call_outcome", "is_partial", "notification_part", "questions", "response_part", "task_result"]
 
 
 def is_partial(frame: Frame) -> bool:
-    """Return whether a response is one of several to its request, and not the last."""
-    return isinstance(frame.result, dict) and frame.result.get("isComplete") is False
+    """Return whether a response is one of several to its request, and not the last.
+
+    A response with questions is the last one, although the output is not complete.
+    """
+    result = frame.result
+    if not isinstance(result, dict):
+        return False
+    return result.get("isComplete") is False and result.get("resultType") != "input_required"
+
+
+def questions(dialect: ClientDialect, fields: Mapping[str, Any]) -> InputRequired | StreamPart:
+    """Return the questions in a result, or the part of a stream that ends with them; raises `BadAnswer`."""
+    is_part = "isComplete" in fields
+    return response_part(dialect, fields) if is_part else results.input_required(dialect, fields)
 
 
 def call_outcome(dialect: ClientDialect, fields: Mapping[str, Any]) -> Result | TaskStatus | StreamPart:

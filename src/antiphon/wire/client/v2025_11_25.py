@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ class _WithSessions(ClientDialect):
     closing_cancels = False
     mirrors_arguments = False
     task_notification = "notifications/tasks/status"
+    resumes_streams: ClassVar[bool] = True
+    """Whether the server sends ids of events, after which a broken stream is resumed."""
 
     def greeting(self) -> Request:
         """Return the request that opens a session."""
@@ -61,7 +63,8 @@ class _WithSessions(ClientDialect):
         if isinstance(request, Initialize):
             return Message(body, method, request_id, opens_session=True)
         streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
-        return Message(body, method, request_id, self.headers, resumable=not streams, streams=streams)
+        resumable = self.resumes_streams and not streams
+        return Message(body, method, request_id, self.headers, resumable=resumable, streams=streams)
 
 
 class ClientV2025(_WithSessions):

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import BadAnswer
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.request import (
@@ -20,6 +19,7 @@ from antiphon.model.request import (
     Discover,
     GetPrompt,
     GetTask,
+    Listen,
     ReadResource,
     Request,
     RequestId,
@@ -53,6 +53,7 @@ class ClientV2026(ClientDialect):
     has_sessions = False
     closing_cancels = True
     mirrors_arguments = True
+    status_has_details = True
     task_notification = "notifications/tasks"
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
@@ -105,16 +106,6 @@ class ClientV2026(ClientDialect):
             super().read_capabilities(fields), tasks=EXTENSION in declared, streams=STREAMING in declared
         )
 
-    def _read(self, request: Request, fields: Mapping[str, Any]) -> Any:
-        kind = fields.get("resultType", "complete")
-        if kind == "input_required" and isinstance(request, CallTool | GetPrompt | ReadResource):
-            return results.input_required(self, fields)
-        if kind != "complete" and not (kind == "task" and isinstance(request, CallTool)):
-            raise BadAnswer(
-                f"The server answered with a result of type {kind!r}, which this client cannot take."
-            )
-        return super()._read(request, fields)
-
     def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
         meta = {
             **super()._meta(request_meta),
@@ -141,7 +132,8 @@ class ClientV2026(ClientDialect):
             headers["mcp-name"] = encode_value(request.task_id)
         if mirrored and isinstance(request, CallTool):
             headers.update(mirror(mirrored, request.arguments))
-        return Message(jsonrpc.request(request_id, method, params), method, request_id, headers)
+        body = jsonrpc.request(request_id, method, params)
+        return Message(body, method, request_id, headers, listens=isinstance(request, Listen))
 
     def _notification(self, method: str, params: dict[str, Any]) -> Message:
         params["_meta"] = self._common

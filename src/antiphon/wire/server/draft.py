@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from antiphon.errors import InvalidParams
 from antiphon.model.capabilities import ANSWERS_EVERYTHING
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
 from antiphon.model.task import TaskResult
 from antiphon.wire import jsonrpc
-from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.jsonrpc import Frame, excerpt
 from antiphon.wire.server.dialect import Negotiated, TaskOutcome
 from antiphon.wire.server.tasks import RELATED
 from antiphon.wire.server.v2025_11_25 import V2025
@@ -58,22 +59,25 @@ class Draft(V2025):
         """Return the request in a frame; the task and `stream` may stand outside the params."""
         if frame.stream is not UNSET and isinstance(frame.params, dict) and "stream" not in frame.params:
             frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "stream": frame.stream}))
-        related = frame.meta.get(RELATED) if frame.method == "tasks/input_response" else None
-        if isinstance(related, dict) and isinstance(frame.params, dict) and "taskId" not in frame.params:
-            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": related.get("taskId")}))
+        if frame.method == "tasks/input_response" and isinstance(frame.params, dict):
+            task_id = _one_task(
+                frame.params.get("taskId", UNSET), _related(frame.meta), _related(frame.beside)
+            )
+            if task_id is not UNSET:
+                frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": task_id}))
         return super().parse(frame)
 
     def answered(self, frame: Frame) -> Any:
-        """Return the answer in a response that names a task: it answers the task's open question."""
+        """Return the answer in a response that names a task: it answers the task's open question.
+
+        Raises `InvalidParams` if the response names two tasks.
+        """
         if not isinstance(frame.result, dict):
             return None
-        for meta in (frame.result.get("_meta"), frame.beside):
-            related = meta.get(RELATED) if isinstance(meta, dict) else None
-            task_id = related.get("taskId") if isinstance(related, dict) else None
-            if isinstance(task_id, str):
-                response = {key: value for key, value in frame.result.items() if key != "_meta"}
-                return AnswerQuestion(task_id, response)
-        return None
+        task_id = _one_task(_related(frame.result.get("_meta")), _related(frame.beside))
+        if not isinstance(task_id, str):
+            return None
+        return AnswerQuestion(task_id, {key: value for key, value in frame.result.items() if key != "_meta"})
 
     def _partial_response(self, segments: Segments) -> dict[str, Any]:
         return {**super()._partial_response(segments), "resultType": "complete"}
@@ -88,3 +92,17 @@ class Draft(V2025):
             return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}
         value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"
         return value
+
+
+def _related(meta: Any) -> Any:
+    """Return the id of the task that metadata names; `UNSET` if they name none."""
+    related = meta.get(RELATED) if isinstance(meta, dict) else None
+    return related.get("taskId", UNSET) if isinstance(related, dict) else UNSET
+
+
+def _one_task(*ids: Any) -> Any:
+    """Return the id that is in all places that name a task; raises `InvalidParams` if they disagree."""
+    named = [id for id in ids if id is not UNSET]
+    if any(id != named[0] for id in named):
+        raise InvalidParams(f"The message names two tasks, {excerpt(named[0])} and {excerpt(named[1])}.")
+    return named[0] if named else UNSET

@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
+from antiphon.model.content import Text
 from antiphon.model.request import RequestId
 from antiphon.model.segment import SegmentPage, Segments, StreamEnd
 from antiphon.wire.server.tasks import RELATED, core_task
 
 __all__ = [
     "FALLBACK",
+    "NO_SEGMENTS",
     "PARTIAL_RESULT",
     "STREAMING",
     "declared_modes",
@@ -32,6 +34,9 @@ PARTIAL_RESULT = "notifications/tools/partial_result"
 
 FALLBACK: Mapping[str, Any] = {"io.modelcontextprotocol/fallback-mode": "task"}
 """The `_meta` of a task that was made because no response mode that the caller offered is possible."""
+
+NO_SEGMENTS: Mapping[str, Any] = {"partial-content": [], "isError": False, "isComplete": False}
+"""The fields of a response without segments, on a stream that continues."""
 
 _builtins = msgspec.to_builtins
 
@@ -61,10 +66,13 @@ def segment_page(page: SegmentPage, outcome: dict[str, Any]) -> dict[str, Any]:
     """Return the result object of a task's segments; `outcome` is the result object of its outcome."""
     value: dict[str, Any] = {} if page.task is None else {"task": core_task(page.task)}
     value.update({key: field for key, field in outcome.items() if key not in ("content", "isError")})
-    if page.is_error and page.first == 1 and page.end is not None and not _has_segments(page):
-        value["content"] = page.end.content
+    why = None if page.message is None else [Text(page.message)]
+    if page.is_error and page.first == 1 and not _has_segments(page):
+        value["content"] = why if page.end is None else page.end.content
     else:
         value["partial-content"] = _numbered(page.first, page.blocks)
+        if why is not None:  # the message is no segment: `tasks/result` gives it as an error
+            value["content"] = why
     value["isError"] = page.is_error
     value["isComplete"] = page.is_complete
     value["_meta"] = {**value.get("_meta", {}), RELATED: {"taskId": page.task_id}}
@@ -84,7 +92,9 @@ def last_response(end: StreamEnd, outcome: dict[str, Any]) -> dict[str, Any]:
 
 def _has_segments(page: SegmentPage) -> bool:
     """Return whether a failed task has segments besides its error message."""
-    return page.end is not None and (page.end.emitted > 0 or len(page.blocks) > len(page.end.content))
+    if page.end is None:
+        return len(page.blocks) > 0
+    return page.end.emitted > 0 or len(page.blocks) > len(page.end.content)
 
 
 def _numbered(first: int, blocks: Iterable[Any]) -> list[dict[str, Any]]:

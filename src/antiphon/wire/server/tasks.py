@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from antiphon.model.task import Task, TaskProgress, load_questions, load_result
+from antiphon.model.task import Task, TaskProgress, load_result
 
 __all__ = ["EXTENSION", "PROGRESS", "RELATED", "core_task", "extension_task", "timestamp"]
 
@@ -75,7 +75,9 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
     if not detailed:
         return value
     if task.state == "waiting":
-        value.update(dialect.open_questions(load_questions(task.questions)))
+        # In the extension, a key is never used again after an answer to it.
+        questions = {task.unique_key(key): question for key, question in task.open_questions.items()}
+        value.update(dialect.open_questions(questions))
     elif task.result is not None:
         # The result is the one of the call, and results of this version name their type.
         value["result"] = {**dialect.tool_result(load_result(task.result)), "resultType": "complete"}

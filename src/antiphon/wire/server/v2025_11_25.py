@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antiphon.errors import MissingCapability, RequestError, ResourceNotFound, TaskRequired
+from antiphon.errors import InvalidParams, MissingCapability, RequestError, ResourceNotFound, TaskRequired
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.content import Block, ResourceLink, Text
-from antiphon.model.outcome import Discovery, Page, Result
+from antiphon.model.outcome import Discovery, InputRequired, Page, Result
 from antiphon.model.question import OpenUrl, Question
 from antiphon.model.request import (
     CallTool,
@@ -33,12 +33,13 @@ from antiphon.model.request import (
     Unsubscribe,
 )
 from antiphon.model.segment import MODES, CallerMessage, SegmentPage, Segments, StreamEnd
-from antiphon.model.task import Promise
+from antiphon.model.task import Promise, TaskResult
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.server.segments import (
     FALLBACK,
+    NO_SEGMENTS,
     declared_modes,
     last_response,
     partial_response,
@@ -104,10 +105,19 @@ class V2025(Dialect):
         return tuple(mode for mode in modes if mode in known or mode not in MODES)
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """Return the frame of an error. A missing capability has no code here, so the tool fails."""
-        if type(error) is MissingCapability and isinstance(request, CallTool):
-            return self.response(request, request_id, Result(error.message, is_error=True))
-        return super().refusal(request, request_id, error)
+        """Return the frame of an error.
+
+        These versions have no code for a missing capability: a tool fails, and other requests are invalid.
+        """
+        if type(error) is not MissingCapability:
+            return super().refusal(request, request_id, error)
+        failed = Result(error.message, is_error=True)
+        if isinstance(request, CallTool):
+            return self.response(request, request_id, failed)
+        if isinstance(request, RedeemTask):
+            return self.response(request, request_id, TaskResult(failed, request.task_id))
+        data = error.data if error.needs is None else self.missing_capabilities(error.needs)
+        return super().refusal(request, request_id, InvalidParams(error.message, data=data))
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Return the frame of a notification; segments are partial responses."""
@@ -156,6 +166,11 @@ class V2025(Dialect):
 
     def _stream_end(self, end: StreamEnd) -> dict[str, Any]:
         return last_response(end, self.tool_result(end.result))
+
+    def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
+        """Return the result object of questions; on a stream of segments, it says that the stream goes on."""
+        value = super()._input_required(stopped)
+        return {**value, **NO_SEGMENTS} if stopped.streamed else value
 
     def _segment_page(self, page: SegmentPage) -> dict[str, Any]:
         if page.stopped is not None:

@@ -19,6 +19,7 @@ from antiphon.errors import (
     MissingCapability,
     RequestError,
     TaskEnded,
+    TaskNotWaiting,
     TaskRequired,
 )
 from antiphon.model.capabilities import ServerCapabilities
@@ -200,6 +201,7 @@ class V2026(Dialect):
                 progress_token=token if isinstance(token, str | int) else None,
                 accepts_tasks=_declares(EXTENSION, meta[CAPABILITIES]),
                 wants_stream=_declares(STREAMING, meta[CAPABILITIES]),
+                inlines_results=True,
                 raw=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:
@@ -280,8 +282,12 @@ class V2026(Dialect):
         return value
 
     def refusal(self, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-        """Return the frame of an error. Cancelling a task that has ended succeeds."""
-        if isinstance(error, TaskEnded) and isinstance(request, CancelTask):
+        """Return the frame of an error. Cancelling a task that has ended succeeds.
+
+        Answers to questions that are not open are ignored:
+        https://github.com/modelcontextprotocol/ext-tasks
+        """
+        if isinstance(error, TaskEnded | TaskNotWaiting) and isinstance(request, CancelTask | AnswerTask):
             return self.response(request, request_id, DONE)
         if isinstance(error, TaskRequired):
             error.needs = NEEDS_TASKS

@@ -272,7 +272,11 @@ class Endpoint:
                 if unknown is not None and self._session_relay.is_open:
                     await self._session_relay.forward_cancellation(session, unknown)
             return
-        request = dialect.answered(frame)
+        try:
+            request = dialect.answered(frame)
+        except RequestError:
+            exchange.phase = "reading"  # the message is refused as a whole
+            raise
         if request is not None:
             await self._take_answer(exchange, request, principal)
         elif self._dialects.is_sessionless(frame, self._version(headers)):

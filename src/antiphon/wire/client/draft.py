@@ -1,0 +1,40 @@
+"""The draft, as a client speaks it: 2025-11-25 with SEP-2322 and SEP-1905.
+
+Questions come as the result of a call, or of the request for a task's result. The client opens a session, in
+which it declares which questions it answers; a server takes bare requests too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.model.request import AnswerTask, Request, RequestId
+from antiphon.wire.client.dialect import Message
+from antiphon.wire.client.v2025_11_25 import ClientV2025
+from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.server.draft import Draft
+from antiphon.wire.server.tasks import RELATED
+
+__all__ = ["ClientDraft"]
+
+
+class ClientDraft(ClientV2025):
+    """The draft, in which every result names its type."""
+
+    methods = {kind: method for method, kind in Draft.methods.items()}
+    closing_cancels = True
+    resumes_streams = False
+    asks_in_task_result = True
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        if isinstance(request, AnswerTask):  # the metadata names the task
+            related = {RELATED: {"taskId": params.pop("taskId")}}
+            params = {**params, "_meta": {**params.get("_meta", {}), **related}}
+        return super()._message(request_id, method, params, request, mirrored)

@@ -1,0 +1,250 @@
+"""The content of a finished task: only its segments are read, once, and without holding the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Server
+from antiphon.model.identity import ANONYMOUS
+from antiphon.model.outcome import Result
+from antiphon.model.task import Task, dump_result
+from antiphon.runtime.execution.output_stream import LoggedOutput
+from antiphon.runtime.tasks import finished_content
+from antiphon.runtime.tasks.claimed_task import PHASES, head_of, now_ms
+from antiphon.runtime.tasks.claims import read_history
+from tests.promises.speaking import TASKS
+from tests.runtime.faulty_store import FaultyStore, created_task
+from tests.runtime.tasks.test_service import promises
+from tests.support.memory import InMemory, in_memory
+from tests.support.speakers import KEY
+
+PATIENT = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
+
+
+class CountingStore(FaultyStore):
+    """A store in memory that counts the entries that were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries_read = 0
+
+    async def read(self, *args: Any, **kwargs: Any) -> Any:
+        """Read entries, and count them."""
+        found = await self._store.read(*args, **kwargs)
+        self.entries_read += len(found)
+        return found
+
+
+async def open_store() -> Any:
+    store = CountingStore()
+    await store.open()
+    return store
+
+
+async def write(store: Any, task: Task, version: int, entries: list[tuple[Any, Any]]) -> Task:
+    """Append entries to the log of a task, and return the task after them."""
+    for kind, data in entries:
+        task = task.after(kind, data, now_ms())
+    await store.append(task.id, entries, expect=version, phase=PHASES[task.state], head=head_of(task))
+    return task
+
+
+@asynccontextmanager
+async def counting_turns() -> AsyncIterator[list[int]]:
+    """Count the turns of the event loop that other tasks get."""
+    turns = [0]
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    counter = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    turns[0] = 0
+    try:
+        yield turns
+    finally:
+        counter.cancel()
+
+
+async def written() -> None:
+    """Wait until the emitted segments are in the log: nothing in memory takes more turns."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def end(client: InMemory, id: str) -> None:
+    """Wait for the end of a task, in a version in which nobody reads its content meanwhile."""
+    async with asyncio.timeout(30):
+        while (await client.result("tasks/get", {"taskId": id}))["status"] != "completed":
+            pass
+
+
+@pytest.mark.parametrize("steps", [50, 500])
+async def test_a_look_at_a_finished_task_reads_its_segments_alone_and_once(steps: int) -> None:
+    store = await open_store()
+    server = Server("tests", store=store)
+
+    async def work(number: int) -> int:
+        return number
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        for number in range(steps):
+            await ctx.step(work, number)
+            if number % 10 == 0:
+                await ctx.emit(f"at {number}")
+                await written()
+        return "done"
+
+    async with in_memory(server) as client:
+        id = (await client.result("tools/call", {"name": "tool"}, meta=PATIENT))["taskId"]
+        await end(client, id)
+        log = await store._store.read(id)
+        store.entries_read = 0
+        expected = [f"at {number}" for number in range(0, steps, 10)] + ["done"]
+        for _ in range(2):
+            shown = await client.result("tasks/get", {"taskId": id}, meta=PATIENT)
+            assert [block["text"] for block in shown["result"]["content"]] == expected
+        assert 0 < store.entries_read <= 1 + sum(entry.kind == "emitted" for entry in log)
+        store.entries_read = 0
+        assert (await client.result("tasks/get", {"taskId": id}))["status"] == "completed"
+        assert store.entries_read == 0  # in this version, a status has no content
+
+
+async def test_a_worker_that_takes_a_task_over_knows_where_its_segments_are() -> None:
+    store = await open_store()
+    task, _, _ = await created_task(store)
+    await write(store, task, 1, [emitted(1, "1"), ("recorded", {"journal": {}}), emitted(2, "2")])
+    server = Server("tests", store=store)
+
+    @server.tool(task="required")
+    async def count(ctx: Context) -> str:
+        for number in ("1", "2", "3"):
+            await ctx.emit(number)
+        await written()
+        return "4"
+
+    async with in_memory(server) as client:
+        await end(client, task.id)
+        log = list(await store.read(task.id))
+        numbers = [entry.number for entry in log if entry.kind == "emitted"]
+        ranges = log[-1].data["segment_entries"]
+        assert [number for first, end in ranges for number in range(first, end + 1)] == numbers
+        shown = await client.result("tasks/get", {"taskId": task.id}, meta=PATIENT)
+        assert [block["text"] for block in shown["result"]["content"]] == ["1", "2", "3", "4"]
+
+
+def emitted(first: int, *texts: str) -> tuple[str, Any]:
+    """Return the entry of segments."""
+    return "emitted", {"first": first, "blocks": [{"type": "text", "text": text} for text in texts]}
+
+
+def ended(**more: Any) -> tuple[str, Any]:
+    """Return the entry of a result."""
+    return "ended", {"result": dump_result(Result("end")), **more}
+
+
+async def content(store: Any, id: str) -> list[str]:
+    """Return the texts of a finished task."""
+    service = promises(store)
+    whole = await service.with_content(await service.get(id, ANONYMOUS))
+    assert whole.result is not None
+    return [block["text"] for block in json.loads(bytes(whole.result["content"]))]
+
+
+async def test_a_task_that_an_earlier_version_finished_has_its_content_too() -> None:
+    store = await open_store()
+    task, _, _ = await created_task(store)
+    await write(
+        store, task, 1, [emitted(1, "a", "b"), ("recorded", {"journal": {}}), emitted(3, "c"), ended()]
+    )
+    assert await content(store, task.id) == ["a", "b", "c", "end"]
+
+
+async def test_large_content_is_assembled_in_slices() -> None:
+    store = await open_store()
+    task, _, _ = await created_task(store)
+    entries = 1600
+    segments = [emitted(number, str(number)) for number in range(1, entries + 1)]
+    for more in ({"segment_entries": [[2, entries + 1]]}, {}):
+        if more:
+            await write(store, task, 1, [*segments, ended(**more)])
+        async with counting_turns() as turns:
+            assert len(await content(store, task.id)) == entries + 1
+        assert turns[0] >= entries // 16 - 1
+
+
+async def test_the_cache_of_content_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finished_content, "_MAX_BYTES", 100)
+    monkeypatch.setattr(finished_content, "_MAX_TASK_BYTES", 80)
+    store = await open_store()
+    task, _, _ = await created_task(store)
+    task = await write(store, task, 1, [emitted(1, "a"), ended(segment_entries=[[2, 2]])])
+    cache = finished_content.FinishedContent(store)
+    first = await cache.of(task)
+    assert await cache.of(task) == first
+    assert (len(cache._contents), cache._bytes) == (1, len(bytes(first)))
+    cache._cache(("another", 1), b"x" * 60)
+    assert list(cache._contents) == [("another", 1)]
+    cache._cache(("large", 1), b"x" * 81)
+    assert (list(cache._contents), cache._bytes) == ([("another", 1)], 60)
+
+
+# Replaying
+
+
+async def test_a_long_log_is_read_without_holding_the_event_loop() -> None:
+    store = await open_store()
+    task, _, _ = await created_task(store)
+    entries = 1600
+    recorded = [("recorded", {"journal": {f"step:{number}": number}}) for number in range(entries)]
+    await write(store, task, 1, recorded)
+    (claim,) = await store.claim("tests", lease=60.0, limit=1)
+    async with counting_turns() as turns:
+        history = await read_history(store, claim)
+    assert history is not None
+    assert len(history.journal) == entries
+    assert turns[0] >= entries // 16 - 1
+
+
+async def test_a_replay_does_not_hold_the_event_loop() -> None:
+    server, steps, counts = Server("tests", store="memory:"), 1000, list[int]()
+
+    async def work(number: int) -> int:
+        return number
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        async with counting_turns() as turns:
+            for number in range(steps):
+                assert await ctx.step(work, number) == number
+        counts.append(turns[0])
+        return await ctx.elicit("Who?", str, key="name")
+
+    async with in_memory(server) as client:
+        task = {"taskId": (await client.result("tools/call", {"name": "tool", "task": {}}))["task"]["taskId"]}
+        assert "name" in (await client.result("tasks/result", task))["inputRequests"]
+        answer = {"name": {"action": "accept", "content": {"value": "Ada"}}}
+        result = await client.result("tasks/result", {**task, "inputResponses": answer})
+        assert result["content"][0]["text"] == "Ada"
+    assert counts[-1] >= 5
+
+
+async def test_segments_that_are_emitted_again_do_not_hold_the_event_loop() -> None:
+    async def write_segments(first: int, blocks: Any) -> None:
+        raise AssertionError
+
+    segments = 5000
+    output = LoggedOutput(write_segments, logged=segments)
+    async with counting_turns() as turns:
+        for _ in range(segments):
+            await output.emit(["segment"])  # type: ignore[list-item]
+    assert turns[0] >= 10

@@ -38,9 +38,11 @@ async def end_overdue(store: Store, stop: Callable[[str], object]) -> None:
     Raises `StoreUnavailable`.
     """
     while records := await store.overdue(limit=_BATCH_TASKS):
+        ended = 0
         for start in range(0, len(records), _CONCURRENT_ENDS):
-            await asyncio.gather(*(_end(store, r, stop) for r in records[start : start + _CONCURRENT_ENDS]))
-        if len(records) < _BATCH_TASKS:
+            some = records[start : start + _CONCURRENT_ENDS]
+            ended += sum(await asyncio.gather(*(_end(store, record, stop) for record in some)))
+        if len(records) < _BATCH_TASKS or not ended:
             return
 
 
@@ -64,12 +66,13 @@ async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
             return
 
 
-async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> None:
+async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> bool:
+    """End a task; return false if that is left to another process or to a later moment."""
     try:
         task = task_of(record)
-    except msgspec.ValidationError:
-        logger.warning("Cannot end task %s, which has expired: this version cannot read it.", record.id)
-        return
+    except msgspec.ValidationError:  # another version wrote it, and can end it
+        logger.debug("Cannot end task %s, which has expired: this version cannot read it.", record.id)
+        return False
     entry, after = _last_entry(task)
     phase = phase_after(task, after)
     try:
@@ -83,7 +86,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> N
             expires=UNSET if phase == "ended" else now_ms() + int(_UNWIND_WITHIN_SECONDS * 1000),
         )
     except (Stale, NoTask):  # somebody has changed the task meanwhile: look again at the next tick
-        return
+        return False
     stop(task.id)
     if task.has_ended:
         logger.warning("Task %s was cancelled, and no worker has unwound its function in time.", task.id)
@@ -95,6 +98,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> N
             "waiting for an answer" if task.state == "waiting" else "running",
             _duration(task.ttl or 0),
         )
+    return True
 
 
 def _last_entry(task: Task) -> tuple[tuple[EntryKind, dict[str, object]], Task]:

@@ -33,9 +33,12 @@ def note(what: str) -> str:
         file.write(what + "\\n")
     return what
 
+def begin() -> str:
+    return note(f"began in {os.getpid()}")
+
 @server.tool(task="optional", poll_interval=0.05)
 async def slow(seconds: float, ctx: Context) -> str:
-    await ctx.step(note, f"began in {os.getpid()}")
+    await ctx.step(begin)
     await asyncio.sleep(0 if SHORT else seconds)
     return f"done in {os.getpid()}"
 

@@ -86,7 +86,7 @@ async def client(target: Any, person: Person, request: pytest.FixtureRequest) ->
     async with Client(
         target,
         protocol=request.param,
-        env=environment(),
+        env=_environment(target),
         timeout=20,
         elicit=person.elicit,
         sample=person.sample,
@@ -94,6 +94,11 @@ async def client(target: Any, person: Person, request: pytest.FixtureRequest) ->
     ) as connected:
         assert connected.version == request.param
         yield connected
+
+
+def _environment(target: Any) -> dict[str, str] | None:
+    """Return the environment of a server that the client starts."""
+    return None if isinstance(target, str) else environment()
 
 
 async def test_what_they_offer_is_listed(client: Client) -> None:
@@ -141,7 +146,7 @@ async def test_many_calls_that_ask_at_the_same_time_are_kept_apart(client: Clien
 
 async def test_round_by_round_and_by_another_client_in_between(target: Any, person: Person) -> None:
     """Over HTTP, one client asks and another answers; a server on standard streams is one client's own."""
-    options: dict[str, Any] = {"protocol": MODERN, "env": environment(), "elicit": person.elicit}
+    options: dict[str, Any] = {"protocol": MODERN, "env": _environment(target), "elicit": person.elicit}
     person.asked.clear()
     async with Client(target, **options) as first:
         asked = await first.call_once("two_rounds")

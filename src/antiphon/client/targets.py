@@ -52,7 +52,8 @@ def channel_to(
     if address.startswith(("http://", "https://")):
         from antiphon.transport.client.http import HttpChannel
 
-        _refuse("A URL", {**of_process, **in_memory}, "Say who you are with headers={…} or auth=….")
+        _refuse("A URL", of_process, "It is for a command that the client starts.")
+        _refuse("A URL", in_memory, "Say who you are with headers={…} or auth=….")
         return HttpChannel(
             target,
             http=http,
@@ -73,7 +74,8 @@ def channel_to(
     if hasattr(target, "engine"):
         from antiphon.transport.client.memory import connect
 
-        _refuse("A server in this process", {**over_http, **of_process}, "Say who calls with principal=….")
+        _refuse("A server in this process", of_process, "It is for a command that the client starts.")
+        _refuse("A server in this process", over_http, "Say who calls with principal=….")
         if principal is None:
             principal = ANONYMOUS
         return connect(target.engine, principal if isinstance(principal, Principal) else Principal(principal))

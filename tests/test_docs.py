@@ -229,3 +229,13 @@ def test_the_commands_for_the_design_documents_call_tools_that_there_are() -> No
 
 def _seeds() -> str:
     return (ROOT / "examples" / "seeds.py").read_text(encoding="utf-8")
+
+
+def test_the_tests_that_a_page_names_exist() -> None:
+    named = {
+        (page.name, name)
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [pair for pair in sorted(named) if not (ROOT / pair[1]).is_file()] == []

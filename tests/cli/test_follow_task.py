@@ -17,7 +17,7 @@ from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client import Client
-from antiphon.errors import TaskCancelled, Unreachable
+from antiphon.errors import InternalError, TaskCancelled, Unreachable
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
 from tests.support.polling import until
@@ -40,8 +40,12 @@ class Handle:
 
     def __init__(self, end: Callable[[], Result] = lambda: Result("done")) -> None:
         self._end = end
+        self.current = TaskStatus("t1", "working")
         self.ends = asyncio.Event()
         self.news: asyncio.Queue[TaskStatus] = asyncio.Queue()
+
+    async def status(self) -> TaskStatus:
+        return self.current
 
     async def result(self, *, check: bool) -> Result:
         await self.ends.wait()
@@ -53,11 +57,12 @@ class Handle:
             self.news.task_done()
 
 
-def handle_raising(error: Exception) -> Any:
+def handle_raising(error: Exception, status: Any = "working") -> Any:
     def end() -> Result:
         raise error
 
     handle = Handle(end)
+    handle.current = TaskStatus("t1", status)
     handle.ends.set()
     return handle
 
@@ -81,6 +86,26 @@ async def test_only_a_remote_server_prints_how_to_follow_the_task(
 ) -> None:
     with pytest.raises(Unreachable):
         await TaskFollower(target).wait_for_result(handle_raising(Unreachable("It is gone.")))
+    assert capsys.readouterr().err == f"Task: t1\n{hint}"
+
+
+async def test_a_failed_task_exits_with_code_1_and_is_not_called_running(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = InternalError("The task was given up.")
+    with pytest.raises(CommandError, match="The task failed: The task was given up.") as raised:
+        await TaskFollower(REMOTE).wait_for_result(handle_raising(error, "failed"))
+    assert raised.value.code == FAILED
+    assert capsys.readouterr().err == "Task: t1\n"
+
+
+async def test_a_task_that_waits_for_an_answer_prints_how_to_answer_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = InternalError("The question has no answer.")
+    with pytest.raises(InternalError):
+        await TaskFollower(REMOTE).wait_for_result(handle_raising(error, "input_required"))
+    hint = "The question is still open. To answer it: antiphon tasks answer http://127.0.0.1:1/mcp t1\n"
     assert capsys.readouterr().err == f"Task: t1\n{hint}"
 
 

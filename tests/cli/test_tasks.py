@@ -284,14 +284,16 @@ def test_does_not_cancel_a_finished_task(served: Served) -> None:
 def test_removes_expired_tasks(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     with running(TASKS_SERVER, directory=tmp_path, env={"ANTIPHON_STORE": store}) as server:
-        assert antiphon("call", server.url, "fleeting").returncode == 0
-        server.process.kill()
+        assert antiphon("call", server.url, "lingering").returncode == 0
+        server.process.kill()  # before it can delete the task itself
         server.process.wait()
-    removed = 0
-    while not removed:
+
+    def removed() -> int:
         done = antiphon("tasks", "rm", store, "--expired", "--json")
         assert done.returncode == 0
-        removed = json.loads(done.stdout)["removed"]
+        return int(json.loads(done.stdout)["removed"])
+
+    assert wait_until(removed) == 1
     assert antiphon("tasks", "ls", store).stdout == "There are no tasks.\n"
     assert antiphon("tasks", "rm", store, "--expired").stdout == "Removed 0 expired tasks.\n"
 

@@ -266,6 +266,7 @@ class TaskHistory:
         "created",
         "journal",
         "last",
+        "mismatches",
         "noted_attempts",
         "refusals",
         "responses",
@@ -286,6 +287,8 @@ class TaskHistory:
         self.responses: dict[str, Any] = {}
         """The answers since the task last asked, or that came with the call that created it."""
         self.last: EntryKind | None = None
+        self.mismatches = 0
+        """How often a worker of another version has given the task back since it last made progress."""
         self.noted_attempts = 0
         """How many attempts the log says have failed since the task last made progress."""
         self.refusals = 0
@@ -307,6 +310,9 @@ class TaskHistory:
         else:
             self.task = self.task.after(kind, data, at)
             self._count(kind, data)
+        if kind in ("emitted", "asked", "answered") or data.get("journal"):
+            self.mismatches = 0
+        self.mismatches = data.get("mismatches", self.mismatches)
         if kind == "emitted":
             self.segment_entries.add(self.version)
         elif kind == "asked":

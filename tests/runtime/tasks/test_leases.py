@@ -371,3 +371,59 @@ async def test_leases_are_renewed_while_the_event_loop_is_blocked_and_the_tool_i
     (warning,) = [message for message in caplog.messages if "event loop has been blocked" in message]
     assert f"by the tool 'block' in task {id}, at {__file__}:" in warning
     assert "in block" in warning
+
+
+# What a function learns in its `finally` block
+
+
+class Rooms:
+    """A server with a tool that keeps a room for as long as its task goes on."""
+
+    def __init__(self, store: Any, **limits: Any) -> None:
+        self.events: list[Any] = []
+        self.server = server = Server("rooms", store=store, limits=Limits(**{"drain_timeout": 0.0, **limits}))
+
+        @server.tool(task="optional")
+        async def meet(ctx: Context) -> str:
+            self.events.append("began")
+            try:
+                await asyncio.sleep(30)
+            finally:
+                self.events.append(ctx.suspending)
+            return "met"
+
+
+async def test_a_function_whose_worker_stops_learns_that_it_runs_again() -> None:
+    store = await opened()
+    rooms = Rooms(store)
+    id = await queued_task(store, "meet")
+    async with rooms.server.running():
+        await until(lambda: rooms.events)
+    assert rooms.events == ["began", True]
+    await store.open()
+    assert (await store.get(id)).phase == "ready"
+
+
+async def test_a_function_that_lost_its_task_to_another_worker_learns_that_it_runs_again() -> None:
+    store = await opened()
+    rooms = Rooms(store, lease_seconds=0.3)
+    id = await queued_task(store, "meet")
+    async with rooms.server.running():
+        await until(lambda: rooms.events)
+        await steal(store, id)
+        await until(lambda: len(rooms.events) == 2)
+    assert rooms.events == ["began", True]
+
+
+async def test_a_function_whose_task_was_cancelled_elsewhere_learns_that_it_is_over() -> None:
+    store = await opened()
+    rooms = Rooms(store, lease_seconds=0.3)
+    id = await queued_task(store, "meet")
+    async with rooms.server.running():
+        await until(lambda: rooms.events)
+        record = await store.get(id)
+        head = {**record.head, "state": "cancelled"}
+        cancelled = [("cancelled", {})]
+        await store.append(id, cancelled, expect=record.version, phase="ended", head=head)
+        await until(lambda: len(rooms.events) == 2)
+    assert rooms.events == ["began", False]

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli import render
 from antiphon.cli.call.arguments import parse_arguments
-from antiphon.cli.call.follow_task import GIVE_UP_SECONDS, TaskFollower, current_status, print_question_hint
+from antiphon.cli.call.follow_task import (
+    GIVE_UP_SECONDS,
+    TaskFollower,
+    current_status,
+    print_question_hint,
+    raise_if_failed,
+)
 from antiphon.cli.call.progress import ProgressDisplay
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, CommandError
@@ -98,15 +104,16 @@ async def _wait_for_call(target: Target, client: Client, name: str, arguments: d
     handles: list[TaskHandle] = []
     try:
         return await client.call(name, arguments, check=False, on_task=handles.append)
-    except BaseException:
+    except BaseException as error:
         for handle in handles:
-            await _leave(target, handle)
+            status = await current_status(handle)
+            raise_if_failed(status, error)
+            await _leave(target, handle, status)
         raise
 
 
-async def _leave(target: Target, handle: TaskHandle) -> None:
+async def _leave(target: Target, handle: TaskHandle, status: str | None) -> None:
     """Cancel the task of a call that was given up, unless the task waits for an answer of the user."""
-    status = await current_status(handle)
     if target.is_remote and status == "input_required":
         print_question_hint(target, handle)
     elif status in ("working", "input_required"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon.cli import render
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.errors import AntiphonError, TaskCancelled
+from antiphon.errors import AntiphonError, RequestError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.task import TaskProgress
@@ -23,7 +23,7 @@ from antiphon.model.task import TaskProgress
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
 
-__all__ = ["GIVE_UP_SECONDS", "TaskFollower", "current_status", "print_question_hint"]
+__all__ = ["GIVE_UP_SECONDS", "TaskFollower", "current_status", "print_question_hint", "raise_if_failed"]
 
 REDRAW_SECONDS = 0.5
 GIVE_UP_SECONDS = 2.0
@@ -38,6 +38,12 @@ async def current_status(handle: TaskHandle) -> str | None:
         async with asyncio.timeout(GIVE_UP_SECONDS):
             return (await handle.status()).status
     return None
+
+
+def raise_if_failed(status: str | None, error: BaseException) -> None:
+    """Raise `CommandError` for the error that a task has ended with. Other errors concern the connection."""
+    if status == "failed" and isinstance(error, RequestError):
+        raise CommandError(f"The task failed: {error.message} (code {error.code})", FAILED) from None
 
 
 def print_question_hint(target: Target, handle: TaskHandle) -> None:
@@ -88,8 +94,10 @@ class TaskFollower:
             raise CommandError(str(error), FAILED) from None
         except BaseException as error:
             self._clear()
+            status = await current_status(handle)
+            raise_if_failed(status, error)
             if self._target.is_remote:
-                await self._print_hint(handle, is_interrupted=isinstance(error, asyncio.CancelledError))
+                self._print_hint(handle, status)
             raise
         finally:
             for task in drawing:
@@ -97,12 +105,13 @@ class TaskFollower:
             await asyncio.gather(*drawing, return_exceptions=True)
             self._clear()
 
-    async def _print_hint(self, handle: TaskHandle, *, is_interrupted: bool) -> None:
-        if is_interrupted and await current_status(handle) == "input_required":
+    def _print_hint(self, handle: TaskHandle, status: str | None) -> None:
+        """Print how to go on with a task that has not ended, as far as is known."""
+        if status == "input_required":
             print_question_hint(self._target, handle)
-            return
-        command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id or '')}"
-        print(f"The task is still running. To follow it: {command}", file=sys.stderr)
+        elif status in ("working", None):
+            command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id or '')}"
+            print(f"The task is still running. To follow it: {command}", file=sys.stderr)
 
     async def _follow_status(self, handle: TaskHandle) -> None:
         if self.has_line:

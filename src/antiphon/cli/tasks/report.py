@@ -22,6 +22,8 @@ __all__ = ["TaskView", "as_json", "details", "history", "log_lines", "status_lin
 MAX_ENTRY_CHARACTERS = 200
 """How much of a log entry a line shows."""
 
+_MAX_MESSAGE_CHARACTERS = 120
+"""How much of a message a row of the list shows."""
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -130,9 +132,19 @@ def _row(task: TaskView, has_owners: bool) -> list[str]:
         else []
     )
     age = "-" if task.created is None else _duration(_now() - task.created)
-    keys = ", ".join(task.questions)
-    message = render.strip_control(task.message or (f"asks {keys}" if keys else "")).replace("\n", " ")
+    message = render.strip_control(task.message or _reason(task)).replace("\n", " ")
+    if len(message) > _MAX_MESSAGE_CHARACTERS:
+        message = f"{message[: _MAX_MESSAGE_CHARACTERS - 1]}…"
     return [render.strip_control(task.id), task.status, *owner, age, _ttl(task), message]
+
+
+def _reason(task: TaskView) -> str:
+    """Return what a task waits for, or why it failed."""
+    if task.questions:
+        return f"asks {', '.join(task.questions)}"
+    if task.fault is not None:
+        return task.fault.message
+    return task.result.text if task.result is not None and task.result.is_error else ""
 
 
 def details(task: TaskView) -> str:

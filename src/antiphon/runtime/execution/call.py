@@ -51,6 +51,8 @@ class Caller:
     """Whether the caller can be asked on the connection while the call waits."""
     task_id: str | None = None
     """The id of the task, if the call runs as a task."""
+    goes_on: bool = False
+    """Whether another process runs the function again, after this one had to stop it."""
 
     async def notify(self, message: CallerMessage) -> None:
         """Send a message to the caller."""

@@ -309,8 +309,12 @@ class Context:
 
     @property
     def suspending(self) -> bool:
-        """Whether the function is being stopped at a question, to run again when the answer arrives."""
-        return self._run.suspending
+        """Whether the function is being stopped, and runs again later.
+
+        True if it stops at a question, and if its process hands the task over because it shuts down or has
+        lost the lease. Then do not clean up what the next run needs.
+        """
+        return self._run.suspending or self._call.caller.goes_on
 
     @property
     def elapsed(self) -> float:

@@ -229,6 +229,11 @@ class _DetachableCaller(Caller):
         self.task_id = claimed.task.id
         self.takes_streams = self.can_ask = False
 
+    @property
+    def goes_on(self) -> bool:  # type: ignore[override]
+        """Whether this process has released the task, or lost it to another worker."""
+        return self._claimed is not None and self._claimed.is_handed_over
+
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Send segments where those of the caller's own call go."""
         assert self._call is not None  # after the conversion there is an output already

@@ -7,6 +7,7 @@ or if the worker could not begin. The worker runs the task or ends it, as this m
 from __future__ import annotations
 
 import logging
+import random
 
 from antiphon.errors import InternalError, ReplayMismatch
 from antiphon.model.task import TaskHistory
@@ -26,8 +27,13 @@ _FIRST_REFUSAL_SECONDS = 10.0
 _LONGEST_REFUSAL_SECONDS = 300.0
 """How long a task waits at most after a worker could not begin it."""
 
-_MISMATCH_SECONDS = 60.0
-"""How long a task waits after a worker found that its journal does not fit the tool of this version."""
+_FIRST_MISMATCH_SECONDS = 2.0
+"""How long a task waits after a worker found that its journal does not fit the tool of this version.
+
+A worker of the right version may be idle beside it, so the first delays are short.
+"""
+_LONGEST_MISMATCH_SECONDS = 60.0
+"""How long a task waits at most for a worker of the right version."""
 _MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
 _SUSPECT_LOST_RUNS = 2
 """After how many lost workers a task is suspected to be the reason."""
@@ -144,15 +150,17 @@ async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> 
 
     This is no failed attempt: the worker of the right version may come much later. Raises `StoreError`.
     """
+    delay = _delay(claimed.mismatches + 1, _FIRST_MISMATCH_SECONDS, _LONGEST_MISMATCH_SECONDS)
+    delay *= random.uniform(0.5, 1.5)  # so that the same worker does not always come first
     logger.error(
         "Cannot continue task %s: %s Released for a worker that has the version which began the task. "
-        "The next attempt follows in %g s.",
+        "The next attempt follows in %.3g s.",
         claimed.task.id,
         mismatch,
-        _MISMATCH_SECONDS,
+        delay,
     )
     message = {} if claimed.task.has_ended else {"message": _MISMATCH_MESSAGE}
-    await claimed.release(delay=_MISMATCH_SECONDS, **message)
+    await claimed.release(delay=delay, mismatches=claimed.mismatches + 1, **message)
 
 
 def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:

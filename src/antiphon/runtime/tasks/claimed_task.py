@@ -51,6 +51,8 @@ _STORE_OUTAGE_SECONDS = 600.0
 
 Not a setting: the lease decides when another worker takes over; this only bounds a run that cannot.
 """
+_FATE_SECONDS = 2.0
+"""How long a run that has lost its task waits to learn whether the task goes on."""
 _PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long a request for a task waits for a change of the task that is being written.
 
@@ -110,7 +112,9 @@ class ClaimedTask:
         "created",
         "failed_attempts",
         "good_until",
+        "is_handed_over",
         "journal",
+        "mismatches",
         "refusals",
         "responses",
         "stopped",
@@ -139,10 +143,14 @@ class ClaimedTask:
         self._lease = lease
         self.good_until = since + lease
         """Until when no other worker can have claimed the task, by `lease_clock`."""
+        self.is_handed_over = False
+        """Whether the task goes on in another run, after this one was stopped."""
         self.stopped: StoreError | None = None
         """Why the run must not go on, or `None` if it may."""
         self.failed_attempts = 0
         """How many attempts have failed since the task last made progress."""
+        self.mismatches = 0
+        """How often a worker of another version has given the task back since it last made progress."""
         self.refusals = 0
         """How many of these attempts failed before the function ran."""
         self.task = task
@@ -184,6 +192,21 @@ class ClaimedTask:
         if self.stopped is None:
             self.stopped = reason
 
+    async def find_fate(self) -> None:
+        """Find out whether the task goes on elsewhere, after this run has lost it.
+
+        The function cleans up after a task that was cancelled, and leaves everything to the next run of one
+        that goes on. If the store does not respond, the task is taken to go on.
+        """
+        self.is_handed_over = self.resumes
+        try:
+            async with asyncio.timeout(_FATE_SECONDS):
+                record = await self._store.get(self.task.id)
+        except (StoreError, TimeoutError):
+            return
+        if record is None or record.phase == "ended" or task_of(record).has_ended:
+            self.is_handed_over = False
+
     def confirm(self) -> Awaitable[None] | None:
         """Return `None` if this process surely holds the task, else an awaitable that asks the store.
 
@@ -207,6 +230,7 @@ class ClaimedTask:
                 await self._write_change(kind, data)
         except StoreError as error:
             self.stop(error)
+            await self.find_fate()
             raise
         if kind == "emitted" or "journal" in data:
             self.failed_attempts = self.refusals = 0
@@ -397,6 +421,7 @@ class ClaimedTask:
                 self.extend(since)
                 return
             self.stop(LeaseLost(f"The lease of task {self.task.id} is over, and another worker may run it."))
+            await self.find_fate()
         raise self.stopped
 
     async def _record(self, new: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def claimed_task(
 ) -> ClaimedTask:
     """Return the task of a claim whose request was sent at `since`, by the lease clock."""
     assert history.task is not None
-    return ClaimedTask(
+    claimed = ClaimedTask(
         store,
         history.task,
         dict(history.created),
@@ -60,6 +60,8 @@ def claimed_task(
         lease=lease,
         since=since,
     )
+    claimed.mismatches = history.mismatches
+    return claimed
 
 
 async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:

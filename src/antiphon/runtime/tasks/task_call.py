@@ -62,6 +62,11 @@ class _TaskCaller(Caller):
         self._claimed = claimed
         self.task_id = claimed.task.id
 
+    @property
+    def goes_on(self) -> bool:  # type: ignore[override]
+        """Whether this process has released the task, or lost it to another worker."""
+        return self._claimed.is_handed_over
+
     async def notify(self, message: CallerMessage) -> None:
         """Store progress as the status message of the task; log messages go into the server's log."""
         self._claimed.notify(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -54,6 +55,8 @@ logger = logging.getLogger("antiphon")
 
 _STORE_RETRY_SECONDS = 1.0
 """How long the worker pauses after the store did not respond."""
+_OUTAGE_LOG_SECONDS = 60.0
+"""How often the log says that the store does not respond, while it does not."""
 _EXPIRE_INTERVAL_SECONDS = 0.5
 """How often expired tasks are deleted."""
 _CLAIM_INTERVAL_SECONDS = 1.0
@@ -101,6 +104,7 @@ class Worker:
         self._suspects = SuspectSlot()
         self._suspected: list[tuple[ClaimedTask, Tool]] = []
         self._loops: list[asyncio.Task[None]] = []
+        self._stopping: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[bool] | None = None
         self._lease_thread: LeaseThread | None = None
@@ -171,6 +175,7 @@ class Worker:
         if not running:
             return
         for claimed, task in running:
+            claimed.is_handed_over = claimed.resumes and claimed.task.state == "working"
             self._stop(claimed, task, LeaseLost("The worker was stopped and has released the task."))
         _, stuck = await asyncio.wait([task for _, task in running], timeout=_UNWIND_SECONDS)
         for claimed, task in running:
@@ -236,12 +241,15 @@ class Worker:
     # Claiming
 
     async def _loop(self, work: Callable[[], Any], every: float) -> None:
-        """Run `work` every so many seconds, and continue after errors."""
+        """Run `work` every so many seconds, and continue after errors. Log an outage once a minute."""
+        logged_at = -math.inf
         while True:
             try:
                 await work()
             except StoreError as error:
-                logger.warning("The store does not respond; the worker tries again: %s", error)
+                if lease_clock() - logged_at >= _OUTAGE_LOG_SECONDS:
+                    logged_at = lease_clock()
+                    logger.warning("The store does not respond; the worker tries again: %s", error)
                 await asyncio.sleep(_STORE_RETRY_SECONDS)
             except Exception:
                 logger.exception("Unexpected error in the worker loop; continuing.")
@@ -284,6 +292,7 @@ class Worker:
                 await give_back(self._store, claim)
             elif (earlier := self._running.get(id)) is not None:
                 # The lease of the earlier run ended, and the claim has taken the task from it.
+                earlier[0].is_handed_over = earlier[0].resumes
                 self._stop(*earlier, LeaseLost(f"The lease of task {id} ended while it ran."))
                 await give_back(self._store, claim, delay=_OWN_TASK_DELAY_SECONDS)
             else:
@@ -366,7 +375,14 @@ class Worker:
         for claimed, task in lost:
             if not claimed.is_writing and not task.done():
                 reason = f"The task {claimed.task.id} has ended, or another worker has claimed it."
-                self._stop(claimed, task, LeaseLost(reason))
+                claimed.stop(LeaseLost(reason))
+                stopping = asyncio.create_task(self._cancel_lost(claimed, task))
+                self._stopping.add(stopping)
+                stopping.add_done_callback(self._stopping.discard)
+
+    async def _cancel_lost(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
+        await claimed.find_fate()
+        cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
 
     async def _expire(self) -> None:
         """End the tasks that did not finish in time, and delete those whose lifetime is over."""

@@ -245,8 +245,8 @@ def _unused(run: Run) -> Sequence[str]:
 
 
 def _is_note(key: str) -> bool:
-    """Return whether an entry of a journal is no operation of the function: the id, and fingerprints."""
-    return key == "id" or key.startswith(fingerprint_key(""))
+    """Return whether an entry of a journal is no operation: the id, fingerprints and marks."""
+    return key in ("id", "returned") or key.startswith(fingerprint_key(""))
 
 
 class _JournalEnd(BaseException):

@@ -25,6 +25,7 @@ Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 _ID = "id"
 _STATE = "state"
 _SEGMENTS = "segments"
+_RETURNED = "returned"
 
 
 class Journal:
@@ -55,6 +56,10 @@ class Journal:
         base = f"{kind}:{name}"
         count = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
+
+    def restart_counts(self, prefix: str = "") -> None:
+        """Count the entries whose keys begin with `prefix` from the start: the function runs again."""
+        self._counts = {base: count for base, count in self._counts.items() if not base.startswith(prefix)}
 
     def question_key(self, name: str) -> str:
         """Return the key of the next question of this name in this run."""
@@ -120,6 +125,15 @@ class Journal:
     @state.setter
     def state(self, value: Any) -> None:
         self.record(_STATE, value)
+
+    def note_returned(self) -> None:
+        """Note that the function returned an `InputRequired`: it decides itself where it continues."""
+        self.note(_RETURNED, True)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the function returned an `InputRequired` in an earlier run."""
+        return _RETURNED in self.entries
 
     @property
     def segments(self) -> int:

@@ -39,6 +39,8 @@ Shed: TypeAlias = Callable[[float], bool]
 
 _GATHER_TURNS = 3
 """How many turns of the event loop a run waits for further questions before it stops at those it has."""
+_NESTED_KIND = "nested"
+"""The prefix of steps inside other steps. It never changes: logs and request states contain it."""
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 _MAX_UNUSED_BYTES = 4096
@@ -95,7 +97,7 @@ class Run:
         self.abandoned = False
         """Whether the call is over, or lost to another process, although the function still runs."""
         self.threaded = False
-        self.replay = Replay(journal.entries) if journal.entries else None
+        self.replay = Replay(journal.entries, diverged=journal.has_returned) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
         self.mismatch: ReplayMismatch | None = None
         """Why the run was stopped, if the journal does not fit the function."""
@@ -214,6 +216,8 @@ class Run:
         Stops the run if the journal belongs to another version of the function, see `Replay`.
         """
         self._check_running()
+        if (outer := current_step.get()) is not None:
+            return await self._nested_step(outer, name, work, dump, fingerprint)
         is_sequential = self._is_sequential
         attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
         if self.replay is not None:
@@ -247,8 +251,13 @@ class Run:
         except BaseException:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
+            if self.journal.entries.pop(attempt.key, MISSING) is not MISSING:
+                # The run was interrupted while the result was written. The next run may have the result, and
+                # then does not take the path that follows here.
+                attempt = attempt._replace(had_failed=True)
             self._note_step(attempt, fingerprint, is_sequential)
             self._attempts.note_failure(name, fingerprint, attempt)
+            self.journal.restart_counts(f"{_NESTED_KIND}:{attempt.identity}/")
             raise
         finally:
             current_step.reset(token)
@@ -256,6 +265,39 @@ class Run:
             if self._futures:
                 self._schedule_stop(_GATHER_TURNS)
         await self.checkpoint()
+        return value
+
+    async def _nested_step(
+        self,
+        outer: str,
+        name: str,
+        work: Callable[[], Awaitable[Any]],
+        dump: Callable[[Any], Any],
+        fingerprint: StepPrint,
+    ) -> Any:
+        """Return the recorded result of a step inside another step, or run the step and record its result.
+
+        Once the outer step is recorded, this one is not called again. So it has no place among the steps of
+        the function: its key names the outer step and its own arguments.
+        """
+        path = f"{outer.removeprefix(f'{_NESTED_KIND}:')}/{name}({fingerprint.digest})"
+        key = self.journal.key(_NESTED_KIND, path)
+        found = self.journal.find(key)
+        if found is not MISSING:
+            return found
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
+        self.journal.before_step(key)
+        token = current_step.set(key)
+        try:
+            value = dump(await work())
+        finally:
+            current_step.reset(token)
+        self.journal.record(key, value)
+        try:
+            await self.journal.commit()
+        except StoreError as error:
+            raise self._abandon() from error
         return value
 
     async def _yield_in_replay(self) -> None:

@@ -26,6 +26,7 @@ from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
 __all__ = [
     "PHASES",
+    "UNWIND_WITHIN_SECONDS",
     "ClaimedTask",
     "expiry_after",
     "head_of",
@@ -50,6 +51,11 @@ _STORE_OUTAGE_SECONDS = 600.0
 """How long a run waits for a store that does not respond, before another worker may take it over.
 
 Not a setting: the lease decides when another worker takes over; this only bounds a run that cannot.
+"""
+UNWIND_WITHIN_SECONDS = 3600.0
+"""How long a task that has ended for its caller waits at least for a worker that unwinds its function.
+
+Not a setting: a worker unwinds it within seconds if there is one.
 """
 _PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long a request for a task waits for a change of the task that is being written.
@@ -92,7 +98,12 @@ def phase_after(before: Task, after: Task) -> Phase:
 
 
 def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
-    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that.
+
+    The store keeps a task that was cancelled while it waited until its function has unwound.
+    """
+    if after.state == "cancelled" and before.state == "waiting" and after.expires is not None:
+        return max(after.expires, now_ms() + int(UNWIND_WITHIN_SECONDS * 1000))
     return UNSET if after.ttl == before.ttl else after.expires
 
 

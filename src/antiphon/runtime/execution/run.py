@@ -47,6 +47,8 @@ _MAX_UNUSED_BYTES = 4096
 """How many bytes of answers that the run did not use are kept in the journal."""
 
 current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
+_in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_own_thread", default=False)
+"""Whether a function that is not `async` acts itself, and not a thread that it started."""
 
 
 class Suspended(BaseException):
@@ -59,14 +61,12 @@ class Run:
     __slots__ = (
         "_attempts",
         "_futures",
-        "_has_threads",
         "_limits",
         "_questions",
         "_replayed",
         "_running_steps",
         "_shed",
         "_stop_handle",
-        "_thread",
         "abandoned",
         "call",
         "journal",
@@ -102,8 +102,6 @@ class Run:
         self.mismatch: ReplayMismatch | None = None
         """Why the run was stopped, if the journal does not fit the function."""
         self._attempts = StepAttempts(journal, self.replay)
-        self._thread: int | None = None
-        self._has_threads = False
         self._limits = limits
         self._shed = shed
         self._questions: dict[str, Question] = {}
@@ -232,6 +230,8 @@ class Run:
         if (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
         self.journal.before_step(attempt.key)
+        if not is_sequential:
+            await self._settle()
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
         self._running_steps += 1
@@ -244,10 +244,7 @@ class Run:
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
-            try:
-                await self.journal.commit()
-            except StoreError as error:
-                raise self._abandon() from error
+            await self._commit()
         except BaseException:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
@@ -288,17 +285,30 @@ class Run:
         if (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
         self.journal.before_step(key)
+        await self._settle()
         token = current_step.set(key)
         try:
             value = dump(await work())
         finally:
             current_step.reset(token)
         self.journal.record(key, value)
+        await self._commit()
+        return value
+
+    async def _commit(self) -> None:
+        """Write the journal; unwind the function if that is not possible any more."""
         try:
             await self.journal.commit()
         except StoreError as error:
             raise self._abandon() from error
-        return value
+
+    async def _settle(self) -> None:
+        """Settle the journal before a step whose idempotency key depends on its arguments."""
+        try:
+            await self.journal.settle()
+        except StoreError as error:
+            raise self._abandon() from error
+        self._check_running()
 
     async def _yield_in_replay(self) -> None:
         """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
@@ -327,12 +337,9 @@ class Run:
 
     # Replaying
 
-    def note_thread(self, ident: int) -> None:
-        """Note a thread of the function: steps of several threads have no order."""
-        if self._thread is None:
-            self._thread = ident
-        elif self._thread != ident:
-            self._has_threads = True
+    def note_thread(self, *, is_own: bool) -> None:
+        """Note whether the function's own thread acts now: steps of threads that it started have no order."""
+        _in_own_thread.set(is_own)
 
     def warn_unused(self) -> None:
         """Log the entries of earlier runs that a finished run did not use."""
@@ -349,13 +356,11 @@ class Run:
     def _is_sequential(self) -> bool:
         """Whether the function itself acts, and not something that it started beside."""
         if self.threaded:
-            return self._running_steps == 0 and not self._futures and not self._has_threads
+            return _in_own_thread.get()
         return asyncio.current_task() is self.call.work.task
 
     def _note_step(self, attempt: Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
-        note = fingerprint._replace(
-            is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
-        )
+        note = fingerprint._replace(is_concurrent=not is_sequential, is_retried=attempt.had_failed)
         self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
 
     def _note_question(self, key: str, question: Question) -> None:

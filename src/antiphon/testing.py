@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 import pydantic
@@ -40,6 +40,8 @@ from antiphon.server import Server
 from antiphon.wire.questions import write_answer
 
 __all__ = ["AskedQuestion", "Rehearsal", "ReplayedHistory", "check_replay", "rehearse", "replay_history"]
+
+E = TypeVar("E", bound=BaseException)
 
 Answers: TypeAlias = Mapping[str, Any] | Callable[["AskedQuestion"], Any]
 """Answers by the key of the question, or a function that takes a question and returns its answer.
@@ -217,11 +219,13 @@ async def replay_history(server: Server, history: str | Path | Mapping[str, Any]
         outcome: Any = None
         try:
             outcome = await function.run_once(run, bound, Context(run, engine.environment))
-        except _JournalEnd as end:
-            return ReplayedHistory(str(end), None, _unused(run))
         except ReplayMismatch:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if (end := _find_error(error, _JournalEnd)) is not None:
+                return ReplayedHistory(str(end), None, _unused(run))
+            if not isinstance(error, Exception):
+                raise
             outcome = error
         return ReplayedHistory(None, outcome, _unused(run))
 
@@ -245,8 +249,8 @@ def _unused(run: Run) -> Sequence[str]:
 
 
 def _is_note(key: str) -> bool:
-    """Return whether an entry of a journal is no operation of the function: the id, and fingerprints."""
-    return key == "id" or key.startswith(fingerprint_key(""))
+    """Return whether an entry of a journal is no operation: the id, fingerprints and marks."""
+    return key in ("id", "returned") or key.startswith(fingerprint_key(""))
 
 
 class _JournalEnd(BaseException):
@@ -321,12 +325,22 @@ async def _play(
     bound = function.bind(request.arguments)
     try:
         return await function.run_once(run, bound, Context(run, engine.environment))
-    except _JournalEnd:
-        return None
-    except _Unanswered:
+    except BaseException as error:
+        if (unanswered := _find_error(error, _Unanswered)) is not None:
+            raise unanswered from None
+        if _find_error(error, _JournalEnd) is not None:
+            return None
+        if isinstance(error, Exception):
+            return error
         raise
-    except Exception as error:
-        return error
+
+
+def _find_error(error: BaseException, kind: type[E]) -> E | None:
+    """Return an error of this kind, also from a group of errors that a task group raised."""
+    if isinstance(error, BaseExceptionGroup):
+        found = (_find_error(each, kind) for each in error.exceptions)
+        return next((each for each in found if each is not None), None)
+    return error if isinstance(error, kind) else None
 
 
 def _server_and_tool(target: Server | Callable[..., Any], name: str | None) -> tuple[Server, str]:

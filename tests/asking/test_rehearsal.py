@@ -208,3 +208,18 @@ async def test_a_question_without_an_answer_is_the_fault_of_the_test() -> None:
         await check_replay(in_a_thread, answers={"resolution": "Fixed"})
     with pytest.raises(AssertionError, match="'resolve_bug' asks the question 'resolution'"):
         await check_replay(resolve_bug, arguments={"item": 7})
+
+
+async def test_replays_end_in_task_groups_too() -> None:
+    server = Server("groups")
+
+    @server.tool
+    async def several(ctx: Context) -> int:
+        async with asyncio.TaskGroup() as group:
+            steps = [group.create_task(ctx.step(abs, number)) for number in (1, 2)]
+            asked = group.create_task(ctx.elicit("Which?", int, key="which"))
+        return sum(step.result() for step in steps) + asked.result()
+
+    assert await check_replay(server, "several", answers={"which": 3}) == []
+    with pytest.raises(AssertionError, match="'which'"):
+        await check_replay(server, "several")

@@ -38,7 +38,16 @@ def keys(folder: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("tool", "dies_at"),
-    [("pay", "first"), ("pay", "second"), ("pay_all", "first"), ("pay_all", "second"), ("turn", "first")],
+    [
+        ("pay", "first"),
+        ("pay", "second"),
+        ("pay_all", "first"),
+        ("pay_all", "second"),
+        ("pay_stamped", "second"),
+        ("pay_inside", "second"),
+        ("pay_in_threads", "first"),
+        ("turn", "first"),
+    ],
 )
 def test_a_worker_killed_between_doing_and_recording_does_not_change_the_key(
     tmp_path: Path, tool: str, dies_at: str

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +235,20 @@ async def test_a_report_is_always_storable(report: Progress, stored: Any) -> Non
     writer = ProgressWriter(write)
     writer.report(report)
     assert writer.close() == stored
+
+
+@pytest.mark.parametrize("half", [Decimal("0.5"), Fraction(1, 2)])
+async def test_a_number_that_is_not_json_neither_hides_the_task_nor_loses_its_result(half: Any) -> None:
+    server = Server("numbers", store="memory:")
+
+    @server.tool(task="required", poll_interval=0.05)
+    async def work(ctx: Context) -> str:
+        await ctx.progress(half, half * 2)
+        await asyncio.sleep(0.3)
+        return "done"
+
+    async with serving(server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "work"))["taskId"]
+        assert (await says(client, id, "0.5 of 1"))["status"] == "working"
+        assert (await reach(client, id, "completed", "failed"))["status"] == "completed"

@@ -157,6 +157,30 @@ async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
 
 
+async def test_a_task_with_a_short_lifetime_cleans_up_to_the_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    @desk.server.tool(task="required", poll_interval=0.05, task_ttl=0.1)
+    async def brief(ctx: Context) -> str:
+        try:
+            await ctx.elicit("Take it?", Name, key="take")
+        finally:
+            if not ctx.suspending:
+                await asyncio.sleep(1.5)
+                desk.note("given back")
+        return "done"
+
+    async with serving(desk.server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "brief"))["taskId"]
+        await reach(client, id, "input_required")
+        await client.ask("tasks/cancel", {"taskId": id})
+        async with asyncio.timeout(20):
+            while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
+                await asyncio.sleep(0.05)
+        assert desk.happened == ["given back"]
+
+
 @pytest.mark.parametrize("how", ["cancelled", "expired"])
 async def test_a_task_in_postgresql_cleans_up(tmp_path: Path, database: Any, how: str) -> None:
     desk = Desk(tmp_path, database.url())

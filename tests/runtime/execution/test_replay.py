@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -38,6 +39,8 @@ programs: st.SearchStrategy[Program] = st.recursive(
         st.tuples(st.just("ask"), names),
         st.tuples(st.just("retry"), names),
         st.tuples(st.just("timeout"), names),
+        st.tuples(st.just("late"), names),
+        st.tuples(st.just("nested"), names),
         st.tuples(st.just("now"), names),
     ),
     lambda inner: st.tuples(
@@ -86,6 +89,14 @@ class Play:
                 except TimeoutError:
                     assert await ctx.step(self.work, f"instead of {what}") == f"instead of {what}"
                     assert await ctx.step(self.instead, what) == what
+            case "late":
+                try:
+                    async with asyncio.timeout(None) as timeout:
+                        await ctx.step(self.late, what, functools.partial(timeout.reschedule, 0))
+                except TimeoutError:
+                    assert await ctx.step(self.instead, what) == what
+            case "nested":
+                assert await ctx.step(self.nested, ctx, what) == what
             case "sequence":
                 for each in what:
                     await self.perform(ctx, each)
@@ -124,6 +135,16 @@ class Play:
         await asyncio.sleep(0.0001)
         return what
 
+    async def late(self, what: str, end_time: Callable[[], None]) -> str:
+        """Return, and let the time end while the result is written."""
+        if self.chance.random() < 0.5:
+            end_time()
+        return what
+
+    async def nested(self, ctx: Context, what: str) -> str:
+        await ctx.step(self.work, f"in {what}")
+        return str(await ctx.step(self.work, what))
+
     async def flaky(self, what: str) -> str:
         self.tries += 1
         await self.work(what)
@@ -151,8 +172,8 @@ class Play:
             entries.update(commit)
 
         async def write(new: dict[str, Any]) -> None:
+            self.commits.append(new)  # in the store, before the run knows
             await asyncio.sleep(0)
-            self.commits.append(new)
 
         journal = Journal(entries, write=write, id="task")
         call = Call(
@@ -304,3 +325,54 @@ def test_arguments_decide_where_counts_do_not() -> None:
     replay = Replay(entries)
     assert [find(replay, "step:a", "2"), find(replay, "step:a#2", "1")] == ["step:a#2", "step:a"]
     assert find(replay, "step:a#3", "1") is None
+
+
+async def cut_everywhere(program: Program) -> Play:
+    """Run a program, and again from every commit of its first run."""
+    play = Play(program)
+    play.chance.random = lambda: 0.0  # type: ignore[method-assign]
+    await play.run()
+    whole = list(play.commits)
+    for committed in range(len(whole) + 1):
+        play.commits = list(whole)
+        await play.run(committed)
+    return play
+
+
+async def test_a_step_inside_a_step_has_no_place_among_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    await cut_everywhere([("nested", "a"), ("step", "a"), ("ask", "sure"), ("nested", "a"), ("step", "b")])
+    assert not caplog.records
+
+
+async def test_a_step_inside_a_step_that_failed_runs_once() -> None:
+    ran: list[str] = []
+
+    def inner(what: str) -> str:
+        ran.append(what)
+        return what
+
+    async def outer(ctx: Context) -> str:
+        await ctx.step(inner, "a")
+        await ctx.step(inner, "a")
+        if "failed" not in ran:
+            ran.append("failed")
+            raise OSError
+        return "done"
+
+    server = Server("nested")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        try:
+            return await ctx.step(outer, ctx)
+        except OSError:
+            return await ctx.step(outer, ctx)
+
+    play = Play([])
+    play._function = server.engine.registry.tool("tool").function
+    await play.run()
+    assert ran == ["a", "a", "failed"]
+
+
+async def test_a_step_whose_time_ends_while_its_result_is_written_is_no_mismatch() -> None:
+    await cut_everywhere([("late", "a"), ("ask", "sure"), ("step", "b")])

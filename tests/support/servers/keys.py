@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 from antiphon import Context, Limits, Server
 
 EFFECTS, DIED = Path(os.environ["EFFECTS"]), Path(os.environ["DIED"])
 DIES_AT = os.environ.get("DIES_AT", "")
+NAMES = ("first", "second")
 
 server = Server(
     "keys",
@@ -51,6 +55,38 @@ async def pay_all(ctx: Context) -> str:
         return await ctx.step(do, name, ctx)
 
     return " ".join(await asyncio.gather(one("first", 9), one("second", 5)))
+
+
+@server.tool(task="required", task_ttl=None)
+async def pay_stamped(ctx: Context) -> str:
+    """Do several things at once, with the time as an argument."""
+
+    async def stamped(name: str, at: datetime) -> str:
+        return await do(name, ctx)
+
+    return " ".join(await asyncio.gather(*(ctx.step(stamped, name, ctx.now()) for name in NAMES)))
+
+
+@server.tool(task="required", task_ttl=None)
+async def pay_inside(ctx: Context) -> str:
+    """Do several things inside of a step."""
+
+    async def both() -> str:
+        return " ".join([await ctx.step(do, name, ctx) for name in NAMES])
+
+    return await ctx.step(both)
+
+
+@server.tool(task="required", task_ttl=None)
+def pay_in_threads(ctx: Context) -> str:
+    """Do several things in threads. The second time, they begin in another order."""
+
+    def one(name: str) -> str:
+        time.sleep(0.1 if (name == "second") != DIED.exists() else 0)
+        return ctx.wait(ctx.step(do, name, ctx))
+
+    with ThreadPoolExecutor(2) as pool:
+        return " ".join(pool.map(one, NAMES))
 
 
 @server.tool(task="optional", answer_within=60, task_ttl=None)

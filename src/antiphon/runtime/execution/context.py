@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -21,6 +20,7 @@ from antiphon.model.question import Elicit, ElicitResult, ListRoots, OpenUrl, Ro
 from antiphon.model.request import RequestId
 from antiphon.runtime.authoring import step as steps
 from antiphon.runtime.authoring.forms import Form
+from antiphon.runtime.execution.executor import is_own_thread
 from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.run import Run, Suspended, current_step
 
@@ -353,7 +353,7 @@ class Context:
         if running is self._loop:
             awaitable.close()
             raise RuntimeError("ctx.wait is for functions that are not async: use await here.")
-        self._run.note_thread(threading.get_ident())
+        self._run.note_thread(is_own=is_own_thread())
         try:
             return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
         except concurrent.futures.CancelledError:

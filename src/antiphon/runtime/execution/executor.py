@@ -10,6 +10,7 @@ import concurrent.futures
 import contextvars
 import functools
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
@@ -18,7 +19,9 @@ from typing import Any, TypeAlias
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of, underlying_function
 
-__all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async"]
+__all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async", "is_own_thread"]
+
+_thread_of_function: contextvars.ContextVar[int] = contextvars.ContextVar("antiphon_thread", default=0)
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
 """Sends one yielded value to the caller."""
@@ -37,7 +40,7 @@ class ThreadExecutor:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
-        call = functools.partial(contextvars.copy_context().run, function, **kwargs)
+        call = functools.partial(contextvars.copy_context().run, _in_thread, function, kwargs)
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def close(self) -> None:
@@ -45,6 +48,16 @@ class ThreadExecutor:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
+
+
+def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    _thread_of_function.set(threading.get_ident())
+    return function(**kwargs)
+
+
+def is_own_thread() -> bool:
+    """Return whether this is the thread in which a pool runs a function, and not one that it started."""
+    return _thread_of_function.get() == threading.get_ident()
 
 
 def is_async(function: Callable[..., Any]) -> bool:

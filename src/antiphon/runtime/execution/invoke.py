@@ -108,6 +108,7 @@ class AuthorFunction:
                 return closed
             if call.output is not None:
                 await call.output.restart()
+            journal.restart_counts()
             run = Run(call, journal, limits=environment.limits, responses=closed)
         raise Failure(f"The function returned InputRequired {MAX_RUNS} times in one call.")
 
@@ -145,7 +146,7 @@ class AuthorFunction:
         if type(value) is InputRequired:
             _check(run, value)
             return value
-        if run.replay is not None:
+        if run.replay is not None and not run.journal.has_returned:
             run.warn_unused()
         if value is None and run.last is not None:
             last = run.last
@@ -166,6 +167,7 @@ def _check(run: Run, stopped: InputRequired) -> None:
         run.journal.state = stopped.state
     if not stopped.questions and not run.journal.entries:
         raise DefinitionError("An InputRequired needs questions, state, or both.")
+    run.journal.note_returned()
 
 
 async def _flush(output: OutputStream, journal: Journal) -> None:

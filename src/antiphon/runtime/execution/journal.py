@@ -6,6 +6,7 @@ and never by position, so that a new version of a function can use the entries o
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
@@ -25,12 +26,22 @@ Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 _ID = "id"
 _STATE = "state"
 _SEGMENTS = "segments"
+_RETURNED = "returned"
 
 
 class Journal:
     """The entries of one call. All values are JSON."""
 
-    __slots__ = ("_counts", "_default_id", "_unwritten", "_write", "entries", "grown")
+    __slots__ = (
+        "_counts",
+        "_default_id",
+        "_has_new_times",
+        "_unwritten",
+        "_write",
+        "_writing",
+        "entries",
+        "grown",
+    )
 
     def __init__(
         self, entries: dict[str, Any] | None = None, *, write: Write | None = None, id: str = ""
@@ -42,6 +53,8 @@ class Journal:
         self._counts: dict[str, int] = {}
         self._unwritten: dict[str, Any] = {}
         self._write = write
+        self._writing: asyncio.Future[None] | None = None
+        self._has_new_times = False
 
     def key(self, kind: str, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run, and count it."""
@@ -55,6 +68,10 @@ class Journal:
         base = f"{kind}:{name}"
         count = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
+
+    def restart_counts(self, prefix: str = "") -> None:
+        """Count the entries whose keys begin with `prefix` from the start: the function runs again."""
+        self._counts = {base: count for base, count in self._counts.items() if not base.startswith(prefix)}
 
     def question_key(self, name: str) -> str:
         """Return the key of the next question of this name in this run."""
@@ -80,9 +97,25 @@ class Journal:
 
     async def commit(self) -> None:
         """Write the entries that are not durable yet, if the journal is attached to a log."""
-        if self._write is not None and self._unwritten:
-            new, self._unwritten = self._unwritten, {}
+        if self._write is None or not self._unwritten:
+            return
+        new, self._unwritten = self._unwritten, {}
+        self._writing = written = asyncio.get_running_loop().create_future()
+        try:
             await self._write(new)
+        finally:
+            written.set_result(None)
+            if self._writing is written:
+                self._writing = None
+
+    async def settle(self) -> None:
+        """Make the times that `now` returned durable, before a step whose identity may depend on them."""
+        if not self._has_new_times:
+            return
+        await self.commit()
+        if self._writing is not None:  # another step may be writing them
+            await asyncio.shield(self._writing)
+        self._has_new_times = False
 
     def take_unwritten(self) -> dict[str, Any]:
         """Return the entries that are not durable yet, for the caller to write."""
@@ -121,6 +154,15 @@ class Journal:
     def state(self, value: Any) -> None:
         self.record(_STATE, value)
 
+    def note_returned(self) -> None:
+        """Note that the function returned an `InputRequired`: it decides itself where it continues."""
+        self.note(_RETURNED, True)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the function returned an `InputRequired` in an earlier run."""
+        return _RETURNED in self.entries
+
     @property
     def segments(self) -> int:
         """How many segments the caller received in earlier requests of the call."""
@@ -137,6 +179,7 @@ class Journal:
         if found is MISSING:
             found = datetime.now(UTC).isoformat()
             self.record(key, found)
+            self._has_new_times = True
         return datetime.fromisoformat(found)
 
     def derived(self, kind: str) -> bytes:

@@ -33,13 +33,17 @@ class Replay:
 
     __slots__ = ("_entries", "_has_new_steps", "_index", "_used", "diverged")
 
-    def __init__(self, entries: dict[str, Any]) -> None:
+    def __init__(self, entries: dict[str, Any], *, diverged: bool = False) -> None:
         self._entries = entries
         self._used: set[str] = set()
         self._has_new_steps = False
         self._index: dict[tuple[str, str], list[str]] | None = None
-        self.diverged = False
-        """Whether the run takes another path for a good reason: a step that failed before has succeeded."""
+        self.diverged = diverged
+        """Whether the run takes another path for a good reason.
+
+        A step that failed before has succeeded, or the function returned an `InputRequired` and looks at the
+        answers to decide where it continues.
+        """
 
     def use(self, key: str) -> None:
         """Note that this run has used or made an entry."""

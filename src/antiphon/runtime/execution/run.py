@@ -39,12 +39,16 @@ Shed: TypeAlias = Callable[[float], bool]
 
 _GATHER_TURNS = 3
 """How many turns of the event loop a run waits for further questions before it stops at those it has."""
+_NESTED_KIND = "nested"
+"""The prefix of steps inside other steps. It never changes: logs and request states contain it."""
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 _MAX_UNUSED_BYTES = 4096
 """How many bytes of answers that the run did not use are kept in the journal."""
 
 current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
+_in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_own_thread", default=False)
+"""Whether a function that is not `async` acts itself, and not a thread that it started."""
 
 
 class Suspended(BaseException):
@@ -57,14 +61,12 @@ class Run:
     __slots__ = (
         "_attempts",
         "_futures",
-        "_has_threads",
         "_limits",
         "_questions",
         "_replayed",
         "_running_steps",
         "_shed",
         "_stop_handle",
-        "_thread",
         "abandoned",
         "call",
         "journal",
@@ -95,13 +97,11 @@ class Run:
         self.abandoned = False
         """Whether the call is over, or lost to another process, although the function still runs."""
         self.threaded = False
-        self.replay = Replay(journal.entries) if journal.entries else None
+        self.replay = Replay(journal.entries, diverged=journal.has_returned) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
         self.mismatch: ReplayMismatch | None = None
         """Why the run was stopped, if the journal does not fit the function."""
         self._attempts = StepAttempts(journal, self.replay)
-        self._thread: int | None = None
-        self._has_threads = False
         self._limits = limits
         self._shed = shed
         self._questions: dict[str, Question] = {}
@@ -214,6 +214,8 @@ class Run:
         Stops the run if the journal belongs to another version of the function, see `Replay`.
         """
         self._check_running()
+        if (outer := current_step.get()) is not None:
+            return await self._nested_step(outer, name, work, dump, fingerprint)
         is_sequential = self._is_sequential
         attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
         if self.replay is not None:
@@ -228,6 +230,8 @@ class Run:
         if (confirming := self.call.carrier.confirm()) is not None:
             await self._confirm(confirming)
         self.journal.before_step(attempt.key)
+        if not is_sequential:
+            await self._settle()
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
         self._running_steps += 1
@@ -240,15 +244,17 @@ class Run:
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
-            try:
-                await self.journal.commit()
-            except StoreError as error:
-                raise self._abandon() from error
+            await self._commit()
         except BaseException:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
+            if self.journal.entries.pop(attempt.key, MISSING) is not MISSING:
+                # The run was interrupted while the result was written. The next run may have the result, and
+                # then does not take the path that follows here.
+                attempt = attempt._replace(had_failed=True)
             self._note_step(attempt, fingerprint, is_sequential)
             self._attempts.note_failure(name, fingerprint, attempt)
+            self.journal.restart_counts(f"{_NESTED_KIND}:{attempt.identity}/")
             raise
         finally:
             current_step.reset(token)
@@ -257,6 +263,52 @@ class Run:
                 self._schedule_stop(_GATHER_TURNS)
         await self.checkpoint()
         return value
+
+    async def _nested_step(
+        self,
+        outer: str,
+        name: str,
+        work: Callable[[], Awaitable[Any]],
+        dump: Callable[[Any], Any],
+        fingerprint: StepPrint,
+    ) -> Any:
+        """Return the recorded result of a step inside another step, or run the step and record its result.
+
+        Once the outer step is recorded, this one is not called again. So it has no place among the steps of
+        the function: its key names the outer step and its own arguments.
+        """
+        path = f"{outer.removeprefix(f'{_NESTED_KIND}:')}/{name}({fingerprint.digest})"
+        key = self.journal.key(_NESTED_KIND, path)
+        found = self.journal.find(key)
+        if found is not MISSING:
+            return found
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self._confirm(confirming)
+        self.journal.before_step(key)
+        await self._settle()
+        token = current_step.set(key)
+        try:
+            value = dump(await work())
+        finally:
+            current_step.reset(token)
+        self.journal.record(key, value)
+        await self._commit()
+        return value
+
+    async def _commit(self) -> None:
+        """Write the journal; unwind the function if that is not possible any more."""
+        try:
+            await self.journal.commit()
+        except StoreError as error:
+            raise self._abandon() from error
+
+    async def _settle(self) -> None:
+        """Settle the journal before a step whose idempotency key depends on its arguments."""
+        try:
+            await self.journal.settle()
+        except StoreError as error:
+            raise self._abandon() from error
+        self._check_running()
 
     async def _yield_in_replay(self) -> None:
         """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
@@ -285,12 +337,9 @@ class Run:
 
     # Replaying
 
-    def note_thread(self, ident: int) -> None:
-        """Note a thread of the function: steps of several threads have no order."""
-        if self._thread is None:
-            self._thread = ident
-        elif self._thread != ident:
-            self._has_threads = True
+    def note_thread(self, *, is_own: bool) -> None:
+        """Note whether the function's own thread acts now: steps of threads that it started have no order."""
+        _in_own_thread.set(is_own)
 
     def warn_unused(self) -> None:
         """Log the entries of earlier runs that a finished run did not use."""
@@ -307,13 +356,11 @@ class Run:
     def _is_sequential(self) -> bool:
         """Whether the function itself acts, and not something that it started beside."""
         if self.threaded:
-            return self._running_steps == 0 and not self._futures and not self._has_threads
+            return _in_own_thread.get()
         return asyncio.current_task() is self.call.work.task
 
     def _note_step(self, attempt: Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
-        note = fingerprint._replace(
-            is_concurrent=not is_sequential or self._has_threads, is_retried=attempt.had_failed
-        )
+        note = fingerprint._replace(is_concurrent=not is_sequential, is_retried=attempt.had_failed)
         self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
 
     def _note_question(self, key: str, question: Question) -> None:

@@ -26,6 +26,7 @@ from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
 __all__ = [
     "PHASES",
+    "UNWIND_WITHIN_SECONDS",
     "ClaimedTask",
     "expiry_after",
     "head_of",
@@ -53,6 +54,11 @@ Not a setting: the lease decides when another worker takes over; this only bound
 """
 _FATE_SECONDS = 2.0
 """How long a run that has lost its task waits to learn whether the task goes on."""
+UNWIND_WITHIN_SECONDS = 3600.0
+"""How long a task that has ended for its caller waits at least for a worker that unwinds its function.
+
+Not a setting: a worker unwinds it within seconds if there is one.
+"""
 _PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long a request for a task waits for a change of the task that is being written.
 
@@ -94,7 +100,12 @@ def phase_after(before: Task, after: Task) -> Phase:
 
 
 def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
-    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that.
+
+    The store keeps a task that was cancelled while it waited until its function has unwound.
+    """
+    if after.state == "cancelled" and before.state == "waiting" and after.expires is not None:
+        return max(after.expires, now_ms() + int(UNWIND_WITHIN_SECONDS * 1000))
     return UNSET if after.ttl == before.ttl else after.expires
 
 

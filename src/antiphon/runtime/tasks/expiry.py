@@ -14,7 +14,7 @@ import msgspec
 
 from antiphon.errors import NoTask, Stale
 from antiphon.model.task import EntryKind, Task
-from antiphon.runtime.tasks.claimed_task import head_of, now_ms, phase_after, task_of
+from antiphon.runtime.tasks.claimed_task import expiry_after, head_of, now_ms, phase_after, task_of
 from antiphon.store.contract import UNSET, Record, Store
 
 __all__ = ["delete_expired", "end_overdue"]
@@ -25,11 +25,6 @@ _BATCH_TASKS = 1000
 """How many tasks are read or deleted in one operation."""
 _CONCURRENT_ENDS = 100
 """How many tasks are ended at once, so that the store can write them in one commit."""
-_UNWIND_WITHIN_SECONDS = 3600.0
-"""How long an expired task waits for a worker that unwinds its function.
-
-Not a setting: the task is gone for its caller, and a worker unwinds it within seconds if there is one.
-"""
 
 
 async def end_overdue(store: Store, stop: Callable[[str], object]) -> None:
@@ -82,8 +77,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
             expect=record.version,
             phase=phase,
             head=head_of(after),
-            # The caller cannot read the task any more. The store keeps it until its function has unwound.
-            expires=UNSET if phase == "ended" else now_ms() + int(_UNWIND_WITHIN_SECONDS * 1000),
+            expires=UNSET if phase == "ended" else expiry_after(task, after),
         )
     except (Stale, NoTask):  # somebody has changed the task meanwhile: look again at the next tick
         return False

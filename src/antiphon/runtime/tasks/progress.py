@@ -33,6 +33,8 @@ _WRITE_INTERVAL_SECONDS = 1.0
 
 Not a setting: people read the message, and clients poll about once a second.
 """
+_LARGEST_EXACT = 2**53
+"""Above this, numbers are stored as floating-point numbers."""
 _LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -61,10 +63,10 @@ class ProgressWriter:
 
     def report(self, message: Progress) -> None:
         """Store a report soon. A later report replaces one that is not stored yet."""
-        if not math.isfinite(message.progress):
+        progress = _finite(message.progress)
+        if progress is None:
             return
-        total = message.total if message.total is not None and math.isfinite(message.total) else None
-        self._latest = TaskProgress(message.progress, total, _storable(message.message))
+        self._latest = TaskProgress(progress, _finite(message.total), _storable(message.message))
         self._unwritten = True
         if self._timer is None and self._writing is None and not self._is_closed:
             self._schedule(_FIRST_WRITE_SECONDS)
@@ -95,6 +97,17 @@ class ProgressWriter:
             self._writing = None
         if not self._is_closed:
             self._schedule(_WRITE_INTERVAL_SECONDS)
+
+
+def _finite(number: Any) -> float | None:
+    """Return a number of any type, such as `Decimal`, as JSON can have it; `None` if that is not possible."""
+    if isinstance(number, int) and abs(number) < _LARGEST_EXACT:
+        return int(number)
+    try:
+        converted = float(number)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return converted if math.isfinite(converted) else None
 
 
 def _storable(message: str | None) -> str | None:

@@ -196,13 +196,21 @@ async def replay_history(server: Server, history: str | Path | Mapping[str, Any]
 
     `history` is the file that `antiphon tasks export` wrote, or its content. The replay ends at the first
     step or question that the history does not have. Raises `ReplayMismatch` if the tool does something else
-    than the history recorded, and `NotFound` if the server does not have the tool.
+    than the history recorded or does not accept its arguments, and `NotFound` if the server does not have the
+    tool.
     """
     log = _read_history(history)
     assert log.task is not None
-    engine = server.engine
-    function = engine.registry.tool(log.task.tool).function
-    created = log.created
+    engine, created = server.engine, log.created
+    tool = engine.registry.tool(log.task.tool)
+    if (problems := tool.problems_of(created["arguments"])) is not None:
+        raise ReplayMismatch(
+            f"The arguments of the history do not fit the tool {tool.name!r}: {problems}. Give a new parameter "
+            "a default, or such tasks fail.",
+            found="arguments",
+            recorded="arguments",
+        )
+    function = tool.function
     async with server.running():
         request = CallTool(name=log.task.tool, arguments=dict(created["arguments"]))
         journal = _HistoryJournal(log.journal, id=log.task.id)

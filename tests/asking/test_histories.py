@@ -96,3 +96,11 @@ async def test_a_history_needs_its_tool_and_its_format(tmp_path: Path) -> None:
         await replay_history(server, {"log": []})
     with pytest.raises(ValueError, match="no entries"):
         await replay_history(server, {"format": 1, "log": []})
+
+
+async def test_arguments_that_do_not_fit_the_new_version_are_a_mismatch() -> None:
+    async def order(item: str, colour: str, ctx: Context) -> str:
+        return never(item, colour)
+
+    with pytest.raises(ReplayMismatch, match=r"do not fit the tool 'order': .*colour.* a default"):
+        await replay_history(version(order), FINISHED)

@@ -174,6 +174,7 @@ class Worker:
         running = list(self._running.values())
         if not running:
             return
+        logger.info("The worker stops and releases %d tasks that are still running.", len(running))
         for claimed, task in running:
             claimed.is_handed_over = claimed.resumes and claimed.task.state == "working"
             self._stop(claimed, task, LeaseLost("The worker was stopped and has released the task."))

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextvars
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -20,6 +21,8 @@ from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of, underlying_function
 
 __all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async", "is_own_thread"]
+
+logger = logging.getLogger("antiphon")
 
 _thread_of_function: contextvars.ContextVar[int] = contextvars.ContextVar("antiphon_thread", default=0)
 
@@ -33,6 +36,7 @@ class ThreadExecutor:
     def __init__(self, size: int) -> None:
         self._size = size
         self._executor: Executor | None = None
+        self._submitted: set[concurrent.futures.Future[Any]] = set()
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call a function in a thread, with a copy of the current context variables."""
@@ -41,13 +45,23 @@ class ThreadExecutor:
 
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
         call = functools.partial(contextvars.copy_context().run, _in_thread, function, kwargs)
-        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        submitted = self._executor.submit(call)
+        self._submitted.add(submitted)
+        submitted.add_done_callback(self._submitted.discard)
+        return asyncio.wrap_future(submitted)
 
     def close(self) -> None:
-        """Shut the pool down, without waiting for functions that still run."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+        """Shut the pool down, without waiting for functions that still run. Log how many there are."""
+        if self._executor is None:
+            return
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = None
+        if running := sum(submitted.running() for submitted in tuple(self._submitted)):
+            logger.warning(
+                "Functions that still run in threads, and cannot be interrupted: %d. The process ends when they "
+                "have returned.",
+                running,
+            )
 
 
 def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:

@@ -205,8 +205,8 @@ async def replay_history(server: Server, history: str | Path | Mapping[str, Any]
     tool = engine.registry.tool(log.task.tool)
     if (problems := tool.problems_of(created["arguments"])) is not None:
         raise ReplayMismatch(
-            f"The arguments of the history do not fit the tool {tool.name!r}: {problems}. Give a new parameter "
-            "a default, or such tasks fail.",
+            f"The arguments of the history do not fit the tool {tool.name!r}: {problems}. Give a new "
+            "parameter a default, or such tasks fail.",
             found="arguments",
             recorded="arguments",
         )

@@ -58,8 +58,8 @@ class ThreadExecutor:
         self._executor = None
         if running := sum(submitted.running() for submitted in tuple(self._submitted)):
             logger.warning(
-                "Functions that still run in threads, and cannot be interrupted: %d. The process ends when they "
-                "have returned.",
+                "Functions that still run in threads, and cannot be interrupted: %d. The process ends when "
+                "they have returned.",
                 running,
             )
 

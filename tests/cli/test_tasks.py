@@ -40,7 +40,7 @@ def start_waiting_task(served: Served, tool: str) -> str:
     found = re.match(r"Task: (\S+)\n", done.stderr)
     assert found, done.stderr
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"antiphon tasks watch {served.url} {found[1]}" in done.stderr
+    assert f"antiphon tasks answer {served.url} {found[1]}" in done.stderr
     assert "--answer name=…" in done.stderr
     return found[1]
 

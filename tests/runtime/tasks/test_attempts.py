@@ -112,6 +112,7 @@ async def test_tasks_whose_workers_were_lost_repeatedly_run_one_at_a_time(clock:
         await until(lambda: store.calls["release"] == 2)
         clock.now += 1.1
         await until(lambda: store.calls["release"] == 3)  # one of the two runs, the other is given back
+        await until(lambda: started)
         assert len(started) == 1
         gate.set()
         await end_of(store, ids[started[0] == "second"])

@@ -174,7 +174,7 @@ class Soak:
 
     def notes(self) -> Sequence[Note]:
         """Return what really happened."""
-        return list(read_notes(self.directory / "notes"))
+        return read_notes(self.directory / "notes")
 
     # Giving tasks and answering
 

@@ -22,6 +22,8 @@ __all__ = ["Stored", "judge", "read_store"]
 _END_KINDS = ("ended", "faulted", "cancelled")
 _MOST_ATTEMPTS = 12
 """How often a step may begin before the judge says that it is tried for ever."""
+_ATTEMPTS_BEFORE_GIVING_UP = 5
+"""How often the step of a task must have begun before the task may be given up."""
 
 _TASKS = "SELECT key, id, tool, phase, version, worker, lease, head FROM tasks"
 _ENTRIES = "SELECT task, number, kind, data FROM entries ORDER BY task, number"
@@ -77,13 +79,14 @@ def _assemble(tasks: Iterable[Any], entries: Iterable[Any]) -> dict[str, Stored]
 def judge(stored: Mapping[str, Stored], acknowledged: Iterable[str], notes: Sequence[Note]) -> list[str]:
     """Return the violations, or an empty list."""
     found = [f"{id}: acknowledged, and the store does not have it" for id in acknowledged if id not in stored]
-    by_step: dict[tuple[int, str], list[Note]] = defaultdict(list)
+    by_task: dict[int, dict[str, list[Note]]] = defaultdict(lambda: defaultdict(list))
     for note in notes:
-        by_step[note.number, note.step].append(note)
+        by_task[note.number][note.step].append(note)
     for task in stored.values():
+        steps = by_task[task.number]
         found += _judge_log(task)
-        found += _judge_outcome(task, by_step)
-        found += _judge_steps(task, by_step)
+        found += _judge_outcome(task, steps)
+        found += _judge_steps(task, steps)
     return found
 
 
@@ -112,26 +115,22 @@ def _judge_log(task: Stored) -> list[str]:
     return found
 
 
-def _judge_outcome(task: Stored, by_step: Mapping[tuple[int, str], Sequence[Note]]) -> list[str]:
-    state, begun = task.head.get("state", "working"), _begun(task, by_step)
+def _judge_outcome(task: Stored, steps: Mapping[str, Sequence[Note]]) -> list[str]:
+    begun = max((len(_begins(notes)) for notes in steps.values()), default=0)
     if task.phase != "ended":
         return []
     if task.tool == "once":
-        if max(begun.values(), default=0) > 1:
-            return [f"{task.id}: is not to be resumed, and its step began {max(begun.values())} times"]
+        if begun > 1:
+            return [f"{task.id}: is not to be resumed, and its step began {begun} times"]
         return []
-    failed = state != "done" or task.head["result"].get("is_error")
-    if failed and max(begun.values(), default=0) < _ATTEMPTS_BEFORE_GIVING_UP:
+    failed = task.head.get("state") != "done" or task.head["result"].get("is_error")
+    if failed and begun < _ATTEMPTS_BEFORE_GIVING_UP:
         return [f"{task.id}: was destroyed: {json.dumps(task.head)[:300]}"]
     return []
 
 
-_ATTEMPTS_BEFORE_GIVING_UP = 5
-
-
-def _judge_steps(task: Stored, by_step: Mapping[tuple[int, str], Sequence[Note]]) -> list[str]:
+def _judge_steps(task: Stored, steps: Mapping[str, Sequence[Note]]) -> list[str]:
     found = []
-    steps = {step: notes for (number, step), notes in by_step.items() if number == task.number}
     results = {value for key, value in task.journal if key.startswith("step:")}
     ended = {note.run for notes in steps.values() for note in notes if note.event == "end"}
     if missing := results - ended:
@@ -139,7 +138,7 @@ def _judge_steps(task: Stored, by_step: Mapping[tuple[int, str], Sequence[Note]]
     for step, notes in steps.items():
         if len({note.key for note in notes}) > 1:
             found.append(f"{task.id}: the idempotency key of {step!r} has changed")
-        begins = [note for note in notes if note.event == "begin"]
+        begins = _begins(notes)
         if len(begins) > _MOST_ATTEMPTS:
             found.append(f"{task.id}: {step!r} began {len(begins)} times")
         recorded = [note for note in notes if note.event == "end" and note.run in results]
@@ -147,17 +146,11 @@ def _judge_steps(task: Stored, by_step: Mapping[tuple[int, str], Sequence[Note]]
             found.append(f"{task.id}: is done, and {step!r} is not recorded")
     order = sorted((min(note.at for note in notes), step) for step, notes in steps.items())
     for (_, step), (follower_began, follower) in itertools.pairwise(order):
-        late = [note for note in steps[step] if note.event == "begin" and note.at > follower_began]
+        late = [note for note in _begins(steps[step]) if note.at > follower_began]
         if late:
             found.append(f"{task.id}: {step!r} began again in process {late[0].process} after {follower!r}")
     return found
 
 
-def _begun(task: Stored, by_step: Mapping[tuple[int, str], Sequence[Note]]) -> Counter[str]:
-    return Counter(
-        step
-        for (number, step), notes in by_step.items()
-        if number == task.number
-        for note in notes
-        if note.event == "begin"
-    )
+def _begins(notes: Sequence[Note]) -> list[Note]:
+    return [note for note in notes if note.event == "begin"]

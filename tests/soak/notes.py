@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ def note(path: str, event: str, number: int, step: str, key: str, run: str) -> N
         os.close(descriptor)
 
 
-def read_notes(path: Path) -> Iterable[Note]:
+def read_notes(path: Path) -> list[Note]:
     """Return all lines in the order of their times, without a line that a killed process left unfinished."""
     found = []
     for line in path.read_text().splitlines():

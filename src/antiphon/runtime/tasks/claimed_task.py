@@ -322,25 +322,39 @@ class ClaimedTask:
             raise LeaseLost(f"Cannot write to task {self.task.id}: the task has ended.")
         task = self.task.after(kind, data, now_ms())
         try:
-            self._version = await self._store.append(
-                task.id,
-                [(kind, data)],
-                expect=self._version,
-                phase=PHASES[task.state],
-                head=head_of(task),
-                token=self.token,
-                expires=expiry_after(self.task, task),
+            await self._store_task(
+                task, [(kind, data)], PHASES[task.state], expires=expiry_after(self.task, task)
             )
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):
                 self._version += 1
+                self.task = task
             elif isinstance(refusal, LeaseLost):
                 raise
             else:
                 await self._reload()
                 return False
-        self.task = task
         return True
+
+    async def _store_task(
+        self,
+        task: Task,
+        entries: Sequence[tuple[EntryKind, dict[str, Any]]],
+        phase: Phase,
+        *,
+        expires: int | UnsetType | None = UNSET,
+    ) -> None:
+        """Store the task as it is after some entries, together with the entries. Raises `StoreError`."""
+        self._version = await self._store.append(
+            task.id,
+            entries,
+            expect=self._version,
+            phase=phase,
+            head=head_of(task),
+            token=self.token,
+            expires=expires,
+        )
+        self.task = task
 
     async def _is_written(self, kind: EntryKind, data: dict[str, Any]) -> bool:
         """Return whether the entry is in the log: the store may have written it before it failed."""
@@ -377,20 +391,10 @@ class ClaimedTask:
             task = self.task.after("recorded", data, now_ms())
             while True:
                 try:
-                    self._version = await self._store.append(
-                        task.id,
-                        [("recorded", data)],
-                        expect=self._version,
-                        phase="ended",
-                        head=head_of(task),
-                        token=self.token,
-                        expires=task.expires,
-                    )
+                    await self._store_task(task, [("recorded", data)], "ended", expires=task.expires)
+                    return
                 except StoreUnavailable as error:
                     await backoff.wait(error)
-                else:
-                    self.task = task
-                    return
 
     async def abandon(self, *, delay: float = 0.0) -> None:
         """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
@@ -402,19 +406,10 @@ class ClaimedTask:
         for _ in range(_MAX_WRITE_ATTEMPTS):
             task = self.task.after("recorded", data, now_ms())
             try:
-                self._version = await self._store.append(
-                    task.id,
-                    [("recorded", data)],
-                    expect=self._version,
-                    phase="ready",
-                    head=head_of(task),
-                    token=self.token,
-                )
+                await self._store_task(task, [("recorded", data)], "ready")
+                return
             except Stale:
                 await self._reload()
-            else:
-                self.task = task
-                return
 
     async def _confirm(self) -> None:
         backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
@@ -451,19 +446,10 @@ class ClaimedTask:
                     updated=max(now_ms(), self.task.updated),
                 )
                 try:
-                    await self._store.append(
-                        task.id,
-                        [],
-                        expect=self._version,
-                        phase=PHASES[task.state],
-                        head=head_of(task),
-                        token=self.token,
-                    )
+                    await self._store_task(task, [], PHASES[task.state])
+                    return
                 except Stale:
                     await self._reload()
-                else:
-                    self.task = task
-                    return
 
     async def _reload(self) -> None:
         """Load the task again, because another process has appended entries."""

@@ -1,5 +1,6 @@
 -- Claims tasks of some tools like claim_by_tool.sql, but only tasks that became claimable since the transaction $6, and
--- tasks whose lease ended after $7. For a process that has claimed all others.
+-- tasks whose lease ended after $7. For a process that has claimed all others. claim_by_tool.sql without $9 and $10 finds
+-- the same, but takes half as long again, and an idle worker claims every second.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

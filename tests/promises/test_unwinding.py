@@ -214,13 +214,19 @@ async def test_a_task_cleans_up_after_a_restart(tmp_path: Path, where: str) -> N
     assert desk.happened == ["reserved", "given back", "closed"]
 
 
+async def cancelled_task(client: Patient, how: str) -> str:
+    """Begin a task that cleans up in this way, and cancel it while it waits; return its id."""
+    id = str((await begin(client, "stubborn", how=how))["taskId"])
+    await reach(client, id, "input_required")
+    await client.ask("tasks/cancel", {"taskId": id})
+    return id
+
+
 async def test_a_cancelled_task_cannot_be_answered_while_it_cleans_up(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "stubborn", how="waits"))["taskId"]
-        await reach(client, id, "input_required")
-        await client.ask("tasks/cancel", {"taskId": id})
+        id = await cancelled_task(client, how="waits")
         await until(lambda: desk.happened == ["waits"])
         await answer(client, id, take="Ada")
         assert (await look(client, id))["status"] == "cancelled"
@@ -231,9 +237,7 @@ async def test_cleaning_up_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureF
     desk = Desk(tmp_path, unwind_timeout=0.1)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "stubborn", how="waits"))["taskId"]
-        await reach(client, id, "input_required")
-        await client.ask("tasks/cancel", {"taskId": id})
+        id = await cancelled_task(client, how="waits")
         assert await until_unwound(desk, id) is False
     assert desk.happened == ["waits", "was interrupted"]
     assert any("still cleans up after 0.1 s" in line for line in caplog.messages)
@@ -243,9 +247,7 @@ async def test_cleaning_up_that_fails_is_logged(tmp_path: Path, caplog: pytest.L
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "stubborn", how="fails"))["taskId"]
-        await reach(client, id, "input_required")
-        await client.ask("tasks/cancel", {"taskId": id})
+        id = await cancelled_task(client, how="fails")
         assert await until_unwound(desk, id) is False
         assert (await look(client, id))["status"] == "cancelled"
     assert f"The function of cancelled task {id} failed while it unwound." in caplog.messages
@@ -255,9 +257,7 @@ async def test_a_worker_that_is_stopped_while_it_unwinds_leaves_the_rest_to_the_
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "stubborn", how="waits"))["taskId"]
-        await reach(client, id, "input_required")
-        await client.ask("tasks/cancel", {"taskId": id})
+        id = await cancelled_task(client, how="waits")
         await until(lambda: desk.happened == ["waits"])
     assert desk.happened == ["waits", "was interrupted"]
     desk = Desk(tmp_path, unwind_timeout=0.1)

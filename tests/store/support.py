@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,12 @@ def content(path: Path) -> bytes:
 def write(path: Path, content: bytes) -> None:
     """Write a file."""
     path.write_bytes(content)
+
+
+def number(path: Path, query: str) -> int:
+    """Return the number that a query of an SQLite file finds."""
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute(query).fetchone()[0])
+    finally:
+        connection.close()

@@ -15,17 +15,9 @@ from antiphon.store.sqlite import SQLiteStore, migrations
 from antiphon.store.sqlite.clock import MachineClock
 from antiphon.store.sqlite.database import Database
 
-from .support import Clock, content, task
+from .support import Clock, content, number, task
 
 HERE = Path(__file__).parent
-
-
-def number(path: Path, query: str) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute(query).fetchone()[0])
-    finally:
-        connection.close()
 
 
 def version(path: Path) -> int:

@@ -14,17 +14,9 @@ from antiphon.store.artifacts.sqlite import SQLiteArtifacts
 from antiphon.store.sqlite import SQLiteStore, free_space
 from antiphon.store.sqlite.database import Database
 
-from .support import START, Clock, task
+from .support import START, Clock, number, task
 
 MEGABYTE = 1024 * 1024
-
-
-def number(path: Path, query: str) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute(query).fetchone()[0])
-    finally:
-        connection.close()
 
 
 def log_size(path: Path) -> int:

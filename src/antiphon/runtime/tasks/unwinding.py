@@ -58,7 +58,7 @@ async def unwind(
     Raises `StoreError` if that cannot be written.
     """
     id = claimed.task.id
-    if history.lost_runs(claimed.token) >= _MAX_LOST_RUNS:
+    if history.silent_claims(claimed.token) >= _MAX_LOST_RUNS:
         logger.error(
             "Cannot unwind the function of cancelled task %s: %d workers were lost while they tried.",
             id,

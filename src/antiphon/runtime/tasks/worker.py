@@ -34,9 +34,10 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
     SuspectSlot,
-    begin_attempt,
     check_arguments,
+    check_attempts,
     fail_attempt,
+    note_beginning,
     release_mismatched,
 )
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
@@ -327,7 +328,7 @@ class Worker:
         if claimed.task.state == "cancelled":
             self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
             return
-        outcome = await begin_attempt(claimed, history, tool)
+        outcome = await check_attempts(claimed, history, tool)
         if outcome is True:
             outcome = await check_arguments(claimed, tool)
         if isinstance(outcome, InternalError):
@@ -337,10 +338,12 @@ class Worker:
             await release(claimed)
         elif outcome and SuspectSlot.is_suspect(claimed):
             if self._suspects.take(claimed):
+                await note_beginning(claimed, history, tool)
                 self._suspected.append((claimed, tool))
             else:
                 await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
         elif outcome:
+            await note_beginning(claimed, history, tool)
             self.run(claimed, tool)
 
     async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:

@@ -37,13 +37,14 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import (
+    PHASES,
     ClaimedTask,
     expiry_after,
     head_of,
     lease_clock,
     now_ms,
-    phase_after,
     task_of,
+    unwinding_deadline,
 )
 from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
@@ -374,9 +375,10 @@ class TaskService:
                     id,
                     [(kind, data)],
                     expect=record.version,
-                    phase=phase_after(task, after),
+                    phase=PHASES[after.state],
                     head=head_of(after),
                     expires=expiry_after(task, after),
+                    unwind_by=unwinding_deadline() if kind == "cancelled" else None,
                 )
             except Stale:
                 continue

@@ -165,12 +165,14 @@ class PostgresStore:
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_text(id)
         rules.check_expires(expires)
-        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires))
+        rules.check_expires(unwind_by)
+        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires, unwind_by))
         return version
 
     async def get(self, id: str) -> Record | None:

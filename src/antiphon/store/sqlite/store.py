@@ -159,12 +159,14 @@ class SQLiteStore:
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_expires(expires)
+        rules.check_expires(unwind_by)
         version: int = await self._write(
-            lambda batch: batch.append(id, encoded, expect, phase, text, token, expires), (id,)
+            lambda batch: batch.append(id, encoded, expect, phase, text, token, expires, unwind_by), (id,)
         )
         return version
 

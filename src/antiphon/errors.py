@@ -60,6 +60,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from antiphon.printable import printable
+
 __all__ = [
     "AntiphonError",
     "BadAnswer",
@@ -420,7 +422,13 @@ class StoreUnavailable(StoreError):
 
 
 class ClientError(AntiphonError):
-    """A call that the client could not complete, for a reason other than an error of the server."""
+    """A call that the client could not complete, for a reason other than an error of the server.
+
+    The message is one printable line, even if it quotes the server.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
 
 
 class Unreachable(ClientError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from antiphon.model.identity import ANONYMOUS, Principal
+from antiphon.printable import redacted_url
 from antiphon.transport.client.channel import Channel
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def channel_to(
         )
     if isinstance(target, str):
         raise ValueError(
-            f"{target!r} is not an http address. To start a command, pass a list: {target.split()!r}."
+            f"{redacted_url(target)!r} is not an http address. To start a command, pass a list: "
+            f"{list(map(redacted_url, target.split()))!r}."
         )
     if hasattr(target, "open") and hasattr(target, "request"):
         _refuse("A channel", {**over_http, **of_process, **in_memory}, "Configure the channel.")

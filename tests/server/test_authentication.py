@@ -103,9 +103,15 @@ async def test_what_a_function_forbids_is_shown_to_the_caller(dialect: type[Spea
         assert (refused.status, refused.error["message"]) == (200, "This needs the scope admin.")
 
 
-async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing() -> None:
+@pytest.mark.parametrize(
+    "raised",
+    [ValueError("s3cret"), SystemExit("s3cret"), KeyboardInterrupt("s3cret"), GeneratorExit("s3cret")],
+)
+async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing(
+    raised: BaseException,
+) -> None:
     def broken(headers: Mapping[str, str]) -> Principal:
-        raise ValueError("s3cret")
+        raise raised
 
     async with serving(build(broken)) as where:
         response = await http.request(where.port, "POST", JSON, PING)

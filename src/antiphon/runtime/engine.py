@@ -268,7 +268,7 @@ class Engine:
                 problem,
             )
 
-    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+    def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""
         return self._dispatcher.error_of(request_id, raised)
 

@@ -1,0 +1,1 @@
+"""Attacks on a server: raw sockets, hostile requests, and functions that fail in every way."""

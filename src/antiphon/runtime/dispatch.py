@@ -131,7 +131,7 @@ class Dispatcher:
         outcome: Awaitable[Any] = handler(call)
         return outcome
 
-    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+    def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""
         if isinstance(raised, RequestError):
             return raised

@@ -16,6 +16,7 @@ from typing import Any
 from antiphon.errors import LeaseLost, ReplayMismatch, StoreError
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, as_exception
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.attempts import release_mismatched
@@ -165,4 +166,7 @@ async def _perform(claimed: ClaimedTask, tool: Tool, environment: Environment) -
     call = call_of(claimed, confirm=refuse, responses={})
     function = tool.function
     if function.takes_context:  # any other function has stopped nowhere
-        await function.run(call, function.bind(call.request.arguments), environment)
+        try:
+            await function.run(call, function.bind(call.request.arguments), environment)
+        except UNSAFE_IN_TASKS as error:
+            raise as_exception(error) from error

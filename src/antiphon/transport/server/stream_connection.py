@@ -19,6 +19,7 @@ from antiphon.model.request import Initialize, Listen, RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call, Caller, SessionState
+from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervised, Supervisor
 from antiphon.transport.server.active_calls import ActiveCalls
 from antiphon.transport.server.pending_questions import PendingQuestions
@@ -107,15 +108,16 @@ class StreamConnection:
             answer = await self._pipeline.serve(dialect, call)
             if type(request) is Initialize:
                 self._initialized(request, dialect)
-        except asyncio.CancelledError:
-            if work.stop_reason is None:
+        except BaseException as raised:
+            if is_failure(raised, work):
+                _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
+            elif isinstance(raised, asyncio.CancelledError) and work.stop_reason is not None:
+                work.uncancel()
+                if work.stop_reason != "shutdown":
+                    return
+                _, answer = self._pipeline.refuse(stopped_by_shutdown(), dialect, call, request_id)
+            else:
                 raise
-            work.uncancel()
-            if work.stop_reason != "shutdown":
-                return
-            _, answer = self._pipeline.refuse(stopped_by_shutdown(), dialect, call, request_id)
-        except Exception as raised:
-            _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
         finally:
             self._supervisor.leave(work)
             self._listeners.discard(work)
@@ -140,13 +142,14 @@ class StreamConnection:
             await self._pipeline.handle(
                 self._pipeline.call(dialect, request, _NO_META, 0, caller, work, self._principal)
             )
-        except asyncio.CancelledError:
-            if work.stop_reason is None:
+        except BaseException as raised:
+            if is_failure(raised, work):
+                _, refusal = self._pipeline.refuse(raised, dialect, None)
+                await self._write(refusal)
+            elif isinstance(raised, asyncio.CancelledError) and work.stop_reason is not None:
+                work.uncancel()
+            else:
                 raise
-            work.uncancel()
-        except Exception as raised:
-            _, refusal = self._pipeline.refuse(raised, dialect, None)
-            await self._write(refusal)
         finally:
             self._supervisor.leave(work)
 

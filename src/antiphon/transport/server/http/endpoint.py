@@ -36,6 +36,7 @@ from antiphon.model.request import (
 )
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervisor
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
@@ -123,7 +124,7 @@ class Endpoint:
                 await self._lifespan.start_for_request()
             headers: dict[bytes, bytes] = dict(scope["headers"])
             self.guard.check(scope, headers)
-            principal = await self._principal(headers) if self._authenticates else ANONYMOUS
+            principal = await self._principal(exchange, headers) if self._authenticates else ANONYMOUS
             if scope["method"] != "POST":
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return
@@ -157,8 +158,13 @@ class Endpoint:
                 await send({"type": "http.response.body", "body": answer})
         except Exception as error:
             await self._refuse(exchange, error)
-        except asyncio.CancelledError as cancelled:
-            await self._stopped(exchange, str(cancelled))
+        except BaseException as error:
+            if is_failure(error, exchange):
+                await self._refuse(exchange, error)
+            elif isinstance(error, asyncio.CancelledError):
+                await self._stopped(exchange, str(error))
+            else:
+                raise
         finally:
             self.supervisor.leave(exchange)
             if exchange.is_counted:
@@ -171,13 +177,15 @@ class Endpoint:
 
     # Reading a request
 
-    async def _principal(self, headers: Headers) -> Principal:
+    async def _principal(self, exchange: Exchange, headers: Headers) -> Principal:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
         try:
             return await self._engine.identify(given)
         except RequestError:
             raise
-        except Exception:
+        except BaseException as error:
+            if not is_failure(error, exchange):
+                raise
             logger.exception("The authenticate function of the server failed.")
             raise InternalError("The server failed to authenticate this request.") from None
 
@@ -318,7 +326,7 @@ class Endpoint:
         else:
             await send_json(exchange.send, 200, answer)
 
-    async def _refuse(self, exchange: Exchange, raised: Exception) -> None:
+    async def _refuse(self, exchange: Exchange, raised: BaseException) -> None:
         """Answer with the error of an exception."""
         if exchange.phase == "answering":
             raise raised

@@ -64,7 +64,7 @@ class Limits:
     """How many tasks may wait for a worker. Further tasks are refused with 503 and `Retry-After`."""
     max_waiting_tasks: int = 100_000
     """How many tasks may wait for an answer. Further tasks are refused with 503 and `Retry-After`."""
-    max_task_bytes: int = 256 * 1024 * 1024
+    max_task_bytes: int = 64 * 1024 * 1024
     """How much a task may emit in all. A task that emits more fails."""
     lease_seconds: float = 15.0
     """How long a worker may go without renewing its leases before other workers take over its tasks."""

@@ -212,7 +212,7 @@ class InvalidRequest(RequestError):
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is larger than `Limits.max_body_bytes`."""
+    """The body, or a part of it, is larger than a limit. The message names the part and the limit."""
 
     status = 413
 

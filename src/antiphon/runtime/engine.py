@@ -25,6 +25,7 @@ from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.budget import MemoryBudget, Usages
 from antiphon.runtime.carriers.client import ClientCarrier
 from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
@@ -76,6 +77,10 @@ class Engine:
         name, limits = settings.info.name, settings.limits
         self.info = settings.info
         self.limits = limits
+        self.usages = Usages()
+        """How much each authenticated principal uses of this process."""
+        self.budget = MemoryBudget(limits, self.usages)
+        """The memory that callers may make this process use."""
         self.seal = Seal(settings.secrets)
         self.changes = ChangeFeed()
         self.relay = Relay(name)
@@ -114,6 +119,7 @@ class Engine:
             self.completions,
             self.changes,
             limits,
+            self.budget,
             self.environment,
             self.artifacts,
             instructions=settings.instructions,

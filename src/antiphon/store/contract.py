@@ -190,6 +190,12 @@ class Store(Protocol):
     async def count(self, phase: Phase) -> int:
         """Return the number of tasks in a phase."""
 
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        """Return the number of a principal's tasks in a phase, or `most` if there are more.
+
+        Reads the tasks of the principal, so that takes longer the more there are.
+        """
+
     async def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed; `None` if no task can be claimed."""
 

@@ -291,6 +291,15 @@ class MemoryStore:
         self._now()
         return self._counts[rules.check_phase(phase)]
 
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        self._now()
+        rules.check_phase(phase)
+        order = self._principal_by_age.get(principal)
+        if order is None:
+            return 0
+        start = rules.decode_cursor(None)
+        return len(order.older_than(start, lambda key: self._by_key[key].row.phase == phase, most))
+
     async def oldest_ready(self) -> int | None:
         self._end_expired_leases(self._lease_now())
         tops = [top for queue in self._queues.values() if (top := queue.first(self._by_key))]

@@ -24,6 +24,7 @@ from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.lease_keeper import PostgresLeaseKeeper
 from antiphon.store.postgres.migrations import prepare
 from antiphon.store.postgres.reader import (
+    CountOfPrincipal,
     CountTasks,
     GetOldestReady,
     GetOverdue,
@@ -222,6 +223,12 @@ class PostgresStore:
 
     async def count(self, phase: Phase) -> int:
         count: int = await self._read(CountTasks(rules.check_phase(phase)))
+        return count
+
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(principal)
+        operation = CountOfPrincipal(principal, rules.check_phase(phase), most)
+        count: int = await self._read(operation)
         return count
 
     async def oldest_ready(self) -> int | None:

@@ -233,6 +233,12 @@ class SQLiteStore:
         count: int = await self._read(lambda reader: reader.count(phase))
         return count
 
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(principal)
+        rules.check_phase(phase)
+        count: int = await self._read(lambda reader: reader.count_of_principal(principal, phase, most))
+        return count
+
     async def oldest_ready(self) -> int | None:
         since: int | None = await self._read(lambda reader: reader.oldest_ready())
         return since

@@ -64,6 +64,10 @@ async def unwind(
             "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
         )
 
+
+async def _unwind(
+    claimed: ClaimedTask, history: TaskHistory, tool: Tool, environment: Environment, *, timeout: float
+) -> None:
     id, lost = claimed.task.id, history.silent_claims(claimed.token)
     if lost >= _MAX_LOST_RUNS:
         logger.error(

@@ -76,10 +76,13 @@ _NOTHING_SEEN = (-1, -1)
 
 
 class TaskService:
-    """The tasks of one server."""
+    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators."""
 
-    def __init__(self, store: Store, worker: Worker, limits: Limits, relay: Relay) -> None:
+    def __init__(
+        self, store: Store, worker: Worker, limits: Limits, relay: Relay, *, server: str | None = None
+    ) -> None:
         self.store = store
+        self._server = server
         self.worker = worker
         self._relay = relay
         self._limits = limits
@@ -156,6 +159,7 @@ class TaskService:
                 updated=at,
                 expires=task.expires,
                 head=head,
+                server=self._server or "",
             ),
             entries,
             worker=self.worker.name if here else None,
@@ -214,7 +218,7 @@ class TaskService:
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
         try:
-            page = await self.store.list(principal.id, cursor=cursor)
+            page = await self.store.list(principal.id, cursor=cursor, server=self._server)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
@@ -355,7 +359,12 @@ class TaskService:
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
-        if record is None or record.principal != principal.id or _has_expired(record):
+        if (
+            record is None
+            or record.principal != principal.id
+            or (record.server and self._server is not None and record.server != self._server)
+            or _has_expired(record)
+        ):
             raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 
@@ -396,6 +405,9 @@ class TaskService:
             or self._queued >= self._limits.max_queued_tasks
         ):
             self._queued = await self.store.count("ready")
+            if self._server is not None and self._queued >= self._limits.max_queued_tasks:
+                # Only now without the tasks of other servers, because the store counts those of one by one.
+                self._queued = await self.store.count("ready", server=self._server)
         self._queued += 1
         if self._queued > self._limits.max_queued_tasks:
             raise Busy(

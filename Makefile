@@ -30,6 +30,7 @@ check: .venv/checked
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_lengths.py
 	$(BIN)/python scripts/write_map.py --check
+	$(BIN)/python scripts/check_security.py
 
 format: .venv/checked
 	$(BIN)/ruff format .

@@ -70,7 +70,7 @@ READ_ENTRIES = f"""
         WHERE tasks.id = :id AND {_IS_LIVE.format(now=":now")} AND entries.number > :after
         ORDER BY entries.number LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 COUNT_TASKS = "SELECT tasks FROM counts WHERE phase = ?"
 
@@ -105,7 +105,7 @@ CLAIMABLE_TASKS = f"""
         SELECT * FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = :tool
         ORDER BY created, key LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 END_EXPIRED_LEASES = """
     UPDATE tasks SET lease = 0 WHERE key IN (
@@ -118,14 +118,14 @@ EXPIRED_TASKS = f"""
         SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase = 'ended'
         ORDER BY expires, key LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 OVERDUE_TASKS = f"""
     SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format) FROM (
         SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase <> 'ended'
         ORDER BY expires, key LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 UPDATE_COUNTS = """
     UPDATE counts SET tasks = tasks + CASE phase
@@ -180,7 +180,7 @@ def get_records(size: int) -> str:
     return f"""
         SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format)
         FROM tasks WHERE id IN ({_placeholders(size)}) AND {_IS_LIVE.format(now="?")}
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -194,7 +194,7 @@ def list_records(of_principal: bool) -> str:
             (created, key) < (:created, :key) AND {_IS_LIVE.format(now=":now")}
             ORDER BY created DESC, key DESC LIMIT :limit
         )
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -203,19 +203,19 @@ def load_rows(size: int) -> str:
     return f"""
         SELECT json_group_array({_ROW.format(head="")}), (SELECT coalesce(max(key), 0) FROM tasks)
         FROM tasks WHERE id IN ({_placeholders(size)})
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
 def insert_tasks(size: int) -> str:
     """Return the statement that inserts tasks."""
-    return f"INSERT INTO tasks SELECT * FROM (VALUES {_tuples(size, 14)}) WHERE column1 IS NOT NULL"
+    return f"INSERT INTO tasks SELECT * FROM (VALUES {_tuples(size, 14)}) WHERE column1 IS NOT NULL"  # nosec B608 # placeholders only
 
 
 @cache
 def insert_entries(size: int) -> str:
     """Return the statement that inserts entries."""
-    return f"INSERT INTO entries SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL"
+    return f"INSERT INTO entries SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL"  # nosec B608 # placeholders only
 
 
 @cache
@@ -228,19 +228,19 @@ def update_tasks(size: int) -> str:
             expires = fresh.expires, token = fresh.token, worker = fresh.worker, lease = fresh.lease,
             head = coalesce(fresh.head, tasks.head)
         FROM fresh WHERE tasks.key = fresh.key
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
 def delete_entries(size: int) -> str:
     """Return the statement that deletes the entries of tasks, by key."""
-    return f"DELETE FROM entries WHERE task IN ({_placeholders(size)})"
+    return f"DELETE FROM entries WHERE task IN ({_placeholders(size)})"  # nosec B608 # placeholders only
 
 
 @cache
 def delete_tasks(size: int) -> str:
     """Return the statement that deletes tasks, by key."""
-    return f"DELETE FROM tasks WHERE key IN ({_placeholders(size)})"
+    return f"DELETE FROM tasks WHERE key IN ({_placeholders(size)})"  # nosec B608 # placeholders only
 
 
 def _placeholders(size: int) -> str:

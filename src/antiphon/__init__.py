@@ -36,6 +36,7 @@ from antiphon.errors import (
     Unauthorized,
     UnknownArtifact,
 )
+from antiphon.log_records import clean_records
 from antiphon.model.catalog import PromptMessage, ToolAnnotations
 from antiphon.model.content import (
     Annotations,
@@ -113,6 +114,8 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+clean_records()
 
 
 def __getattr__(name: str) -> Any:

@@ -60,6 +60,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from antiphon.printable import printable
+
 __all__ = [
     "AntiphonError",
     "BadAnswer",
@@ -210,7 +212,7 @@ class InvalidRequest(RequestError):
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is larger than `Limits.max_body_bytes`."""
+    """The body, or a part of it, is larger than a limit. The message names the part and the limit."""
 
     status = 413
 
@@ -420,7 +422,13 @@ class StoreUnavailable(StoreError):
 
 
 class ClientError(AntiphonError):
-    """A call that the client could not complete, for a reason other than an error of the server."""
+    """A call that the client could not complete, for a reason other than an error of the server.
+
+    The message is one printable line, even if it quotes the server.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
 
 
 class Unreachable(ClientError):

@@ -32,6 +32,7 @@ from antiphon.runtime.carriers.base import Carrier, Check
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.context import Context
+from antiphon.runtime.execution.failures import StopSignal
 from antiphon.runtime.execution.fingerprints import fingerprint_key
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.run import Run
@@ -261,7 +262,7 @@ def _is_note(key: str) -> bool:
     return key in ("id", "returned") or key.startswith(fingerprint_key(""))
 
 
-class _JournalEnd(BaseException):
+class _JournalEnd(StopSignal):
     """A replay has reached an operation that is not in its journal."""
 
 

@@ -6,6 +6,7 @@ And a supervisor that is killed leaves no worker process behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -99,6 +100,24 @@ def test_the_first_ctrl_c_says_what_is_waited_for_and_the_second_ends_it(
     if options:
         counted = re.findall(r"Worker process \d+ waits for (.*), 30 s", terminal.screen)
         assert sum(int(count) for line in counted for count in re.findall(r"\d+", line)) == 3
+
+
+def test_a_worker_process_that_a_second_ctrl_c_ended_ends_the_command_as_one(tmp_path: Path) -> None:
+    # Two signals that arrive close together are one for a process that is busy: here, the supervisor.
+    env = {"FOLDER": str(tmp_path), **SECRETS}
+    with running(SERVER, "--workers", "2", "--store", store(tmp_path), directory=tmp_path, env=env) as server:
+        wait_for_workers(server.url, 2)
+        call = abandoned_call(server.url, "held")
+        wait_until(lambda: (tmp_path / "held").exists())
+        workers = _children(server.process.pid)
+        for pid in (server.process.pid, *workers):
+            os.kill(pid, signal.SIGINT)
+        wait_until(lambda: "waits for 1 call" in server.log)
+        for pid in workers:
+            with contextlib.suppress(ProcessLookupError):  # one has nothing to wait for
+                os.kill(pid, signal.SIGINT)
+        assert server.process.wait(PATIENCE) == 130
+        call.join()
 
 
 def test_a_worker_says_which_tasks_it_waits_for(tmp_path: Path) -> None:

@@ -119,7 +119,10 @@ def test_default_answer_answers_all_other_questions(
     ("tool", "shown"),
     [
         ("confirm", "Answer it with --default-answer accept, or run the command in a terminal."),
-        ("log_in", "  https://bücher.example/login?for=42\nError: The question has no answer. Open the URL"),
+        (
+            "log_in",
+            "  https://xn--bcher-kva.example/login?for=42\nError: The question has no answer. Open the URL",
+        ),
     ],
 )
 def test_accepts_nothing_without_an_option(questions_url: str, tool: str, shown: str) -> None:

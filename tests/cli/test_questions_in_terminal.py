@@ -11,6 +11,7 @@ import pytest
 from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
 from antiphon.cli.call.terminal import Terminal
 from antiphon.client import Elicitation
+from antiphon.errors import RequestError
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, in_terminal
 
 
@@ -108,7 +109,7 @@ def test_shows_a_url_and_does_not_open_it(questions_url: str, word: str, code: i
     with in_terminal("call", questions_url, "log_in", env={"BROWSER": "/bin/false"}) as terminal:
         shown = terminal.expect("Will you open it? (yes or no): ")
         assert "questions asks: Please log in." in shown
-        assert "https://bücher.example/login?for=42" in shown
+        assert "https://xn--bcher-kva.example/login?for=42" in shown
         assert "Its host is xn--bcher-kva.example. The URL is not opened for you." in shown
         terminal.type_line("")
         terminal.expect("Will you open it? (yes or no): ")
@@ -202,9 +203,26 @@ async def test_enter_answers_a_list_that_may_be_empty(
 
 @pytest.mark.parametrize(
     ("url", "host"),
-    [("http://[::1", "unreadable"), ("mailto:ada", "missing"), ("http://a.b/c", "a.b")],
+    [
+        ("http://a.b/c", "a.b"),
+        ("https://www.bank.example@evil.example/", "evil.example"),
+        ("https://evil.example\\@www.bank.example/", "evil.example"),
+        ("https://аррӏе.example:81?x", "xn--80ak6aa92e.example:81"),
+    ],
 )
-async def test_shows_the_host_of_any_url(url: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shows_the_host_that_a_url_leads_to(
+    url: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer, shown = await answer_typed(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)
     assert answer == {}
     assert f"Its host is {host}. The URL is not opened for you." in shown
+    assert not any("bank.example@" in line for line in shown)
+    assert any("user name" in line for line in shown) == ("bank.example@evil" in url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "mailto:ada", "file:///etc/passwd", "javascript:alert(1)", ""]
+)
+async def test_refuses_a_url_that_is_not_a_web_page(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RequestError, match="cannot answer"):
+        await answer_typed(Elicitation("Go.", mode="url", url=url), ["yes"], monkeypatch)

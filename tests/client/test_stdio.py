@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client.stdio import get_default_environment
 
 from antiphon.client import Client
 from antiphon.errors import BadAnswer, TimedOut, Unreachable
 from antiphon.model.notification import Progress
+from antiphon.transport.client.stdio import safe_environment
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -197,6 +199,35 @@ async def test_the_environment_and_the_directory_are_passed_on(tmp_path: Path) -
     script = "done(message, os.environ['MINE'] + ' ' + os.getcwd() + ' ' + str('PATH' in os.environ))"
     async with Client(answering(script), env={"MINE": "here"}, cwd=tmp_path) as client:
         assert (await client.call("tool")).text == f"here {tmp_path} True"
+
+
+async def test_a_child_does_not_get_the_secrets_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "s3cret")
+    monkeypatch.setenv("SHELL", "() { ignored; }; echo harm")
+    script = "done(message, ' '.join(sorted(os.environ)))"
+    async with Client(answering(script), env={"MINE": "here"}) as client:
+        names = set((await client.call("tool")).text.split())
+    assert "MINE" in names
+    assert "PATH" in names
+    # The C library and Python may set variables of their own.
+    assert names - {"LC_CTYPE", "MINE"} <= {"HOME", "LOGNAME", "PATH", "TERM", "USER"}
+
+
+def test_the_environment_of_a_child_is_the_one_of_the_official_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert safe_environment() == get_default_environment()
+    for name in ("APPDATA", "SYSTEMROOT", "USERPROFILE"):
+        monkeypatch.setenv(name, "set")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert {"APPDATA", "PATH", "SYSTEMROOT", "USERPROFILE"} <= safe_environment().keys()
+    assert "HOME" not in safe_environment()
+
+
+async def test_a_password_in_an_argument_is_not_repeated() -> None:
+    command = ["no-such-program", "--store", "postgresql://ada:s3cret@host/db"]
+    with pytest.raises(Unreachable, match="no-such-program") as raised:
+        async with Client(command):
+            pass
+    assert "s3cret" not in str(raised.value)
 
 
 def alive(pid: int) -> bool:

@@ -47,6 +47,12 @@ async def test_a_client_in_memory_calls_as_a_principal(principal: Principal | st
         assert (await client.call("who")).text == said
 
 
+@pytest.mark.parametrize("principal", ["", b"ada", 0, False, {}, Principal(""), Principal(None)])  # type: ignore[arg-type]
+def test_a_client_in_memory_cannot_call_as_a_principal_without_an_id(principal: Any) -> None:
+    with pytest.raises(ValueError, match=r"principal= is a Principal .* leave principal= out"):
+        Client(serving(), principal=principal)
+
+
 async def test_artifacts_in_memory_belong_to_the_principal() -> None:
     server = serving()
     async with Client(server, principal="ada") as ada, Client(server, principal="bob") as bob:

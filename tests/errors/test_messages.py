@@ -291,7 +291,7 @@ def test_the_error_that_ends_a_command_is_printed_with_details_and_code(
 def test_unknown_arguments_are_reported() -> None:
     for words, said in (
         ({"text": "foo"}, "'foo' is neither a URL"),
-        ({"text": "http://x", "headers": ["nonsense"]}, "'nonsense' is not a header"),
+        ({"text": "http://x", "headers": ["nonsense"]}, "Write --header 'Name: value'"),
     ):
         with pytest.raises(CommandError, match=said):
             Target.parse(**{"headers": (), "token": "t", "timeout": 1, **words})  # type: ignore[arg-type]

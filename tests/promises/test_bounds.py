@@ -26,7 +26,9 @@ from tests.support.speakers import Bare, Modern, Session, Speaker
 @pytest.fixture
 async def narrow(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, int]]:
     """A `Workshop` that runs two tasks at once and queues three."""
-    limits = Limits(max_running_tasks=2, max_queued_tasks=3, lease_seconds=2.0, drain_timeout=0.2)
+    limits = Limits(
+        max_running_tasks=2, max_queued_tasks=3, lease_seconds=2.0, drain_timeout=0.2, principal_share=1.0
+    )
     async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
         yield workshop, address.port
 

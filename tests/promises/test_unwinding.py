@@ -285,7 +285,7 @@ async def test_a_task_whose_worker_dies_each_time_it_unwinds_is_given_up(
     async with serving(desk.server):
         assert await until_unwound(desk, id) is False
     assert desk.happened == ["reserved"]
-    assert any("3 workers were lost while they tried" in line for line in caplog.messages)
+    assert any("3 workers were lost while they ran it" in line for line in caplog.messages)
 
 
 class Racing:

@@ -95,14 +95,25 @@ async def queued_task(
     created = {"v": 1, "task": head_of(task), "arguments": arguments or {}, "principal": principal, **more}
     record = Record(task.id, "", tool, "ready", 0, at, at, None, head_of(task))
     await store.create(record, [("created", created)])
-    await lose(store, lost)
+    await lose(store, task.id, lost)
     return task.id
 
 
-async def lose(store: Any, times: int = 1) -> None:
-    """Claim the task that is ready, as a worker that dies at once does, so many times."""
+async def lose(store: Any, id: str, times: int = 1) -> None:
+    """Claim a task and begin to run it, as workers that die at once do, so many times."""
+    for earlier in range(times):
+        claims = {claim.record.id: claim for claim in await store.claim("dead", lease=0.0, limit=10)}
+        if earlier:
+            record, data = claims[id].record, {"attempt": earlier, "by": claims[id].token}
+            await store.append(
+                record.id, [("recorded", data)], expect=record.version, phase="ready", head=record.head
+            )
+
+
+async def claim_in_vain(store: Any, times: int) -> None:
+    """Claim the tasks that are ready, as workers do whose leases end before they begin."""
     for _ in range(times):
-        assert len(await store.claim("dead", lease=0.0, limit=1)) == 1
+        assert await store.claim("late", lease=0.0, limit=10)
 
 
 async def end_of(store: Any, id: str) -> Task:

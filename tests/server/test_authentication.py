@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from antiphon import BearerTokens, Context, Forbidden, Principal, Server, Unauthorized
+from antiphon import BearerTokens, Context, DefinitionError, Forbidden, Principal, Server, Unauthorized
 from tests.support import http
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, Speaker, speaker
@@ -103,9 +103,15 @@ async def test_what_a_function_forbids_is_shown_to_the_caller(dialect: type[Spea
         assert (refused.status, refused.error["message"]) == (200, "This needs the scope admin.")
 
 
-async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing() -> None:
+@pytest.mark.parametrize(
+    "raised",
+    [ValueError("s3cret"), SystemExit("s3cret"), KeyboardInterrupt("s3cret"), GeneratorExit("s3cret")],
+)
+async def test_an_exception_in_authenticate_refuses_the_request_and_leaks_nothing(
+    raised: BaseException,
+) -> None:
     def broken(headers: Mapping[str, str]) -> Principal:
-        raise ValueError("s3cret")
+        raise raised
 
     async with serving(build(broken)) as where:
         response = await http.request(where.port, "POST", JSON, PING)
@@ -168,3 +174,53 @@ async def test_the_engine_of_a_server_without_authentication_returns_anonymous()
     server = build(None)
     assert not server.engine.authenticates
     assert await server.engine.identify({"x-user": "ada"}) == Principal("")
+
+
+MISTAKES: dict[str, Any] = {
+    "false": False,
+    "true": True,
+    "zero": 0,
+    "an empty string": "",
+    "a name": "ada",
+    "bytes": b"ada",
+    "an empty dict": {},
+    "claims": {"sub": "ada"},
+    "the class": Principal,
+    "no id": Principal(None),  # type: ignore[arg-type]
+    "an empty id": Principal(""),
+    "a number as id": Principal(7),  # type: ignore[arg-type]
+    "bytes as id": Principal(b"ada"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["plain", "async"])
+@pytest.mark.parametrize("given", MISTAKES.values(), ids=MISTAKES)
+async def test_anything_but_a_principal_with_an_id_is_refused_and_logged_once(
+    given: Any, asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def later(headers: Mapping[str, str]) -> Any:
+        return given
+
+    async with serving(build(later if asynchronous else lambda headers: given)) as where:
+        for asker in (Modern(where.port), Bare(where.port), Modern(where.port)):
+            response = await asker.call("who")
+            assert (response.status, response.error["code"]) == (401, -32600)
+            assert response.headers["www-authenticate"] == "Bearer"
+        assert (await http.request(where.port, "GET", {**JSON, "mcp-session-id": "x"})).status == 401
+    logged = [record for record in caplog.records if "authenticate function" in record.message]
+    assert [record.levelname for record in logged] == ["ERROR"]
+    assert "Return a Principal whose id is a non-empty string" in logged[0].message
+
+
+async def test_a_function_that_returns_none_refuses_without_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(build(lambda headers: None)) as where:
+        assert (await Modern(where.port).call("who")).status == 401
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+@pytest.mark.parametrize("caller", ["", None, Principal("")])
+def test_a_bearer_token_needs_a_caller_with_an_id(caller: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Token 2 of BearerTokens .* Give the caller an id\."):
+        BearerTokens({"a-token": "alice", "s3cret": caller})

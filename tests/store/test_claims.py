@@ -220,6 +220,59 @@ async def test_an_overdue_task_stays_with_its_worker(store: Store, clock: Clock)
     assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None, token=theirs.token) == 1
 
 
+async def test_a_task_that_is_to_be_unwound_stays_with_its_worker_which_has_to_stop(
+    store: Store, clock: Clock
+) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=10, limit=1)
+    await store.append("a", [("stop", 1)], expect=0, phase="ended", head=None, unwind_by=START + 60_000)
+    assert await claimed(store, "two") == []
+    clock.forward(8)
+    assert await store.renew([("a", mine.token)], lease=10) == set()
+    clock.forward(8)
+    assert await claimed(store, "two") == []
+    assert (await store.count("ready"), await store.count("ended")) == (1, 0)
+    assert await store.append("a", [("x", 1)], expect=1, phase="ended", head=None, token=mine.token) == 2
+    assert (await store.count("ready"), await store.count("ended")) == (0, 1)
+
+
+async def test_a_task_that_is_to_be_unwound_goes_to_the_next_worker_if_its_own_is_lost(
+    store: Store, clock: Clock
+) -> None:
+    await store.create(task(expires=START + 1000), [])
+    (mine,) = await store.claim("one", lease=10, limit=1)
+    await store.append("a", [("stop", 1)], expect=0, phase="ended", head=None, unwind_by=START + 60_000)
+    clock.forward(10)
+    assert await store.overdue() == []
+    (theirs,) = await store.claim("two", lease=10, limit=1)
+    assert theirs.record.expires == START + 60_000
+    with pytest.raises(LeaseLost):
+        await store.append("a", [("x", 1)], expect=1, phase="ended", head=None, token=mine.token)
+    assert await store.renew([("a", mine.token), ("a", theirs.token)], lease=10) == {"a"}
+
+
+@pytest.mark.parametrize("phase", ["ready", "waiting"])
+async def test_a_task_that_nobody_holds_is_ready_to_be_unwound_at_once(store: Store, phase: str) -> None:
+    await store.create(task(), [])
+    (mine,) = await store.claim("one", lease=10, limit=1)
+    await store.append("a", [("x", 1)], expect=0, phase="waiting", head=None, token=mine.token)
+    await store.append("a", [("y", 1)], expect=1, phase=phase, head=None)  # type: ignore[arg-type]
+    await store.append("a", [("stop", 1)], expect=2, phase="ended", head=None, unwind_by=START + 60_000)
+    (theirs,) = await store.claim("two", lease=10, limit=1)
+    assert await store.renew([("a", theirs.token)], lease=10) == {"a"}
+
+
+async def test_a_task_that_was_never_claimed_has_nothing_to_unwind(store: Store) -> None:
+    await store.create(task(), [])
+    await store.append(
+        "a", [("stop", 1)], expect=0, phase="ended", head=None, expires=START + 1000, unwind_by=START + 60_000
+    )
+    record = await store.get("a")
+    assert record is not None
+    assert (record.phase, record.expires) == ("ended", START + 1000)
+    assert await claimed(store, "two") == []
+
+
 async def test_a_task_released_with_a_delay_cannot_be_claimed_before(store: Store, clock: Clock) -> None:
     await store.create(task("a"), [])
     (mine,) = await store.claim("one", lease=100, limit=1)

@@ -194,6 +194,25 @@ async def test_counts_follow_the_phases(store: Store) -> None:
     assert [await store.count(phase) for phase in ("ready", "waiting", "ended")] == [1, 2, 1]
 
 
+async def test_the_tasks_of_a_principal_are_counted_up_to_a_limit(store: Store) -> None:
+    for n in range(6):
+        await store.create(task(f"t{n}", principal="ann" if n % 2 else "bob"), [])
+    await store.append("t1", [], expect=0, phase="waiting", head=None)
+    await store.append("t3", [], expect=0, phase="ended", head=None)
+    assert await store.count_of_principal("ann", "ready", most=10) == 1
+    assert await store.count_of_principal("ann", "waiting", most=10) == 1
+    assert await store.count_of_principal("bob", "ready", most=10) == 3
+    assert await store.count_of_principal("bob", "ready", most=2) == 2
+    assert await store.count_of_principal("eve", "ready", most=10) == 0
+
+
+async def test_a_key_that_expires_at_once_only_asks_whether_it_is_recorded(store: Store) -> None:
+    assert await store.use_once("a key", until=0)
+    assert await store.use_once("a key", until=0)
+    assert await store.use_once("a key", until=START + 10**9)
+    assert not await store.use_once("a key", until=0)
+
+
 async def test_a_closed_store_refuses_operations_and_may_be_closed_twice(store: Store) -> None:
     await store.create(task(), [])
     await store.close()

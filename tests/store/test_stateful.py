@@ -99,6 +99,7 @@ class Stores(RuleBasedStateMachine):
         phase=PHASES,
         token=st.none() | TOKENS,
         lives=st.sampled_from([UNSET, UNSET, None, 0, 1000, 5000]),
+        unwinds=st.sampled_from([None, None, None, 0, 3000]),
     )
     def append(
         self,
@@ -108,13 +109,22 @@ class Stores(RuleBasedStateMachine):
         phase: str,
         token: int | None,
         lives: int | UnsetType | None,
+        unwinds: int | None,
     ) -> None:
         record = self.both("get", id)
         seen = record.version if record and expect is None else expect or 0
         entries = [("said", {"at": self.clock.now, "n": number}) for number in range(count)]
         expires = self.clock.now + lives if isinstance(lives, int) else lives
         self.both(
-            "append", id, entries, expect=seen, phase=phase, head=[id, seen], token=token, expires=expires
+            "append",
+            id,
+            entries,
+            expect=seen,
+            phase=phase,
+            head=[id, seen],
+            token=token,
+            expires=expires,
+            unwind_by=None if unwinds is None else self.clock.now + unwinds,
         )
 
     @rule(

@@ -13,6 +13,7 @@ from antiphon.cli.options import (
     AnswersOption,
     Command,
     DefaultAnswerOption,
+    EnvOption,
     HeadersOption,
     JsonOption,
     LogLevel,
@@ -206,8 +207,9 @@ def call(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
+    env: EnvOption = None,
 ) -> None:
     """Call a tool and print its result.
 
@@ -221,7 +223,9 @@ def call(
         if stream and task:
             raise CommandError("--stream and --task exclude each other. Use one of them.")
         place, tool, pairs = split_call_words(words, url)
-        target = Target.parse(place, headers=header or (), token=token, timeout=timeout, protocol=protocol)
+        target = Target.parse(
+            place, headers=header or (), token=token, timeout=timeout, protocol=protocol, env=env or ()
+        )
         handler = ElicitationHandler(
             PreparedAnswers(answer or (), answers), default_answer=default_answer, no_input=no_input
         )
@@ -236,8 +240,9 @@ def tools(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
+    env: EnvOption = None,
 ) -> None:
     """List the tools of a server, with their arguments."""
     from antiphon.cli.targets import Target
@@ -245,7 +250,12 @@ def tools(
 
     with handle_errors():
         parsed = Target.parse(
-            require_target(target), headers=header or (), token=token, timeout=timeout, protocol=protocol
+            require_target(target),
+            headers=header or (),
+            token=token,
+            timeout=timeout,
+            protocol=protocol,
+            env=env or (),
         )
         list_tools(parsed, as_json=json)
 
@@ -257,6 +267,7 @@ def doctor(
     header: HeadersOption = None,
     token: TokenOption = None,
     timeout: TimeoutOption = 10.0,
+    env: EnvOption = None,
 ) -> None:
     """Check any MCP server: its protocol versions, features and response times.
 
@@ -266,5 +277,7 @@ def doctor(
     from antiphon.cli.targets import Target
 
     with handle_errors():
-        parsed = Target.parse(require_target(target), headers=header or (), token=token, timeout=timeout)
+        parsed = Target.parse(
+            require_target(target), headers=header or (), token=token, timeout=timeout, env=env or ()
+        )
         raise typer.Exit(run_doctor(parsed, as_json=json))

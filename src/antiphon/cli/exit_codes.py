@@ -1,10 +1,12 @@
-"""Exit codes, and errors as the user sees them. Imports no other part of the library."""
+"""Exit codes, and errors as the user sees them. Imports no other part of the library but `printable`."""
 
 from __future__ import annotations
 
 import os
 import sys
 from typing import NoReturn
+
+from antiphon.printable import printable, printable_text
 
 __all__ = [
     "EXIT_CODES",
@@ -39,14 +41,14 @@ class CommandError(Exception):
 
 
 def print_error(message: str) -> None:
-    """Print an error to standard error."""
+    """Print an error to standard error, on one line."""
     red = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    print("\x1b[31mError:\x1b[0m" if red else "Error:", message, file=sys.stderr)
+    print("\x1b[31mError:\x1b[0m" if red else "Error:", printable(message), file=sys.stderr)
 
 
 def exit_with(error: CommandError) -> NoReturn:
     """Print an error and exit with its code."""
     if error.details:
-        print(error.details.rstrip(), file=sys.stderr)
+        print(printable_text(error.details.rstrip()), file=sys.stderr)
     print_error(error.message)
     raise SystemExit(error.code)

@@ -20,6 +20,7 @@ __all__ = [
     "Command",
     "DefaultAnswer",
     "DefaultAnswerOption",
+    "EnvOption",
     "HeadersOption",
     "JsonOption",
     "LogLevel",
@@ -47,8 +48,24 @@ TokenOption = Annotated[
     typer.Option("--token", envvar="ANTIPHON_TOKEN", help="Send a bearer token.", show_default=False),
 ]
 TimeoutOption = Annotated[
-    float,
-    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Wait this long for each response."),
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="Wait this long to connect, for each response, and for a task to end. Default: 30 s to connect, "
+        "60 s for each response, and any time for a task.",
+        show_default=False,
+    ),
+]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Pass this variable to the process of a Python file. Other variables of the environment are not "
+        "passed, except those of the login, PYTHON… and ANTIPHON_…. Repeatable.",
+    ),
 ]
 ProtocolOption = Annotated[
     str | None,

@@ -1,20 +1,27 @@
 """Prints results: with colours on a terminal, as plain text in a pipe, or as JSON.
 
-A server's output is untrusted: on a terminal, control characters are removed from it.
+A server's output is untrusted. Everything that is printed is cleaned: the text of a result keeps its line
+feeds and tabs, and nothing else that could control a terminal. Links are printed with their full URLs.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, TextContents
 from antiphon.model.outcome import Result
 from antiphon.model.segment import Segment
+from antiphon.printable import printable, printable_json, printable_text, printable_url
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment as StyledText
 
 __all__ = [
     "compact",
@@ -24,10 +31,8 @@ __all__ = [
     "print_segment",
     "print_signatures",
     "result_as_json",
-    "strip_control",
 ]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MARKDOWN = re.compile(r"^(#{1,6} |```|[-*] |\d+\. |> |\|.*\|$)|\*\*\S|`\S|\]\(", re.MULTILINE)
 _UNIT_THRESHOLD = 10 * 1024
 """From this count on, a size is shown in the next larger unit."""
@@ -45,18 +50,20 @@ def result_as_json(result: Result, *, on_one_line: bool = False) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    """Return indented JSON. Characters that could control a terminal are escaped."""
+    return printable_json(msgspec.json.format(_encode(value), indent=2).decode())
 
 
 def compact(value: Any) -> str:
-    """Return JSON on one line."""
-    return msgspec.json.encode(value).decode()
+    """Return JSON on one line. Characters that could control a terminal are escaped."""
+    return printable_json(_encode(value).decode())
 
 
-def strip_control(text: str) -> str:
-    """Remove control characters, so that the text cannot control the terminal."""
-    return _CONTROL.sub("", text)
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except OverflowError:  # msgspec stops at 64 bits; JSON does not
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode()
 
 
 def print_result(result: Result) -> None:
@@ -64,7 +71,7 @@ def print_result(result: Result) -> None:
     if sys.stdout.isatty():
         _print_styled(result)
     else:
-        print("\n".join(_plain_lines(result)))
+        print(printable_text("\n".join(_plain_lines(result))))
 
 
 def print_segment(segment: Segment, *, as_json: bool) -> None:
@@ -72,21 +79,21 @@ def print_segment(segment: Segment, *, as_json: bool) -> None:
     if as_json:
         text = compact({"seqNr": segment.number, **msgspec.to_builtins(segment.block)})
     else:
-        text = _block_text(segment.block)
-        text = strip_control(text) if sys.stdout.isatty() else text
+        text = printable_text(_block_text(segment.block))
     print(text, flush=True)
 
 
 def print_failure(result: Result) -> None:
     """Print the text of a failed result to standard error."""
     text = "\n".join(_plain_lines(result)) or "The tool failed and gave no reason."
-    print(strip_control(text) if sys.stderr.isatty() else text, file=sys.stderr)
+    print(printable_text(text), file=sys.stderr)
 
 
 def print_signatures(tools: Sequence[tuple[str, str]]) -> None:
     """Print signatures, each with its description on the next line."""
+    lines = [(printable(signature), printable(description)) for signature, description in tools]
     if not sys.stdout.isatty():
-        for signature, description in tools:
+        for signature, description in lines:
             print(f"{signature}\n    {description}" if description else signature)
         return
     from rich.console import Console
@@ -95,11 +102,11 @@ def print_signatures(tools: Sequence[tuple[str, str]]) -> None:
 
     console = Console()
     highlight = ReprHighlighter()
-    for signature, description in tools:
-        name, _, rest = strip_control(signature).partition("(")
+    for signature, description in lines:
+        name, _, rest = signature.partition("(")
         console.print(Styled.assemble((name, "bold"), highlight(Styled(f"({rest}"))), soft_wrap=True)
         if description:
-            console.print(Styled(f"    {strip_control(description)}", style="dim"), soft_wrap=True)
+            console.print(Styled(f"    {description}", style="dim"), soft_wrap=True)
 
 
 def _print_styled(result: Result) -> None:
@@ -110,16 +117,28 @@ def _print_styled(result: Result) -> None:
     from rich.text import Text as Styled
 
     console = Console()
-    data = JSON(strip_control(compact(result.data))) if result.structured else None
+    data = JSON(compact(result.data)) if result.structured else None
     for block in () if data is not None and _content_repeats_data(result) else result.content:
-        text = strip_control(_block_text(block))
+        text = printable_text(_block_text(block))
         # Markdown joins lines, so text without any Markdown is printed as it is.
         if isinstance(block, Text) and _MARKDOWN.search(text):
-            console.print(Markdown(text))
+            # A link prints its URL: a hyperlink of the terminal would hide where it leads.
+            console.print(_Cleaned(Markdown(text, hyperlinks=False)))
         else:
             console.print(Styled(text), soft_wrap=True)
     if data is not None:
-        console.print(data, soft_wrap=True)
+        console.print(_Cleaned(data), soft_wrap=True)
+
+
+class _Cleaned:
+    """Something that Rich renders, cleaned afterwards: Markdown and JSON have escapes of their own."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[StyledText]:
+        for part in console.render(self._renderable, options):
+            yield part._replace(text=printable_text(part.text))
 
 
 def _plain_lines(result: Result) -> Iterator[str]:
@@ -148,22 +167,24 @@ def _block_text(block: Block) -> str:
     if isinstance(block, Text):
         return block.text
     if isinstance(block, Image | Audio):
-        return f"[{block.mime_type}, {_size(block.data)}]"
+        return f"[{printable(block.mime_type)}, {_size(block.data)}]"
     if isinstance(block, ResourceLink):
-        return f"{block.title or block.name}: {block.uri}"
+        return f"{printable(block.title or block.name)}: {printable_url(block.uri)}"
     if not isinstance(block, EmbeddedResource):
         return _unknown_text(block)
     contents = block.resource
     if isinstance(contents, TextContents):
         return contents.text
-    return f"[{contents.uri}, {contents.mime_type or 'application/octet-stream'}, {_size(contents.blob)}]"
+    kind = printable(contents.mime_type or "application/octet-stream")
+    return f"[{printable_url(contents.uri)}, {kind}, {_size(contents.blob)}]"
 
 
 def _unknown_text(block: Any) -> str:
     """Return the text of a block whose type this version does not know, with its address if it has one."""
     if not isinstance(block, dict) or not isinstance(block.get("text"), str):
         return compact(block)
-    return f"{block['text']}: {block['url']}" if isinstance(block.get("url"), str) else block["text"]
+    text: str = block["text"]
+    return f"{text}: {printable_url(block['url'])}" if isinstance(block.get("url"), str) else text
 
 
 def _size(base64: str) -> str:

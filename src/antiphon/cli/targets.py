@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
+from antiphon.printable import redacted_url
 
 if TYPE_CHECKING:
     from antiphon.client import Client
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Target", "is_python_file", "is_url", "run_async", "split_call_words", "split_target"]
 
 T = TypeVar("T")
+
+RESPONSE_TIMEOUT_SECONDS = 60.0
 
 # The path has at least two characters, so that the drive letter of C:\ is not taken for one.
 _TARGET = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")
@@ -30,13 +34,18 @@ class Target:
     """A server and how to connect to it."""
 
     name: str
-    """The URL or the file, as the user wrote it."""
-    endpoint: str | list[str]
+    """The URL without its secrets, or the file, as messages show it."""
+    endpoint: str | list[str] = field(repr=False)
     """The URL, or the command that starts the file."""
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     timeout: float
+    """How long each response may take, in seconds."""
     protocol: str | None = None
     """The only protocol version to use; `None` for the newest one that the server speaks."""
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    """The environment of the command, beside the variables that every child gets."""
+    limit: float | None = None
+    """How long connecting may take, and how long a task may take to end; `None` if the user did not say."""
 
     @classmethod
     def parse(
@@ -45,11 +54,13 @@ class Target:
         *,
         headers: Sequence[str],
         token: str | None,
-        timeout: float,
+        timeout: float | None,
         protocol: str | None = None,
+        env: Sequence[str] = (),
     ) -> Target:
         """Parse a target and its options. Raises `CommandError`."""
         parsed = dict(_parse_header(header) for header in headers)
+        response_timeout = RESPONSE_TIMEOUT_SECONDS if timeout is None else timeout
         if token:
             parsed["Authorization"] = f"Bearer {token}"
         if is_python_file(text):
@@ -60,10 +71,14 @@ class Target:
                 raise CommandError(f"{file} is served over stdio, which has no headers: remove --header.")
             command = [sys.executable, "-m", "antiphon", "run", text, "--stdio", "--log-level", "error"]
             # A token may come from the environment, so it is not refused.
-            return cls(text, command, {}, timeout, protocol)
+            return cls(text, command, {}, response_timeout, protocol, _parse_environment(env), timeout)
         if not is_url(text):
-            raise CommandError(f"{text!r} is neither a URL (http://…) nor a Python file (….py).")
-        return cls(text, text, parsed, timeout, protocol)
+            raise CommandError(
+                f"{redacted_url(text)!r} is neither a URL (http://…) nor a Python file (….py)."
+            )
+        if env:
+            raise CommandError("A URL has no environment: remove --env. It is for a Python file.")
+        return cls(redacted_url(text), text, parsed, response_timeout, protocol, None, timeout)
 
     @property
     def is_remote(self) -> bool:
@@ -75,8 +90,10 @@ class Target:
         from antiphon.client import Client
 
         given = {"protocol": self.protocol, **options}
+        if self.limit is not None:
+            given.setdefault("connect_timeout", self.limit)
         try:
-            return Client(self.endpoint, headers=self.headers, timeout=self.timeout, **given)
+            return Client(self.endpoint, headers=self.headers, env=self.env, timeout=self.timeout, **given)
         except ValueError as error:  # an unknown protocol version
             raise CommandError(str(error)) from None
 
@@ -129,15 +146,37 @@ def split_call_words(words: Sequence[str], url: str | None) -> tuple[str, str, S
         return url, first, rest
     if rest:
         return first, rest[0], rest[1:]
+    shown = redacted_url(first)
     raise CommandError(
-        f"Missing tool: antiphon call {first} TOOL. To list the tools: antiphon tools {first}"
+        f"Missing tool: antiphon call {shown} TOOL. To list the tools: antiphon tools {shown}"
         if names_target
-        else f"Missing target: antiphon call URL {first}. Or set ANTIPHON_URL."
+        else f"Missing target: antiphon call URL {shown}. Or set ANTIPHON_URL."
     )
 
 
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise CommandError(f"{text!r} is not a header. Write --header 'Name: value'.")
+        # The text may be a token, so it is not repeated.
+        raise CommandError("An option --header has no name and value. Write --header 'Name: value'.")
     return name.strip(), value.strip()
+
+
+def _parse_environment(options: Sequence[str]) -> dict[str, str]:
+    """Return the variables of `--env NAME=VALUE` and `--env NAME`, and those that Python and Antiphon read.
+
+    The token and the URL of another server are not among them. Raises `CommandError`.
+    """
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("ANTIPHON_", "PYTHON")) and name not in ("ANTIPHON_TOKEN", "ANTIPHON_URL")
+    }
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not name:
+            raise CommandError("An option --env has no name. Write --env NAME=VALUE, or --env NAME.")
+        if not equals and name not in os.environ:
+            raise CommandError(f"--env {name}: there is no such variable in the environment.")
+        found[name] = value if equals else os.environ[name]
+    return found

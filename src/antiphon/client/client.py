@@ -70,11 +70,11 @@ class Client:
     `Server` in this process: a `Principal`, or its id. Raises `ValueError` for an option that the target does
     not use, and for a negative time.
 
-    `timeout` bounds each request and `connect_timeout` the negotiation of a version. `probe_timeout` is how
-    long a child process has to answer in the newest version before the client tries an older one.
-    `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a server may
-    be unreachable while the client waits for a task. `keep_alive_timeout` is how long a stream of changes
-    may bring nothing, not even a keep-alive, before the client opens it again. All of them are in seconds.
+    `timeout` bounds each request and each whole list, `connect_timeout` the negotiation of a version.
+    `probe_timeout` is how long a child process has to answer in the newest version before the client tries an
+    older one. `shutdown_timeout` is how long a child process has to exit. `reconnect_timeout` is how long a
+    server may be unreachable while the client waits for a task. `keep_alive_timeout` is how long a stream of
+    changes may bring nothing, not even a keep-alive, before the client opens it again. All are in seconds.
     `max_message` bounds one message of the server, and all segments of one stream, in bytes. `max_requests`
     bounds the requests that the client sends over HTTP at once.
 
@@ -367,7 +367,8 @@ class Client:
 
     async def tasks(self) -> list[TaskStatus]:
         """Return the caller's own tasks; raises `MethodNotFound` in versions that do not list tasks."""
-        return [status async for status in self._tasks.list()]
+        async with self._connection.deadline("the list of tasks"):
+            return [status async for status in self._tasks.list()]
 
     async def tools(self) -> list[ToolDefinition]:
         """Return all tools of the server."""
@@ -451,7 +452,8 @@ class Client:
         async def ask(request: Request) -> Any:
             return await self._connection.ask(request, self._request_meta())
 
-        return await self._catalog.get(kind, ask, mirroring=self._mirrors)
+        async with self._connection.deadline(f"the list of {kind}"):
+            return await self._catalog.get(kind, ask, mirroring=self._mirrors)
 
     @property
     def _mirrors(self) -> bool:

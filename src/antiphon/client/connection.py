@@ -12,6 +12,7 @@ import itertools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -265,6 +266,10 @@ class Connection:
     def _agree(self, settled: Settled) -> None:
         self.dialect, self.welcome = settled
         self.offers = self.dialect.read_capabilities(self.welcome.capabilities)
+
+    def deadline(self, what: str) -> AbstractAsyncContextManager[None]:
+        """Return a context that raises `TimedOut` if several requests together take longer than `timeout`."""
+        return self._deadline(self.timeout, what)
 
     def _deadline(self, seconds: float, what: str) -> _Deadline:
         return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")

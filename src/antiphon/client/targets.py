@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from antiphon.model.identity import ANONYMOUS, Principal
+from antiphon.model.identity import ANONYMOUS, Principal, problem_of
+from antiphon.printable import redacted_url
 from antiphon.transport.client.channel import Channel
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def channel_to(
         )
     if isinstance(target, str):
         raise ValueError(
-            f"{target!r} is not an http address. To start a command, pass a list: {target.split()!r}."
+            f"{redacted_url(target)!r} is not an http address. To start a command, pass a list: "
+            f"{list(map(redacted_url, target.split()))!r}."
         )
     if hasattr(target, "open") and hasattr(target, "request"):
         _refuse("A channel", {**over_http, **of_process, **in_memory}, "Configure the channel.")
@@ -76,10 +78,20 @@ def channel_to(
 
         _refuse("A server in this process", of_process, "It is for a command that the client starts.")
         _refuse("A server in this process", over_http, "Say who calls with principal=….")
-        if principal is None:
-            principal = ANONYMOUS
-        return connect(target.engine, principal if isinstance(principal, Principal) else Principal(principal))
+        return connect(target.engine, _caller(principal))
     raise TypeError(f"Cannot connect to a {type(target).__name__}: pass a URL, a command or a Server.")
+
+
+def _caller(principal: Principal | str | None) -> Principal:
+    """Return the caller of a server in this process; raises `ValueError` for one without an id."""
+    if principal is None:
+        return ANONYMOUS
+    caller = principal if isinstance(principal, Principal) else Principal(principal)
+    if problem := problem_of(caller):
+        raise ValueError(
+            f"principal= is {problem}. Pass the id of the caller, or leave principal= out to be anonymous."
+        )
+    return caller
 
 
 def _refuse(target: str, options: Mapping[str, Any], remedy: str) -> None:

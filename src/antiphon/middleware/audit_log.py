@@ -18,6 +18,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, Discover, Initialize, Ping
 from antiphon.model.segment import SegmentPage, StreamEnd
 from antiphon.model.task import Promise, TaskResult
+from antiphon.printable import printable_json
 from antiphon.runtime.middleware import CallNext, IncomingRequest
 
 __all__ = ["AuditLog"]
@@ -80,7 +81,7 @@ class AuditLog:
         if self._arguments and isinstance(request, CallTool):
             line["arguments"] = request.arguments
         try:
-            self._logger.info("%s", _encode(line).decode(), extra={"audit": line})
+            self._logger.info("%s", printable_json(_encode(line).decode()), extra={"audit": line})
         except Exception:  # a line that cannot be written must not change how the request ends
             logger.exception("The audit line of request %r cannot be written.", incoming.id)
 

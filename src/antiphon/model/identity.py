@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from antiphon.model.base import Value
 from antiphon.model.content import Icon
 
-__all__ = ["ANONYMOUS", "LOG_LEVELS", "Implementation", "LogLevel", "Principal"]
+__all__ = ["ANONYMOUS", "LOG_LEVELS", "Implementation", "LogLevel", "Principal", "problem_of"]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: Mapping[Any, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
@@ -32,7 +32,10 @@ class Principal:
     """An authenticated caller, as the server's `authenticate` function returns it."""
 
     id: str
-    """The id of the caller. Tasks, artifacts, sessions and request states belong to this id."""
+    """The id of the caller. Tasks, artifacts, sessions and request states belong to this id.
+
+    The id of an authenticated caller is a string that is not empty: the empty id means an anonymous caller.
+    """
     scopes: frozenset[str] = frozenset()
     """The permissions of the caller, for your own checks."""
     claims: Mapping[str, Any] = field(default_factory=dict)
@@ -40,4 +43,13 @@ class Principal:
 
 
 ANONYMOUS = Principal("")
-"""The caller of a server without authentication."""
+"""The caller of a server without authentication. No authenticated caller has an empty id."""
+
+
+def problem_of(principal: Any) -> str | None:
+    """Return why a value is not an authenticated caller, without the value; `None` if it is one."""
+    if not isinstance(principal, Principal):
+        return f"a value of the type {type(principal).__name__}, and not a Principal"
+    if not isinstance(principal.id, str):
+        return f"a Principal whose id has the type {type(principal.id).__name__}, and not str"
+    return None if principal.id else "a Principal with an empty id"

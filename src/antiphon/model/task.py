@@ -328,10 +328,19 @@ class TaskHistory:
         return self._claim is not None
 
     def lost_runs(self, token: int) -> int:
-        """Return how many runs were lost since the last progress, before the claim with this token."""
+        """Return how many runs were lost since the last progress, before the claim with this token.
+
+        Claims that wrote nothing count as one run at most. After a failed attempt, each run writes its
+        beginning, so claims that wrote nothing did not run.
+        """
         if self._claim is None:
             return self._lost if self._in_order else self._lost + 1
-        return self._lost + token - 1 - self._claim
+        has_run = not self._in_order or not self._lost + self.refusals
+        return self._lost + (1 if has_run and self.silent_claims(token) else 0)
+
+    def silent_claims(self, token: int) -> int:
+        """Return how many claims before the one with this token wrote nothing, or did not end in order."""
+        return 0 if self._claim is None else token - 1 - self._claim
 
     def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
         """Update the count of lost runs after an entry other than the first."""

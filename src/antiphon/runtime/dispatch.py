@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from antiphon.errors import (
+    BodyTooLarge,
     Busy,
     Declined,
     Failure,
@@ -62,8 +63,9 @@ from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.tool import prepend_emitted
+from antiphon.runtime.budget import Account, MemoryBudget
 from antiphon.runtime.change_feed import ChangeFeed, change_filter
-from antiphon.runtime.execution.call import Call, SessionState
+from antiphon.runtime.execution.call import Call, SessionState, check_uri, subscription_size
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.handlers import TaskHandlers
@@ -72,6 +74,8 @@ __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("antiphon")
 
+_FOLLOWED_TASK_BYTES = 16 * 1024
+"""The memory of a task that a listener follows, about: an asyncio task, a watch and the task's state."""
 _STORE_RETRY_AFTER_SECONDS = 2
 """When a caller should try again after the store did not respond."""
 
@@ -86,6 +90,7 @@ class Dispatcher:
         completions: CompletionRegistry,
         changes: ChangeFeed,
         limits: Limits,
+        budget: MemoryBudget,
         environment: Environment,
         artifacts: ArtifactService,
         *,
@@ -97,6 +102,7 @@ class Dispatcher:
         self._completions = completions
         self._changes = changes
         self._limits = limits
+        self._budget = budget
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._artifacts = artifacts
@@ -112,7 +118,7 @@ class Dispatcher:
             ReadResource: self._read_resource,
             GetPrompt: self._get_prompt,
             Complete: self._complete,
-            Initialize: self._discover,
+            Initialize: self._initialize,
             Discover: self._discover,
             Ping: self._ping,
             SetLogLevel: self._set_log_level,
@@ -131,7 +137,7 @@ class Dispatcher:
         outcome: Awaitable[Any] = handler(call)
         return outcome
 
-    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+    def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""
         if isinstance(raised, RequestError):
             return raised
@@ -248,6 +254,16 @@ class Dispatcher:
     async def _discover(self, call: Call[Any]) -> Discovery:
         return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)
 
+    async def _initialize(self, call: Call[Initialize]) -> Discovery:
+        size = len(msgspec.json.encode((call.request.capabilities, call.request.client_info)))
+        most = self._limits.max_capabilities_bytes
+        if size > most:
+            raise BodyTooLarge(
+                f"The capabilities and the clientInfo have {size} bytes, and a session at most {most}: "
+                "declare less."
+            )
+        return await self._discover(call)
+
     async def _ping(self, call: Call[Ping]) -> Done:
         return DONE
 
@@ -256,35 +272,33 @@ class Dispatcher:
         return DONE
 
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
+        check_uri(call.request.uri, self._limits)
         self._registry.resource(call.request.uri)
-        subscriptions = _session_state(call).subscriptions
-        if len(subscriptions) >= SessionState.MAX_SUBSCRIPTIONS:
-            most = SessionState.MAX_SUBSCRIPTIONS
-            raise InvalidParams(f"A session can subscribe to at most {most} resources: unsubscribe first.")
-        subscriptions.add(call.request.uri)
+        _session_state(call).subscribe(call.request.uri)
         return DONE
 
     async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
-        _session_state(call).subscriptions.discard(call.request.uri)
+        _session_state(call).unsubscribe(call.request.uri)
         return DONE
 
     async def _listen(self, call: Call[Listen]) -> Listened:
         call.work.deadline = float("inf")
         interests = call.request.notifications
-        if (
-            max(len(interests.resource_subscriptions), len(interests.task_ids))
-            > SessionState.MAX_SUBSCRIPTIONS
-        ):
-            raise InvalidParams(
-                f"A listener can name at most {SessionState.MAX_SUBSCRIPTIONS} resources and as many tasks."
-            )
+        most = self._limits.max_subscriptions
+        if max(len(interests.resource_subscriptions), len(interests.task_ids)) > most:
+            raise InvalidParams(f"A listener can name at most {most} resources and as many tasks.")
+        for uri in interests.resource_subscriptions:
+            check_uri(uri, self._limits)
+        account = Account(self._budget, call.principal.id)
         async with AsyncExitStack() as stack:
+            stack.callback(account.close)
+            account.reserve(
+                sum(map(subscription_size, interests.resource_subscriptions)), "the subscriptions"
+            )
             if interests.task_ids:
-                ids = (
-                    ()
-                    if self.task_handlers is None
-                    else await self.task_handlers.visible_ids(interests.task_ids, call)
-                )
+                named = tuple(dict.fromkeys(interests.task_ids))
+                account.reserve(len(named) * _FOLLOWED_TASK_BYTES, "following the tasks")
+                ids = () if self.task_handlers is None else await self.task_handlers.visible_ids(named, call)
                 interests = msgspec.structs.replace(interests, task_ids=ids)
             listener = stack.enter_context(self._changes.listen(change_filter(interests)))
             await call.caller.notify(Acknowledged(interests))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,13 +18,14 @@ from typing import Any, TypeAlias
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError, RequestError, Unauthorized
 from antiphon.model.capabilities import ServerCapabilities
-from antiphon.model.identity import ANONYMOUS, Implementation, Principal
+from antiphon.model.identity import ANONYMOUS, Implementation, Principal, problem_of
 from antiphon.model.outcome import Result
 from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.budget import MemoryBudget, Usages
 from antiphon.runtime.carriers.client import ClientCarrier
 from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
@@ -42,6 +44,8 @@ from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
 
 __all__ = ["Engine", "Lifespan", "Settings"]
+
+logger = logging.getLogger("antiphon")
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -73,6 +77,10 @@ class Engine:
         name, limits = settings.info.name, settings.limits
         self.info = settings.info
         self.limits = limits
+        self.usages = Usages()
+        """How much each authenticated principal uses of this process."""
+        self.budget = MemoryBudget(limits, self.usages)
+        """The memory that callers may make this process use."""
         self.seal = Seal(settings.secrets)
         self.changes = ChangeFeed()
         self.relay = Relay(name)
@@ -111,6 +119,7 @@ class Engine:
             self.completions,
             self.changes,
             limits,
+            self.budget,
             self.environment,
             self.artifacts,
             instructions=settings.instructions,
@@ -127,6 +136,7 @@ class Engine:
         if self.artifacts.enabled:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
+        self._logged_mistaken_principal = False
         self._lifespan = settings.lifespan
         self._users = 0
         self._drain_ends: float | None = None
@@ -246,9 +256,25 @@ class Engine:
         principal = await found if inspect.isawaitable(found) else found
         if principal is None:
             raise Unauthorized()
+        problem = problem_of(principal)
+        if problem is not None:
+            self._log_mistaken_principal(problem)
+            raise Unauthorized()
         return principal
 
-    def error_of(self, request_id: Any, raised: Exception) -> RequestError:
+    def _log_mistaken_principal(self, problem: str) -> None:
+        """Log once that the `authenticate` function is wrong: callers can cause it with every request."""
+        if not self._logged_mistaken_principal:
+            self._logged_mistaken_principal = True
+            logger.error(
+                "The authenticate function of the server %r returned %s. The caller was refused with 401. "
+                "Return a Principal whose id is a non-empty "
+                "string, or None to refuse. This mistake is logged once.",
+                self.info.name,
+                problem,
+            )
+
+    def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""
         return self._dispatcher.error_of(request_id, raised)
 

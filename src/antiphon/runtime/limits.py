@@ -24,6 +24,14 @@ class Limits:
     """How many calls run at once. Further calls are refused with 503 and `Retry-After`."""
     call_timeout: float = 300.0
     """How long a call may take, unless its tool has a `timeout`."""
+    principal_share: float = 0.5
+    """The part of a limit that one authenticated principal may use at once; 1.0 for all of it.
+
+    Applies to `max_calls`, `max_listeners`, `max_queued_tasks`, `max_waiting_tasks` and `max_memory_bytes`.
+    """
+    max_memory_bytes: int = 256 * 1024 * 1024
+    """How much memory callers may make the process use: for sessions, subscriptions, replayed events, bodies
+    and responses. Further requests are refused with 503 and `Retry-After`."""
     max_threads: int = 40
     """How many functions that are not `async` run at once."""
     max_listeners: int = 1000
@@ -38,6 +46,12 @@ class Limits:
     """How many sessions a process holds, with their log level, subscriptions and streams."""
     session_lifetime: float = 24 * 3600.0
     """How long a session id is valid."""
+    max_capabilities_bytes: int = 16 * 1024
+    """The size of the capabilities and the description of a client, when it opens a session."""
+    max_subscriptions: int = 1000
+    """How many resources a session or a listener may subscribe to, and how many tasks a listener may name."""
+    max_uri_bytes: int = 2048
+    """The length of the longest URI to which a client may subscribe."""
     max_answer_bytes: int = 64 * 1024 * 1024
     """How much a tool may emit in a call that is not a task."""
     max_state_bytes: int = 64 * 1024
@@ -48,6 +62,10 @@ class Limits:
     """How many tasks a process runs at once."""
     max_queued_tasks: int = 100_000
     """How many tasks may wait for a worker. Further tasks are refused with 503 and `Retry-After`."""
+    max_waiting_tasks: int = 100_000
+    """How many tasks may wait for an answer. Further tasks are refused with 503 and `Retry-After`."""
+    max_task_bytes: int = 64 * 1024 * 1024
+    """How much a task may emit in all. A task that emits more fails."""
     lease_seconds: float = 15.0
     """How long a worker may go without renewing its leases before other workers take over its tasks."""
     unwind_timeout: float = 60.0
@@ -75,3 +93,7 @@ class Limits:
         for name in ("lease_seconds", "max_threads"):
             if getattr(self, name) == 0:
                 raise DefinitionError(f"Limits({name}=0): this limit must be greater than 0.")
+        if not 0 < self.principal_share <= 1:
+            raise DefinitionError(
+                f"Limits(principal_share={self.principal_share!r}): a share is greater than 0, and at most 1."
+            )

@@ -131,11 +131,16 @@ class Store(Protocol):
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         """Append entries, set the phase and the head, and return the new version.
 
         Without entries, the version stays the same. A phase other than `ready` ends the lease. `expires` sets
         when the task expires; without it, that time stays as it is. Raises `Stale`, `LeaseLost` or `NoTask`.
+
+        `unwind_by` is for the end of a task whose work has to be unwound. If a worker has ever claimed the
+        task, its phase becomes `ready` in place of `phase`, and it does not expire before `unwind_by`. A
+        worker that holds the task keeps it, and learns from `renew` that it has to stop.
         """
 
     async def get(self, id: str) -> Record | None:
@@ -156,7 +161,10 @@ class Store(Protocol):
         """Claim ready tasks that no worker holds, oldest first, for `lease` seconds."""
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
-        """Extend leases, given by id and token, to `lease` seconds; return the ids that are still held."""
+        """Extend leases, given by id and token, to `lease` seconds; return the ids that are still held.
+
+        A task that was ended with `unwind_by` is not returned, although its lease is extended.
+        """
 
     def lease_keeper(self) -> LeaseKeeper | None:
         """Return an object that renews leases while the event loop is blocked; `None` if none is needed.
@@ -181,6 +189,12 @@ class Store(Protocol):
 
     async def count(self, phase: Phase) -> int:
         """Return the number of tasks in a phase."""
+
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        """Return the number of a principal's tasks in a phase, or `most` if there are more.
+
+        Reads the tasks of the principal, so that takes longer the more there are.
+        """
 
     async def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed; `None` if no task can be claimed."""

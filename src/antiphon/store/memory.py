@@ -188,16 +188,18 @@ class MemoryStore:
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         now, encoded, text = self._now(), rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_expires(expires)
+        rules.check_expires(unwind_by)
         task = self._by_id.get(id)
         row = rules.check_append(task.row if task else None, id, expect=expect, token=token, now=now)
         self._counts[row.phase] -= 1
-        self._counts[phase] += 1
         self._by_key[row.key].log.extend((kind, now, data) for kind, data in encoded)
-        rules.apply_append(row, len(encoded), phase=phase, now=now, expires=expires)
+        rules.apply_append(row, len(encoded), phase=phase, now=now, expires=expires, unwind_by=unwind_by)
+        self._counts[row.phase] += 1
         row.head = text
         self._changed(row)
         return row.version
@@ -252,7 +254,8 @@ class MemoryStore:
             task = self._by_id.get(id)
             if task and rules.renew(task.row, token, until=now + length):
                 heappush(self._leases, (task.row.lease, task.row.key))
-                held.add(id)
+                if not rules.is_stopping(task.row):
+                    held.add(id)
         return held
 
     def lease_keeper(self) -> None:
@@ -287,6 +290,15 @@ class MemoryStore:
     async def count(self, phase: Phase) -> int:
         self._now()
         return self._counts[rules.check_phase(phase)]
+
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        self._now()
+        rules.check_phase(phase)
+        order = self._principal_by_age.get(principal)
+        if order is None:
+            return 0
+        start = rules.decode_cursor(None)
+        return len(order.older_than(start, lambda key: self._by_key[key].row.phase == phase, most))
 
     async def oldest_ready(self) -> int | None:
         self._end_expired_leases(self._lease_now())

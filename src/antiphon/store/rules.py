@@ -36,6 +36,7 @@ __all__ = [
     "id_in_use",
     "is_claimable",
     "is_live",
+    "is_stopping",
     "lease_milliseconds",
     "new_row",
     "record_of",
@@ -49,6 +50,8 @@ EncodedEntry: TypeAlias = tuple[str, str]
 MAX_INT64 = 2**63 - 1
 """The largest integer that a database column holds."""
 _PHASES = ("ready", "waiting", "ended")
+_STOPPING_WORKER = ""
+"""Stands in a row for the worker whose token is valid, and that has to stop. No worker has this name."""
 
 
 class Row(msgspec.Struct, array_like=True):
@@ -67,7 +70,10 @@ class Row(msgspec.Struct, array_like=True):
     token: int
     """The last token that was issued."""
     worker: str | None
-    """The worker whose token is valid. It stays valid after the lease, until another worker's claim."""
+    """The worker whose token is valid. It stays valid after the lease, until another worker's claim.
+
+    Empty for a worker that has to stop.
+    """
     lease: int
     """When the lease, or the delay after a release, ends; 0 for neither."""
     head: str | None = None
@@ -173,16 +179,31 @@ def check_append(row: Row | None, id: str, *, expect: int, token: int | None, no
 
 
 def apply_append(
-    row: Row, count: int, *, phase: Phase, now: int, expires: int | UnsetType | None = UNSET
+    row: Row,
+    count: int,
+    *,
+    phase: Phase,
+    now: int,
+    expires: int | UnsetType | None = UNSET,
+    unwind_by: int | None = None,
 ) -> None:
     """Update a row after `count` entries were appended. A phase other than `ready` ends the lease."""
     row.version += count
-    row.phase = phase
     row.updated = now
     if expires is not UNSET:
         row.expires = expires
+    if unwind_by is not None and row.token:
+        phase = "ready"
+        row.expires = None if row.expires is None else max(row.expires, unwind_by)
+        row.worker = None if row.worker is None else _STOPPING_WORKER
+    row.phase = phase
     if phase != "ready":
         row.worker, row.lease = None, 0
+
+
+def is_stopping(row: Row) -> bool:
+    """Return whether the worker that holds a task has to stop."""
+    return row.worker == _STOPPING_WORKER
 
 
 def claim(row: Row, worker: str, until: int) -> int:

@@ -6,6 +6,7 @@ https://www.jsonrpc.org/specification
 from __future__ import annotations
 
 import json
+import reprlib
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from antiphon.errors import InvalidParams, InvalidRequest, ParseError, RequestError
 from antiphon.model.request import RequestId
+from antiphon.printable import printable
 
 __all__ = ["Frame", "decode", "encode", "excerpt", "failure", "notification", "request", "response"]
 
@@ -76,6 +78,9 @@ _decoder = msgspec.json.Decoder(Frame)
 _lenient = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 _MAX_ID = 2**63
+_short = reprlib.Repr()
+# A value of the other side may be large or deep: no more of it is written than a message quotes.
+_short.maxlevel, _short.maxdict, _short.maxlist, _short.maxstring = 4, 16, 16, 80
 
 
 def decode(body: bytes | bytearray | memoryview | str) -> Frame:
@@ -143,9 +148,9 @@ def encode(value: Any) -> bytes:
 
 
 def excerpt(value: Any, most: int = 80) -> str:
-    """Return a value as text for a message, shortened to `most` characters."""
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    """Return a value as text for a message: one printable line, shortened to `most` characters."""
+    text = value if isinstance(value, str) else _short.repr(value)
+    return printable(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
 def request(request_id: RequestId, method: str, params: Any) -> bytes:

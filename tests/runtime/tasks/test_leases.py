@@ -427,3 +427,25 @@ async def test_a_function_whose_task_was_cancelled_elsewhere_learns_that_it_is_o
         await store.append(id, cancelled, expect=record.version, phase="ended", head=head)
         await until(lambda: len(rooms.events) == 2)
     assert rooms.events == ["began", False]
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["unwinds it", "has unwound it"])
+async def test_a_function_whose_cancelled_task_another_worker_unwinds_leaves_the_cleaning_up_to_it(
+    is_done: bool,
+) -> None:
+    """Its worker was cut off from the store for longer than the lease."""
+    store = await opened()
+    rooms = Rooms(store, lease_seconds=0.3)
+    id = await queued_task(store, "meet")
+    async with rooms.server.running():
+        await until(lambda: rooms.events)
+        record = await store.get(id)
+        head, cancelled = {**record.head, "state": "cancelled"}, [("cancelled", {})]
+        until_ms = record.created + 3_600_000
+        await store.append(id, cancelled, expect=record.version, phase="ended", head=head, unwind_by=until_ms)
+        token = await steal(store, id)
+        if is_done:
+            unwound = [("recorded", {"unwound": True})]
+            await store.append(id, unwound, expect=record.version + 1, phase="ended", head=head, token=token)
+        await until(lambda: len(rooms.events) == 2)
+    assert rooms.events == ["began", True]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from antiphon import Server
+from antiphon import Limits, Server
 from antiphon.transport.server import stdio
 from antiphon.transport.server.stream_connection import StreamConnection
 
@@ -61,7 +61,7 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
         output = stdio._Output(sink)
         connection = StreamConnection(Server("tests").engine, output.write)
         with given(b"x" * 200 + b"\n  \n\n" + PING + b"\n") as source:
-            await stdio._read(source, 100, connection, output)
+            await stdio._read(source, Limits(max_body_bytes=100), connection, output)
         await connection.close(within=5)
         await output.close()
         assert sink.closed

@@ -103,7 +103,7 @@ async def _wait_for_call(target: Target, client: Client, name: str, arguments: d
     """
     handles: list[TaskHandle] = []
     try:
-        return await client.call(name, arguments, check=False, on_task=handles.append)
+        return await client.call(name, arguments, timeout=target.limit, check=False, on_task=handles.append)
     except BaseException as error:
         for handle in handles:
             status = await current_status(handle)
@@ -136,7 +136,7 @@ async def _stream(
     display = ProgressDisplay(live=False)
     async with (
         _prepare_call(target, name, pairs, args, handler, handler, display) as (client, arguments),
-        client.stream(name, arguments, check=False) as stream,
+        client.stream(name, arguments, timeout=target.limit, check=False) as stream,
     ):
         async for segment in stream:
             render.print_segment(segment, as_json=as_json)

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli import render
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
 from antiphon.errors import AntiphonError, RequestError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.task import TaskProgress
+from antiphon.printable import printable
 
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
@@ -48,8 +49,13 @@ def raise_if_failed(status: str | None, error: BaseException) -> None:
 
 def print_question_hint(target: Target, handle: TaskHandle) -> None:
     """Print how to answer a task whose question the user has left open."""
-    command = f"antiphon tasks answer {target.name} {render.strip_control(handle.id or '')}"
-    print(f"The question is still open. To answer it: {command}", file=sys.stderr)
+    print(f"The question is still open. To answer it: {_command('answer', target, handle)}", file=sys.stderr)
+
+
+def _command(action: str, target: Target, handle: TaskHandle) -> str:
+    """Return a command that a user can copy into a shell, whatever the server calls its tasks."""
+    words = ("antiphon", "tasks", action, target.name, printable(handle.id or ""))
+    return " ".join(map(shlex.quote, words))
 
 
 class TaskFollower:
@@ -86,10 +92,10 @@ class TaskFollower:
         """Return the result of the task. Raises `CommandError` if the task is cancelled."""
         if handle.id is None:  # the server has responded with a result, not with a task
             return await handle.result(check=False)
-        print(f"Task: {render.strip_control(handle.id)}", file=sys.stderr, flush=True)
+        print(f"Task: {printable(handle.id)}", file=sys.stderr, flush=True)
         drawing = [asyncio.create_task(self._follow_status(handle)), asyncio.create_task(self._redraw())]
         try:
-            return await handle.result(check=False)
+            return await handle.result(timeout=self._target.limit, check=False)
         except TaskCancelled as error:
             raise CommandError(str(error), FAILED) from None
         except BaseException as error:
@@ -110,7 +116,7 @@ class TaskFollower:
         if status == "input_required":
             print_question_hint(self._target, handle)
         elif status in ("working", None):
-            command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id or '')}"
+            command = _command("watch", self._target, handle)
             print(f"The task is still running. To follow it: {command}", file=sys.stderr)
 
     async def _follow_status(self, handle: TaskHandle) -> None:
@@ -128,7 +134,7 @@ class TaskFollower:
     def _draw(self) -> None:
         if not self._open_questions:
             seconds = int(time.monotonic() - self._started)
-            line = render.strip_control(f"{seconds} s, {self._status}").replace("\n", " ")
+            line = printable(f"{seconds} s, {self._status}")
             print(f"{_CLEAR_LINE}{line[:MAX_LINE_CHARACTERS]}", end="", file=sys.stderr, flush=True)
 
     def _clear(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli import render
 from antiphon.model.notification import Log, Progress
+from antiphon.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as ProgressBar
@@ -30,7 +31,7 @@ class ProgressDisplay:
 
     def progress(self, progress: Progress) -> None:
         """Show a progress notification."""
-        message = render.strip_control(progress.message or "").replace("\n", " ")
+        message = printable(progress.message or "")
         if not self._live:
             print(f"[{_count(progress)}] {message}".rstrip(), file=sys.stderr, flush=True)
             return
@@ -46,7 +47,7 @@ class ProgressDisplay:
     def log(self, log: Log) -> None:
         """Show a log message of the server, above the bar."""
         text = log.data if isinstance(log.data, str) else render.compact(log.data)
-        line = render.strip_control(f"{log.level}: {text}")
+        line = printable(f"{log.level}: {text}")
         if self._bar is None:
             print(line, file=sys.stderr, flush=True)
         else:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from antiphon.cli.call.fields import Field, form_fields
 from antiphon.cli.call.terminal import NoAnswer, Terminal
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.options import DefaultAnswer
-from antiphon.cli.render import strip_control
 from antiphon.errors import RequestError
+from antiphon.printable import is_web_url, printable, printable_text, printable_url
 
 if TYPE_CHECKING:
     from antiphon.client import Elicitation
@@ -130,7 +130,7 @@ class ElicitationHandler:
                     message = f"Invalid answer for {field.name}: {error}."
                     if self._terminal is None:
                         raise CommandError(message) from None
-                    self._terminal.show(message, "red")
+                    self._terminal.show(printable(message), "red")
         if self._terminal is None:
             self._require_complete(question, fields, content, is_repeated)
         elif not fields or len(content) < len(fields):
@@ -179,9 +179,9 @@ class ElicitationHandler:
 
     async def _prompt_field(self, terminal: Terminal, field: Field) -> Any:
         if field.schema.get("description"):
-            terminal.show(field.schema["description"], "dim")
+            terminal.show(printable(field.schema["description"]), "dim")
         for number, label in enumerate(field.labels, 1):
-            terminal.show(f"  {number}. {label}" if field.is_numbered else f"  {label}")
+            terminal.show(printable(f"  {number}. {label}" if field.is_numbered else f"  {label}"))
         optional = "" if field.required or field.has_default else ", optional"
         default = f" [{field.default}]" if field.has_default else ""
         prompt = f"{field.title} ({field.hint}{optional}){default}: "
@@ -190,6 +190,14 @@ class ElicitationHandler:
     # URLs
 
     async def _answer_url(self, question: Elicitation) -> Mapping[str, Any]:
+        url = printable_url(question.url or "")
+        if not is_web_url(question.url or ""):
+            raise CommandError(
+                f"{self.server_name} asks you to open {url}, which is not an http or https URL. "
+                "The question is refused.",
+                UNREACHABLE,
+                details=self._describe(question),
+            )
         if self._terminal is None:
             if self._default_answer in ("decline", "cancel"):
                 raise NoAnswer(self._default_answer)
@@ -197,20 +205,22 @@ class ElicitationHandler:
                 raise CommandError(
                     "The question has no answer. Open the URL and answer with --default-answer accept, "
                     "or run the command in a terminal.",
-                    details=self._describe(question, question.url or ""),
+                    details=self._describe(question, url),
                 )
             return {}
         # https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#safe-url-handling
         self._show_question(self._terminal, question)
-        self._terminal.show(f"Open this URL: {question.url}")
-        self._terminal.show(f"Its host is {_host(question.url)}. The URL is not opened for you.", "dim")
+        self._terminal.show(f"Open this URL: {url}")
+        self._terminal.show(f"Its host is {_host(url)}. The URL is not opened for you.", "dim")
+        if "://***@" in url:
+            self._terminal.show("A user name or password before the host is left out: it may mislead.", "red")
         await self._prompt_yes_or_no(self._terminal, "Will you open it? (yes or no): ")
         return {}
 
     # Forms and URLs
 
     def _show_question(self, terminal: Terminal, question: Elicitation) -> None:
-        terminal.show(f"{self.server_name} asks: {question.message}", "bold")
+        terminal.show(self._describe(question), "bold")
         if not self._has_shown_keys:
             self._has_shown_keys = True
             terminal.show(_KEYS, "dim")
@@ -229,7 +239,7 @@ class ElicitationHandler:
             try:
                 return parse(text)
             except ValueError as error:
-                terminal.show(f"{label}{error}.", "red")
+                terminal.show(printable(f"{label}{error}."), "red")
 
     async def _read_line(self, terminal: Terminal, prompt: str) -> str:
         text = await terminal.read_line(prompt)
@@ -240,7 +250,9 @@ class ElicitationHandler:
         return text
 
     def _describe(self, question: Elicitation, *lines: str) -> str:
-        return strip_control("\n  ".join((f"{self.server_name} asks: {question.message}", *lines)))
+        # Further lines of the question are indented, so that they do not look like lines of this command.
+        message = printable_text(question.message).replace("\n", "\n    ")
+        return "\n  ".join((f"{printable(self.server_name)} asks: {message}", *map(printable, lines)))
 
 
 def _is_same(question: Elicitation, before: Elicitation) -> bool:
@@ -275,13 +287,10 @@ def _describe_field(field: Field) -> str:
     return f"{field.name} ({hint}){default}{description}"
 
 
-def _host(url: str | None) -> str:
-    """Return the host of a URL in ASCII, so that it cannot imitate another host."""
-    try:
-        host = urlsplit(url or "").hostname or ""
-        return host.encode("idna").decode() or "missing"
-    except ValueError:
-        return "unreadable"
+def _host(url: str) -> str:
+    """Return the host and the port of a URL that `printable_url` returned."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]
+    return authority.rpartition("@")[2]
 
 
 def _read_answers(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Literal
 
-from antiphon.cli import render
+from antiphon.printable import printable, printable_text
 
 __all__ = ["NoAnswer", "Terminal"]
 
@@ -38,11 +38,11 @@ class Terminal:
         return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
     def show(self, text: str, style: str = "") -> None:
-        """Print a line. Control characters are removed."""
+        """Print a text of one or more lines. Control characters are removed."""
         from rich.console import Console
         from rich.text import Text
 
-        Console(stderr=True).print(Text(render.strip_control(text), style=style), soft_wrap=True)
+        Console(stderr=True).print(Text(printable_text(text), style=style), soft_wrap=True)
 
     async def read_line(self, prompt: str) -> str:
         """Return the line that the user types. Raises `NoAnswer` on Ctrl-D.
@@ -50,7 +50,7 @@ class Terminal:
         Ctrl-C is not an answer: it ends the command, as at any other time.
         """
         try:
-            return await self._read(render.strip_control(prompt))
+            return await self._read(printable(prompt))
         except NoAnswer:
             self._buffer = b""
             print(file=sys.stderr)

@@ -231,7 +231,7 @@ def _check_extensions(
 
 async def _check_origins(target: Target) -> list[Check]:
     """Check whether a web page could call a server on this machine through the user's browser."""
-    if not target.is_remote or not _is_local(target.name):
+    if not isinstance(target.endpoint, str) or not _is_local(target.endpoint):
         return []
     foreign = dataclasses.replace(target, headers={**target.headers, "Origin": _FOREIGN_ORIGIN})
     try:

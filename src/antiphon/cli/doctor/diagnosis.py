@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from antiphon.cli.targets import Target
 from antiphon.errors import AntiphonError, BadAnswer, Forbidden, RequestError, Unauthorized, Unreachable
+from antiphon.printable import redacted_url
 
 __all__ = ["explain_failure"]
 
@@ -21,7 +22,7 @@ PROBE_TIMEOUT_SECONDS = 3.0
 
 async def explain_failure(target: Target, error: AntiphonError) -> str | None:
     """Return a message that says more than the error, or `None` if there is nothing to add."""
-    url = target.name
+    url, endpoint = target.name, str(target.endpoint)
     if isinstance(error, Unauthorized):
         challenge = dict(error.headers).get("www-authenticate", "Bearer")
         return (
@@ -32,23 +33,23 @@ async def explain_failure(target: Target, error: AntiphonError) -> str | None:
         return f"{url} refuses the connection: {error.message}"
     if isinstance(error, Unreachable) or not isinstance(error, BadAnswer | RequestError):
         return None
-    if await _speaks_http_sse(url):
+    if await _speaks_http_sse(endpoint):
         return (
             f"{url} uses HTTP+SSE, the transport of 2024-11-05, which is not supported. "
             "Ask for the server's Streamable HTTP address, often /mcp."
         )
-    others = [other for path in COMMON_PATHS if (other := _with_path(url, path)) != url]
+    others = [other for path in COMMON_PATHS if (other := _with_path(endpoint, path)) != endpoint]
     found = await asyncio.gather(*(_is_server(target, other) for other in others))
     for other, is_server in zip(others, found, strict=True):
         if is_server:
-            return f"There is no MCP server at {url}, but there is one at {other}"
+            return f"There is no MCP server at {url}, but there is one at {redacted_url(other)}"
     tried = ", ".join(urlsplit(other).path for other in others)
     return f"{str(error).removesuffix('.')}. Other paths were tried and are not MCP servers: {tried}."
 
 
 async def _is_server(target: Target, url: str) -> bool:
     timeout = min(PROBE_TIMEOUT_SECONDS, target.timeout)
-    other = dataclasses.replace(target, name=url, endpoint=url, timeout=timeout)
+    other = dataclasses.replace(target, name=redacted_url(url), endpoint=url, timeout=timeout)
     try:
         async with other.client(connect_timeout=timeout):
             return True

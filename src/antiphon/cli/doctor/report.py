@@ -10,6 +10,7 @@ import msgspec
 from antiphon.cli import render
 from antiphon.cli.doctor.checks import Check, Report, State
 from antiphon.cli.targets import Target
+from antiphon.printable import printable
 
 __all__ = ["print_json", "print_report", "print_unreachable_json"]
 
@@ -57,7 +58,7 @@ def _summary(report: Report) -> str:
 
 def _print_line(parts: list[tuple[str, str]]) -> None:
     """Print a line, with styles if the output is a terminal."""
-    cleaned = [(render.strip_control(text).replace("\n", " "), style) for text, style in parts]
+    cleaned = [(printable(text), style) for text, style in parts]
     if not sys.stdout.isatty():
         print("".join(text for text, _ in cleaned))
         return

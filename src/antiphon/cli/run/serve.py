@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError, exit_with
+from antiphon.cli.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, CommandError, exit_with
 from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import StoreUnavailable
@@ -229,7 +229,10 @@ def _serve_with_workers(
     supervisor = Multiprocess(config, sockets=[listening])
     with _ending_on_second_interrupt(supervisor):
         supervisor.run()
-    if any(process.exitcode not in (0, -signal.SIGTERM, -signal.SIGINT) for process in supervisor.processes):
+    exit_codes = {process.exitcode for process in supervisor.processes}
+    if INTERRUPTED in exit_codes:  # two signals may have reached this process as one, and a worker as two
+        exit_at_once()
+    if exit_codes - {0, -signal.SIGTERM, -signal.SIGINT}:
         raise CommandError("A worker process failed to start or was killed.", FAILED)
 
 

@@ -14,6 +14,7 @@ from antiphon.cli.targets import Target, is_python_file, is_url, run_async
 from antiphon.cli.tasks import report
 from antiphon.cli.tasks.report import TaskView
 from antiphon.errors import TaskLost, TaskNotFound
+from antiphon.printable import printable, redacted_url
 from antiphon.store import is_store_url
 from antiphon.store.contract import Entry
 
@@ -60,7 +61,7 @@ def task_source(
     target: str,
     headers: Sequence[str] | None,
     token: str | None,
-    timeout: float,
+    timeout: float | None,
     protocol: str | None,
 ) -> OpeningSource:
     """Return the source that a target names. Raises `CommandError`."""
@@ -74,8 +75,8 @@ def task_source(
 
     if not is_url(target) and not is_python_file(target):
         raise CommandError(
-            f"{target!r} is neither the URL of a server (http://…) nor a store (sqlite:///tasks.db, "
-            "postgresql://…)."
+            f"{redacted_url(target)!r} is neither the URL of a server (http://…) nor a store "
+            "(sqlite:///tasks.db, postgresql://…)."
         )
     parsed = Target.parse(target, headers=headers or (), token=token, timeout=timeout)
     return ServerTasks(parsed, protocol)
@@ -132,7 +133,7 @@ def export_history(target: str, id: str, output: Path | None) -> None:
         output.write_text(f"{history}\n", encoding="utf-8")
     except OSError as error:
         raise CommandError(f"Cannot write {output}: {error.strerror}.") from None
-    print(f"Wrote the history of {render.strip_control(id)} to {output}.")
+    print(f"Wrote the history of {printable(id)} to {output}.")
 
 
 def watch_task(source: OpeningSource, id: str, *, as_json: bool) -> int:
@@ -223,7 +224,7 @@ def remove_expired(target: str, *, as_json: bool) -> None:
 
 
 def _print_done(value: dict[str, Any], sentence: str, *, as_json: bool) -> None:
-    print(render.pretty(value) if as_json else render.strip_control(sentence))
+    print(render.pretty(value) if as_json else printable(sentence))
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -47,7 +47,7 @@ def ls(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
 ) -> None:
     """List tasks, newest first."""
@@ -65,7 +65,7 @@ def show(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
 ) -> None:
     """Show a task. A store also shows the task's log."""
@@ -102,7 +102,7 @@ def watch(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
 ) -> None:
     """Print each change of a task until the task ends.
@@ -131,7 +131,7 @@ def answer(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
 ) -> None:
     """Answer the questions of a task.
@@ -156,7 +156,7 @@ def cancel(
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
-    timeout: TimeoutOption = 60.0,
+    timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
 ) -> None:
     """Cancel a task."""

@@ -13,6 +13,7 @@ from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
 from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_result
 from antiphon.model.task_status import TaskStatus
+from antiphon.printable import printable, printable_text, printable_url
 from antiphon.store.contract import Entry, Record
 from antiphon.wire.client import results
 from antiphon.wire.server.tasks import core_task, timestamp
@@ -126,16 +127,12 @@ def table(tasks: Sequence[TaskView]) -> str:
 
 
 def _row(task: TaskView, has_owners: bool) -> list[str]:
-    owner = (
-        [render.strip_control(task.tool or "-"), render.strip_control(task.principal or "-")]
-        if has_owners
-        else []
-    )
+    owner = [printable(task.tool or "-"), printable(task.principal or "-")] if has_owners else []
     age = "-" if task.created is None else _duration(_now() - task.created)
-    message = render.strip_control(task.message or _reason(task)).replace("\n", " ")
+    message = printable(task.message or _reason(task))
     if len(message) > _MAX_MESSAGE_CHARACTERS:
         message = f"{message[: _MAX_MESSAGE_CHARACTERS - 1]}…"
-    return [render.strip_control(task.id), task.status, *owner, age, _ttl(task), message]
+    return [printable(task.id), task.status, *owner, age, _ttl(task), message]
 
 
 def _reason(task: TaskView) -> str:
@@ -149,7 +146,7 @@ def _reason(task: TaskView) -> str:
 
 def details(task: TaskView) -> str:
     """Return all properties of a task, one on a line."""
-    return "\n".join(f"{name:<10} {render.strip_control(value)}" for name, value in _properties(task))
+    return "\n".join(f"{name:<10} {_indented(value)}" for name, value in _properties(task))
 
 
 def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
@@ -178,14 +175,14 @@ def status_line(task: TaskView) -> str:
     at = timestamp(task.updated if task.updated is not None else _now())[11:19]
     questions = "; ".join(f"{key}: {_describe(question)}" for key, question in task.questions.items())
     message = task.message or questions
-    return render.strip_control(f"{at} {task.status}{f': {message}' if message else ''}").replace("\n", " ")
+    return printable(f"{at} {task.status}{f': {message}' if message else ''}")
 
 
 def log_lines(entries: Sequence[Entry]) -> str:
     """Return the log of a task, one entry on a line."""
     return "\n".join(
         f"{entry.number:>4}  {timestamp(entry.at)}  {entry.kind:<10} "
-        f"{_truncate(render.strip_control(render.compact(entry.data)))}"
+        f"{printable(render.compact(entry.data), MAX_ENTRY_CHARACTERS)}"
         for entry in entries
     )
 
@@ -199,7 +196,7 @@ def _describe(question: Question) -> str:
     if isinstance(question, Elicit):
         return f"{question.message} ({', '.join(question.schema.get('properties', {})) or 'yes or no'})"
     if isinstance(question, OpenUrl):
-        return f"{question.message} {question.url}"
+        return f"{question.message} {printable_url(question.url)}"
     if isinstance(question, Sample):
         return "asks the client's model"
     return "asks for the client's roots"
@@ -224,5 +221,6 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_ENTRY_CHARACTERS else f"{text[: MAX_ENTRY_CHARACTERS - 1]}…"
+def _indented(text: str) -> str:
+    """Return a text whose further lines do not look like lines of the report."""
+    return printable_text(text).replace("\n", f"\n{'':<11}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.targets import Target
 from antiphon.cli.tasks.questions import answer_questions
 from antiphon.cli.tasks.report import TaskView
-from antiphon.errors import AntiphonError, MethodNotFound
+from antiphon.errors import AntiphonError, MethodNotFound, TimedOut
 from antiphon.model.task import Fault
 
 if TYPE_CHECKING:
@@ -71,8 +71,18 @@ class ServerTasks:
 
     async def follow(self, id: str) -> AsyncIterator[TaskView]:
         """Yield a task, then each change until the task ends."""
-        async for status in self._client.task(id).updates():
-            yield TaskView.from_status(status)
+        loop, limit = asyncio.get_running_loop(), self._target.limit
+        deadline = None if limit is None else loop.time() + limit
+        async with aclosing(self._client.task(id).updates()) as statuses:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        status = await anext(statuses, None)
+                except TimeoutError:
+                    raise TimedOut(f"The task {id} has not ended within {limit:g} s.") from None
+                if status is None:
+                    return
+                yield TaskView.from_status(status)
 
     async def answer(self, id: str, handler: ElicitationHandler, key: str | None) -> Sequence[str]:
         """Answer the open questions of a task. Return their keys."""
@@ -117,6 +127,12 @@ class ServerTasks:
             )
         ]
         try:
+            seconds = self._target.timeout
+            done, _ = await asyncio.wait(endings, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not done and not self._round.has_begun:
+                raise TimedOut(
+                    f"The server has not sent the question of task {handle.id} within {seconds:g} s."
+                )
             await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             next(filter(asyncio.Task.done, endings)).result()
         finally:
@@ -140,6 +156,11 @@ class _Round:
         self._asked: list[Elicitation] = []
         self._is_complete = False
         self.is_over = asyncio.Event()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the server has asked a question."""
+        return bool(self._asked)
 
     async def answer(self, question: Elicitation) -> Any:
         """Return the answer to a question of this round. Never returns for a question of a later round."""

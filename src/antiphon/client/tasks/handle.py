@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -49,7 +49,7 @@ class TaskHandle:
             return self._known
         return await self._tasks.get(self._id, timeout=timeout)
 
-    async def updates(self) -> AsyncIterator[TaskStatus]:
+    async def updates(self) -> AsyncGenerator[TaskStatus, None]:
         """Yield the status of the task now and after each change, until the task has ended."""
         if not self._id:
             yield await self.status()

@@ -20,6 +20,7 @@ from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.task_status import TaskStatus
+from antiphon.printable import printable_text
 from antiphon.wire.client.tasks import fault_error
 
 __all__ = ["LATE_RESULT_SECONDS", "Redemption", "checked", "outcome"]
@@ -33,7 +34,7 @@ _ASKED_AGAIN_SECONDS = 1.0
 def checked(result: Result, name: str) -> Result:
     """Return the result; raises `Failure` if it is an error. `name` is used if the error has no text."""
     if result.is_error:
-        message = result.text or f"{name} failed and gave no reason."
+        message = printable_text(result.text) or f"{name} failed and gave no reason."
         raise Failure(message, data=result.data, content=result.content)
     return result
 

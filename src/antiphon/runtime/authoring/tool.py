@@ -6,6 +6,7 @@ value. It must not know tasks or transports.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,14 +31,13 @@ from antiphon.runtime.authoring.results import (
 from antiphon.runtime.authoring.signature import explain, name_of
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.failures import SelfCancelled, is_failure
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
 
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
 
 logger = logging.getLogger("antiphon")
-_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
-"""What a function may raise to fail its call. `sys.exit()` in a tool must not end the server."""
 _is_logged, _INFO = call_log.isEnabledFor, logging.INFO
 
 
@@ -155,6 +155,8 @@ class Tool:
                 arguments = self._bind(call.request.arguments)
             except pydantic.ValidationError as error:
                 result = self._invalid_arguments(error)
+            except BaseException as error:  # a validator of the author's raised it
+                result = await self._failed(call, error)
             else:
                 try:
                     value = await self._invoke(**arguments)
@@ -166,7 +168,7 @@ class Tool:
                         self.counters.answers += 1
                         return given
                     result = await self._store_artifact(given, call, environment)
-                except _FAILURES as error:
+                except BaseException as error:
                     result = await self._failed(call, error)
         except BaseException as error:
             self.counters.add(*classify(call, error), None)
@@ -179,6 +181,8 @@ class Tool:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
             return self._invalid_arguments(error)
+        except BaseException as error:  # a validator of the author's raised it
+            return await self._failed(call, error)
         try:
             value = await self.function.run(call, arguments, environment)
             if type(value) is InputRequired:
@@ -190,7 +194,7 @@ class Tool:
             return await prepend_emitted(
                 call, await self._store_artifact(self._after_segments(value), call, environment)
             )
-        except _FAILURES as error:
+        except BaseException as error:
             return await self._failed(call, error)
 
     def problems_of(self, arguments: Mapping[str, Any]) -> str | None:
@@ -199,6 +203,8 @@ class Tool:
             self._bind(arguments)
         except pydantic.ValidationError as error:
             return explain(error, self.function.names)
+        except BaseException as error:  # a validator of the author's raised it
+            return f"- checking them raised {type(error).__name__}"
         return None
 
     def _invalid_arguments(self, error: pydantic.ValidationError) -> Result:
@@ -206,7 +212,12 @@ class Tool:
         return Result(f"Invalid arguments for the tool {self.name!r}:\n{problems}", is_error=True)
 
     async def _failed(self, call: Call[CallTool], error: BaseException) -> Result:
-        """Return the result of a call that raised; raises errors that belong in a JSON-RPC error response."""
+        """Return the result of a call that raised.
+
+        Raises errors that belong in a JSON-RPC error response, and the cancellation of the call.
+        """
+        if not is_failure(error, call.work):
+            raise error
         if isinstance(error, Failure):
             return await prepend_emitted(call, failure_result(error))
         if isinstance(error, Forbidden):  # clients do not show an HTTP 403, but they show a failed tool
@@ -221,6 +232,9 @@ class Tool:
             fault = (
                 "returned a value that does not match its declared output, which is an error of the server"
             )
+        elif isinstance(error, SelfCancelled | asyncio.CancelledError):
+            what = "call" if call.task_id is None else "task"
+            fault = f"stopped itself: it raised CancelledError, though nobody cancelled the {what}"
         else:
             fault = "failed with an internal error"
         logger.error("The tool %r %s, in request %r.", self.name, fault, call.id, exc_info=error)

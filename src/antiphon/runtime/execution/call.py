@@ -6,36 +6,80 @@ while the call is under way; each transport has its own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from antiphon.errors import BodyTooLarge, InvalidParams
 from antiphon.model.identity import ANONYMOUS, LogLevel, Principal
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage, Segments
+from antiphon.runtime.budget import Account
 from antiphon.runtime.carriers.base import Carrier
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import OutputStream, StreamedOutput
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 
-__all__ = ["Call", "Caller", "SessionState"]
+__all__ = ["Call", "Caller", "SessionState", "check_uri", "subscription_size"]
 
 R = TypeVar("R")
 _NO_META = RequestMeta()
+_DEFAULT_LIMITS = Limits()
+_SUBSCRIPTION_BYTES = 256
+"""The memory of a subscription beside its URI, about, with a pending change."""
+
+
+def check_uri(uri: str, limits: Limits) -> None:
+    """Raise `BodyTooLarge` if a URI is too long to subscribe to it."""
+    if len(uri) > limits.max_uri_bytes:
+        raise BodyTooLarge(
+            f"The URI has {len(uri)} characters, and a subscription at most {limits.max_uri_bytes}: "
+            "use a shorter one.",
+            code=InvalidParams.code,
+        )
+
+
+def subscription_size(uri: str) -> int:
+    """Return the memory of the subscription to a resource, about."""
+    return sys.getsizeof(uri) + _SUBSCRIPTION_BYTES
 
 
 class SessionState:
     """The settings of a session or connection: the log level, and subscriptions to resources."""
 
-    __slots__ = ("log_level", "subscriptions")
+    __slots__ = ("_account", "_limits", "log_level", "subscriptions")
 
-    MAX_SUBSCRIPTIONS = 1000
-
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = _DEFAULT_LIMITS, account: Account | None = None) -> None:
+        self._limits = limits
+        self._account = account
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
+
+    def subscribe(self, uri: str) -> None:
+        """Subscribe to a resource.
+
+        Raises `BodyTooLarge`, `InvalidParams` or `Busy` if the URI is too long, if there are too many
+        subscriptions, or if there is no memory for another one.
+        """
+        check_uri(uri, self._limits)
+        if uri in self.subscriptions:
+            return
+        most = self._limits.max_subscriptions
+        if len(self.subscriptions) >= most:
+            raise InvalidParams(f"A session can subscribe to at most {most} resources: unsubscribe first.")
+        if self._account is not None:
+            self._account.reserve(subscription_size(uri), "the subscription")
+        self.subscriptions.add(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        """Remove a subscription, if there is one."""
+        if uri in self.subscriptions:
+            self.subscriptions.remove(uri)
+            if self._account is not None:
+                self._account.release(subscription_size(uri))
 
     def is_subscribed_to(self, change: Change) -> bool:
         """Return whether to send a change: list changes always, resource changes to subscribers."""

@@ -11,7 +11,7 @@ import concurrent.futures
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from antiphon.errors import Declined, MissingCapability
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel, Principal
@@ -21,6 +21,7 @@ from antiphon.model.request import RequestId
 from antiphon.runtime.authoring import step as steps
 from antiphon.runtime.authoring.forms import Form
 from antiphon.runtime.execution.executor import is_own_thread
+from antiphon.runtime.execution.failures import contain
 from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.run import Run, Suspended, current_step
 
@@ -355,9 +356,12 @@ class Context:
             raise RuntimeError("ctx.wait is for functions that are not async: use await here.")
         self._run.note_thread(is_own=is_own_thread())
         try:
-            return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+            value, error = asyncio.run_coroutine_threadsafe(contain(awaitable), self._loop).result()
         except concurrent.futures.CancelledError:
             raise Suspended from None
+        if error is not None:
+            raise error
+        return cast(T, value)
 
 
 def _raise_if_declined(answer: ElicitResult, message: str) -> None:

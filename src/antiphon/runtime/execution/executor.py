@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of, underlying_function
+from antiphon.runtime.execution.failures import contain
 
 __all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async", "is_own_thread"]
 
@@ -66,7 +67,10 @@ class ThreadExecutor:
 
 def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     _thread_of_function.set(threading.get_ident())
-    return function(**kwargs)
+    try:
+        return function(**kwargs)
+    except (StopIteration, GeneratorExit) as error:  # no future can hand them on
+        raise RuntimeError(f"The function raised {type(error).__name__}.") from error
 
 
 def is_own_thread() -> bool:
@@ -117,14 +121,12 @@ def as_emitter(
                     except StopIteration as end:
                         return end.value
                     try:
-                        asyncio.run_coroutine_threadsafe(_awaited(emit, value), loop).result()
+                        sending = asyncio.run_coroutine_threadsafe(contain(emit(value)), loop)
+                        if (error := sending.result()[1]) is not None:
+                            raise error
                     except concurrent.futures.CancelledError:
                         raise asyncio.CancelledError from None
 
         return await threads.run(work, {})
 
     return generate_in_thread
-
-
-async def _awaited(emit: Emit, value: Any) -> None:
-    await emit(value)

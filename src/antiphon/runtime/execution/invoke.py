@@ -19,6 +19,7 @@ from antiphon.runtime.authoring.signature import Signature
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.executor import ThreadExecutor, as_async, as_emitter, is_async
+from antiphon.runtime.execution.failures import SelfCancelled
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import OutputStream
 from antiphon.runtime.execution.run import Run, Shed, Suspended, require
@@ -124,14 +125,18 @@ class AuthorFunction:
             else:
                 value = await self._generate(run.emit, arguments)
         except asyncio.CancelledError:
-            if not run.suspending or work.stop_reason is not None:
-                run.abandoned = True
-                raise
-            work.uncancel()
-            return run.outcome()
+            if run.suspending and work.stop_reason is None:
+                work.uncancel()
+                return run.outcome()
+            was_lost, run.abandoned = run.abandoned, True
+            if not was_lost and not work.is_cancelled:
+                raise SelfCancelled from None
+            raise
         except Suspended:
             if run.abandoned:
                 raise asyncio.CancelledError from None
+            if not run.suspending:
+                raise SelfCancelled from None
             return run.outcome()
         except BaseException:
             if run.suspending and not self._threaded:

@@ -61,6 +61,11 @@ class OutputStream:
         """Whether the run has emitted a segment."""
         return bool(self._blocks or self.sent)
 
+    @property
+    def size(self) -> int:
+        """The size of the segments that the run has emitted, about, in bytes."""
+        return self._size
+
     async def flush(self) -> None:
         """Send the segments that wait to be sent."""
 
@@ -145,8 +150,18 @@ class StreamedOutput(OutputStream):
 class LoggedOutput(OutputStream):
     """Writes the segments of a task into its log. Readers get every segment from the log."""
 
-    def __init__(self, write: WriteSegments, *, logged: int, emitted: int = 0) -> None:
+    def __init__(
+        self,
+        write: WriteSegments,
+        *,
+        logged: int,
+        emitted: int = 0,
+        max_bytes: float = float("inf"),
+        emitted_bytes: int = 0,
+    ) -> None:
         super().__init__(0)
+        self._max_total = max_bytes
+        self._total = emitted_bytes
         self._write_segments = write
         self.logged = logged
         self._number = emitted
@@ -157,14 +172,24 @@ class LoggedOutput(OutputStream):
         self._closing = False
 
     async def emit(self, blocks: Iterable[Block]) -> None:
-        """Add segments; wait while too many of them are not in the log yet."""
+        """Add segments; wait while too many of them are not in the log yet.
+
+        Raises `Failure` if the task has emitted too much.
+        """
         self._raise_failure()  # after a failed write, further segments would leave a gap in the log
         before = self._number
         for block in blocks:
+            size = _size(block)
+            if self._total + size > self._max_total:
+                raise Failure(
+                    f"The task has emitted {self._total} bytes, and may emit at most {self._max_total}: "
+                    "ask for less."
+                )
+            self._total += size
             self._number += 1
             if self._number > self.logged + len(self._blocks):
                 self._blocks.append(block)
-                self._size += _size(block)
+                self._size += size
         if self._blocks and self._writing is None and self._scheduled is None:
             # Not at once: a function that does not await may emit more segments, or return, right after this.
             self._scheduled = self._loop.call_soon(self._start_writing)
@@ -196,7 +221,7 @@ class LoggedOutput(OutputStream):
     async def restart(self) -> None:
         """Start numbering again, because the function runs again; the log keeps its segments."""
         await self.flush()
-        self._number = 0
+        self._number = self._total = 0
 
     async def remaining(self) -> list[Block]:
         """Return the segments that are not in the log yet, to be written together with the result."""

@@ -24,6 +24,7 @@ from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, StopSignal, as_exception
 from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.replay import Replay
@@ -51,7 +52,7 @@ _in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_
 """Whether a function that is not `async` acts itself, and not a thread that it started."""
 
 
-class Suspended(BaseException):
+class Suspended(StopSignal):
     """Unwinds a function that is not `async`, as a cancellation unwinds one that is."""
 
 
@@ -245,7 +246,7 @@ class Run:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
             await self._commit()
-        except BaseException:
+        except BaseException as error:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
             if self.journal.entries.pop(attempt.key, MISSING) is not MISSING:
@@ -255,6 +256,9 @@ class Run:
             self._note_step(attempt, fingerprint, is_sequential)
             self._attempts.note_failure(name, fingerprint, attempt)
             self.journal.restart_counts(f"{_NESTED_KIND}:{attempt.identity}/")
+            if isinstance(error, UNSAFE_IN_TASKS) and not self.call.work.is_current:
+                # The step runs in an asyncio task that the function started.
+                raise as_exception(error) from error
             raise
         finally:
             current_step.reset(token)

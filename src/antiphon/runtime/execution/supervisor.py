@@ -44,6 +44,19 @@ class Supervised:
             if self.task is not None:
                 self.task.cancel()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody has cancelled the task, and not the function that runs in it."""
+        return self.stop_reason is not None or (self.task is not None and self.task.cancelling() > 0)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the task is the one that runs at this moment."""
+        try:
+            return self.task is not None and current_task() is self.task
+        except RuntimeError:  # no event loop runs
+            return False
+
     def pause_deadline(self, now: float, longest: float) -> None:
         """Stop counting time towards the deadline, for `longest` seconds at most: a person is asked."""
         if self._pauses == 0:

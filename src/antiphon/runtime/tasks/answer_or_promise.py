@@ -109,7 +109,7 @@ class AnswerOrPromise:
         snapshot = journal.attach(write)
         before = call.output or call.open_output(journal, limits)
         emitted = before.emitted()
-        after = _LateOutput(before, len(emitted), created)
+        after = _LateOutput(before, len(emitted), created, limits.max_task_bytes)
         call.redirect_output(after)
         try:
             claimed = await self._service.create(call, self._tool, snapshot, run=False, emitted=emitted)
@@ -149,9 +149,15 @@ class _LateOutput(LoggedOutput):
     """Segments emitted from the conversion on: the task's, or the answer's if the task cannot be created."""
 
     def __init__(
-        self, before: OutputStream, already: int, created: asyncio.Future[ClaimedTask | None]
+        self,
+        before: OutputStream,
+        already: int,
+        created: asyncio.Future[ClaimedTask | None],
+        max_bytes: int,
     ) -> None:
-        super().__init__(self._emit, logged=already, emitted=already)
+        super().__init__(
+            self._emit, logged=already, emitted=already, max_bytes=max_bytes, emitted_bytes=before.size
+        )
         self._before = before
         self._created = created
 

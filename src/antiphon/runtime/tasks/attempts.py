@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import logging
 import random
+from typing import Any
 
 from antiphon.errors import InternalError, ReplayMismatch
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
 
-__all__ = ["SuspectSlot", "begin_attempt", "check_arguments", "fail_attempt", "release_mismatched"]
+__all__ = [
+    "SuspectSlot",
+    "check_arguments",
+    "check_attempts",
+    "fail_attempt",
+    "note_beginning",
+    "release_mismatched",
+]
 
 logger = logging.getLogger("antiphon")
 
@@ -73,8 +81,8 @@ class SuspectSlot:
             self._held_by = None
 
 
-async def begin_attempt(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:
-    """Note the runs that were lost before this claim; return whether to run the task now.
+async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:
+    """Count the runs that were lost before this claim; return whether to run the task now.
 
     Releases the task with a delay if it is to run later. Returns the error to end the task with if no attempt
     is left. Raises `StoreError`.
@@ -87,13 +95,7 @@ async def begin_attempt(claimed: ClaimedTask, history: TaskHistory, tool: Tool) 
     if failed >= tool.max_attempts:
         return _given_up(failed, "each time, its worker was lost while it ran the task.")
     if failed <= history.noted_attempts:
-        if claimed.token > 1 and not history.names_claims:
-            # An early version wrote the log. From here on it says which claims were lost.
-            await claimed.write("recorded", {"attempt": failed, "refused": history.refusals})
         return True
-    message = (
-        f"The worker was lost while it ran the task. Attempt {failed + 1} of {tool.max_attempts} follows."
-    )
     delay = _delay(failed - 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
     logger.warning(
         "The worker of task %s was lost while it ran. Attempt %d of %d follows in %g s.",
@@ -103,10 +105,26 @@ async def begin_attempt(claimed: ClaimedTask, history: TaskHistory, tool: Tool) 
         delay,
     )
     if not delay:
-        await claimed.write("recorded", {"attempt": failed, "message": message})
         return True
-    await claimed.release(delay=delay, attempt=failed, message=message)
+    await claimed.release(delay=delay, attempt=failed, message=_next_attempt(failed, tool))
     return False
+
+
+async def note_beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
+    """Write that the function begins, if an earlier attempt failed. Raises `StoreError`.
+
+    From its first failure on, a task counts as lost only if the log says that its function began. A claim
+    that ends before, because the store was away or the process stalled, is none of the task's attempts. The
+    first run of a task writes nothing, so that a task which does not fail costs nothing.
+    """
+    failed = claimed.failed_attempts
+    # The log of an early version does not name the claims. From here on it does.
+    if not failed and (claimed.token == 1 or history.names_claims):
+        return
+    data: dict[str, Any] = {"attempt": failed, "refused": claimed.refusals}
+    if failed > history.noted_attempts:
+        data["message"] = _next_attempt(failed, tool)
+    await claimed.write("recorded", data)
 
 
 async def check_arguments(claimed: ClaimedTask, tool: Tool) -> bool | InternalError:
@@ -171,6 +189,10 @@ def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:
 def _delay(count: int, first: float, longest: float) -> float:
     """Return the delay after the `count`th time: none for 0, then the first one, doubling each time."""
     return 0.0 if count < 1 else min(first * 2.0 ** min(count - 1, 32), longest)
+
+
+def _next_attempt(failed: int, tool: Tool) -> str:
+    return f"The worker was lost while it ran the task. Attempt {failed + 1} of {tool.max_attempts} follows."
 
 
 def _given_up(failed: int, reason: str) -> InternalError:

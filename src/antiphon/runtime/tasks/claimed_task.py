@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from antiphon.backoff import Backoff
-from antiphon.errors import LeaseLost, Stale, StoreError, StoreUnavailable
+from antiphon.errors import LeaseLost, NoTask, Stale, StoreError, StoreUnavailable
 from antiphon.model.notification import Progress
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import SEGMENT_ENTRIES, TRANSITIONS, EntryKind, EntryRanges, Task, TaskProgress
@@ -26,14 +26,13 @@ from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
 
 __all__ = [
     "PHASES",
-    "UNWIND_WITHIN_SECONDS",
     "ClaimedTask",
     "expiry_after",
     "head_of",
     "lease_clock",
     "now_ms",
-    "phase_after",
     "task_of",
+    "unwinding_deadline",
 ]
 
 PHASES: dict[str, Phase] = {
@@ -54,7 +53,7 @@ Not a setting: the lease decides when another worker takes over; this only bound
 """
 _FATE_SECONDS = 2.0
 """How long a run that has lost its task waits to learn whether the task goes on."""
-UNWIND_WITHIN_SECONDS = 3600.0
+_UNWIND_WITHIN_SECONDS = 3600.0
 """How long a task that has ended for its caller waits at least for a worker that unwinds its function.
 
 Not a setting: a worker unwinds it within seconds if there is one.
@@ -89,24 +88,14 @@ def task_of(record: Record) -> Task:
     return msgspec.convert(record.head, Task)
 
 
-def phase_after(before: Task, after: Task) -> Phase:
-    """Return the phase of a task after an entry.
-
-    A task that waited and was cancelled is ready once more: a worker unwinds its function.
-    """
-    if after.state == "cancelled" and before.state == "waiting":
-        return "ready"
-    return PHASES[after.state]
-
-
 def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
-    """Return when a task expires after an entry, or `UNSET` if the entry does not change that.
-
-    The store keeps a task that was cancelled while it waited until its function has unwound.
-    """
-    if after.state == "cancelled" and before.state == "waiting" and after.expires is not None:
-        return max(after.expires, now_ms() + int(UNWIND_WITHIN_SECONDS * 1000))
+    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
     return UNSET if after.ttl == before.ttl else after.expires
+
+
+def unwinding_deadline() -> int:
+    """Return until when the store keeps a task that is cancelled now for a worker that unwinds it."""
+    return now_ms() + int(_UNWIND_WITHIN_SECONDS * 1000)
 
 
 class ClaimedTask:
@@ -131,6 +120,7 @@ class ClaimedTask:
         "stopped",
         "task",
         "token",
+        "unwinds",
     )
 
     def __init__(
@@ -158,6 +148,8 @@ class ClaimedTask:
         """Whether the task goes on in another run, after this one was stopped."""
         self.stopped: StoreError | None = None
         """Why the run must not go on, or `None` if it may."""
+        self.unwinds = False
+        """Whether the task was cancelled or has expired, and this run unwinds its function."""
         self.failed_attempts = 0
         """How many attempts have failed since the task last made progress."""
         self.mismatches = 0
@@ -194,6 +186,11 @@ class ClaimedTask:
         """Whether an entry is being written. Its write finds out by itself if the claim was lost."""
         return self._lock.locked()
 
+    @property
+    def keeps_lease(self) -> bool:
+        """Whether the lease is renewed: the run goes on, or cleans up after its task was cancelled."""
+        return self.stopped is None or self.unwinds
+
     def extend(self, since: float) -> None:
         """Extend the lease: it was renewed by a request that was sent at `since`. Safe in any thread."""
         self.good_until = max(self.good_until, since + self._lease)
@@ -209,14 +206,33 @@ class ClaimedTask:
         The function cleans up after a task that was cancelled, and leaves everything to the next run of one
         that goes on. If the store does not respond, the task is taken to go on.
         """
-        self.is_handed_over = self.resumes
+        goes_on = self.resumes
         try:
             async with asyncio.timeout(_FATE_SECONDS):
                 record = await self._store.get(self.task.id)
+                if record is not None and task_of(record).state == "cancelled":
+                    # Another worker may unwind the function by now, or have done so.
+                    self.unwinds = self.unwinds or await self._is_held_as(record)
+                    goes_on = self.resumes and not self.unwinds
+                elif record is None or record.phase == "ended":
+                    goes_on = False
         except (StoreError, TimeoutError):
-            return
-        if record is None or record.phase == "ended" or task_of(record).has_ended:
-            self.is_handed_over = False
+            pass
+        self.is_handed_over = goes_on and not self.unwinds
+
+    async def _is_held_as(self, record: Record) -> bool:
+        """Return whether no other worker has claimed a cancelled task. Raises `StoreUnavailable`."""
+        if record.phase == "ended":
+            return record.version <= self._version + 1
+        try:
+            # So that no other worker claims it from now on. A task that was cancelled does not count as held.
+            await self._store.renew([self.claim], lease=self._lease)
+            await self._store.append(
+                record.id, [], expect=record.version, phase="ready", head=record.head, token=self.token
+            )
+        except (LeaseLost, Stale, NoTask):
+            return False
+        return True
 
     def confirm(self) -> Awaitable[None] | None:
         """Return `None` if this process surely holds the task, else an awaitable that asks the store.
@@ -371,16 +387,6 @@ class ClaimedTask:
             await self._append_release({**data, "released": True, "by": self.token})
         await self.abandon(delay=delay)
 
-    async def was_cancelled(self) -> bool:
-        """Return whether the task was cancelled or has expired while this process ran it.
-
-        Raises `StoreUnavailable`.
-        """
-        record = await self._store.get(self.task.id)
-        if record is None:
-            return True
-        return task_of(record).state == "cancelled" and record.version == self._version + 1
-
     async def write_unwound(self, *, is_complete: bool) -> None:
         """End a cancelled task whose function was unwound; raises `StoreError`.
 
@@ -388,9 +394,11 @@ class ClaimedTask:
         """
         data, backoff = {"unwound": is_complete, "by": self.token}, Backoff(timeout=_STORE_OUTAGE_SECONDS)
         async with self._lock:
-            task = self.task.after("recorded", data, now_ms())
             while True:
                 try:
+                    if self.task.state != "cancelled":  # it was cancelled while this run held it
+                        await self._reload()
+                    task = self.task.after("recorded", data, now_ms())
                     await self._store_task(task, [("recorded", data)], "ended", expires=task.expires)
                     return
                 except StoreUnavailable as error:

@@ -1,7 +1,7 @@
 """Ends tasks that did not finish in time, and deletes tasks whose lifetime is over.
 
 Owns the order: a task that has not ended is cancelled first, and only ended tasks are deleted. A task that
-waits for an answer stays for a worker that unwinds its function. Every expiry is logged.
+has begun stays for a worker that unwinds its function. Every expiry is logged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 from antiphon.errors import NoTask, Stale
 from antiphon.model.task import EntryKind, Task
-from antiphon.runtime.tasks.claimed_task import expiry_after, head_of, now_ms, phase_after, task_of
-from antiphon.store.contract import UNSET, Record, Store
+from antiphon.runtime.tasks.claimed_task import head_of, now_ms, task_of, unwinding_deadline
+from antiphon.store.contract import Record, Store
 
 __all__ = ["delete_expired", "end_overdue"]
 
@@ -69,15 +69,14 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
         logger.debug("Cannot end task %s, which has expired: this version cannot read it.", record.id)
         return False
     entry, after = _last_entry(task)
-    phase = phase_after(task, after)
     try:
         await store.append(
             task.id,
             [entry],
             expect=record.version,
-            phase=phase,
+            phase="ended",
             head=head_of(after),
-            expires=UNSET if phase == "ended" else expiry_after(task, after),
+            unwind_by=None if task.has_ended else unwinding_deadline(),
         )
     except (Stale, NoTask):  # somebody has changed the task meanwhile: look again at the next tick
         return False

@@ -119,7 +119,7 @@ class LeaseThread:
         """Renew the leases, unless the event loop has been blocked for so long that nobody may rely on it."""
         if self._missed_ticks * self._tick > _MAX_BLOCKED_SECONDS:
             return
-        claims = [claimed.claim for claimed, _ in running if claimed.stopped is None]
+        claims = [claimed.claim for claimed, _ in running if claimed.keeps_lease]
         since = lease_clock()
         try:
             held = keeper.renew(claims, lease=self._lease) if claims else set[str]()

@@ -19,6 +19,9 @@ __all__ = ["SortedResponses", "is_repeated", "not_waiting", "sort_responses"]
 _MAX_REPEAT_ENTRIES = 64
 """How many entries at the end of a log are searched for an answer that a caller repeats."""
 
+_MAX_PROBLEM_CHARACTERS = 2000
+"""How much of what is wrong with a response is recorded. It may quote the response."""
+
 
 class SortedResponses(NamedTuple):
     """Responses to open questions, by key."""
@@ -47,7 +50,7 @@ def sort_responses(task: Task, responses: Mapping[str, Any]) -> SortedResponses:
         if isinstance(question, Elicit) and isinstance(answer, ElicitResult) and answer.action == "accept":
             wrong = problems(question.schema, answer.content or {})
         if wrong:
-            found.unfit[key] = "; ".join(wrong)
+            found.unfit[key] = "; ".join(wrong)[:_MAX_PROBLEM_CHARACTERS]
         else:
             found.valid[key] = response
     return found

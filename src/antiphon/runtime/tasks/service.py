@@ -35,15 +35,17 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
+from antiphon.runtime.tasks.admission import Admission
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import (
+    PHASES,
     ClaimedTask,
     expiry_after,
     head_of,
     lease_clock,
     now_ms,
-    phase_after,
     task_of,
+    unwinding_deadline,
 )
 from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
@@ -56,10 +58,8 @@ __all__ = ["TaskService", "requested_ttl", "result_of"]
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
-_QUEUE_RETRY_AFTER_SECONDS = 10
-"""When a caller should try again after its task was refused because too many tasks wait."""
-_QUEUE_COUNT_INTERVAL_TASKS = 100
-"""How many tasks a process creates before it asks the store again how many wait."""
+_MAX_ENTRIES_BEFORE_PROBLEMS = 10_000
+"""How long a log may be for answers that do not fit to be recorded: nothing else bounds how many come."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
 """How long a stream waits for first segments before it reports that the task is running."""
 _STORE_OUTAGE_SECONDS = 15.0
@@ -84,8 +84,7 @@ class TaskService:
         self._relay = relay
         self._limits = limits
         self._finished_content = FinishedContent(store)
-        self._queued = 0
-        self._created_count = 0
+        self._admission = Admission(store, limits)
 
     async def create(
         self,
@@ -96,12 +95,12 @@ class TaskService:
         run: bool = True,
         emitted: Sequence[Any] = (),
     ) -> ClaimedTask | Task:
-        """Create a task in the store; raises `Busy` if too many tasks wait for a worker.
+        """Create a task in the store; raises `Busy` if too many tasks wait for a worker or an answer.
 
         If this process has room, it claims the task at once, and with `run` starts it. `emitted` are the
         segments that the call emitted before it became a task.
         """
-        await self._check_queue()
+        await self._admission.check(call.principal.id)
         at = now_ms()
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
@@ -368,15 +367,20 @@ class TaskService:
             if new_entry is None:
                 return task
             kind, data = new_entry
+            if kind == "answered" and not data["responses"] and record.version > _MAX_ENTRIES_BEFORE_PROBLEMS:
+                raise InvalidParams(
+                    f"Task {id} got too many answers that do not fit: cancel it, or answer it."
+                )
             after = task.after(kind, data, now_ms())
             try:
                 await self.store.append(
                     id,
                     [(kind, data)],
                     expect=record.version,
-                    phase=phase_after(task, after),
+                    phase=PHASES[after.state],
                     head=head_of(after),
                     expires=expiry_after(task, after),
+                    unwind_by=unwinding_deadline() if kind == "cancelled" else None,
                 )
             except Stale:
                 continue
@@ -384,23 +388,6 @@ class TaskService:
                 raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
             return after
         raise Busy("Other processes are writing to the task: try again.")
-
-    async def _check_queue(self) -> None:
-        """Raise `Busy` if too many tasks wait for a worker.
-
-        Counts locally, and asks the store at intervals and before it refuses a task.
-        """
-        self._created_count += 1
-        if (
-            self._created_count % _QUEUE_COUNT_INTERVAL_TASKS == 1
-            or self._queued >= self._limits.max_queued_tasks
-        ):
-            self._queued = await self.store.count("ready")
-        self._queued += 1
-        if self._queued > self._limits.max_queued_tasks:
-            raise Busy(
-                "Too many tasks wait for a worker: try again later.", retry_after=_QUEUE_RETRY_AFTER_SECONDS
-            )
 
 
 def requested_ttl(request: CallTool) -> int | None:

@@ -73,4 +73,6 @@ class _TaskCaller(Caller):
 
     def open_output(self, call: Call[Any], journal: Journal, limits: Limits) -> OutputStream:
         """Write segments into the log, after those of earlier runs."""
-        return LoggedOutput(self._claimed.emit, logged=self._claimed.task.segments)
+        return LoggedOutput(
+            self._claimed.emit, logged=self._claimed.task.segments, max_bytes=limits.max_task_bytes
+        )

@@ -1,8 +1,10 @@
 """Unwinds the functions of cancelled tasks, so that their `finally` blocks run.
 
-The function of a task that waits for an answer does not run anywhere. If such a task is cancelled or expires,
-a worker runs the function once more with its journal. Nothing new begins in this run: at the first step,
-question or segment that is not in the log, the function is cancelled. Owns the bounds of the cleaning up.
+The function of a task that waits for an answer or for a worker does not run anywhere. If such a task is
+cancelled or expires, a worker runs the function once more with its journal. Nothing new begins in this run:
+at the first step, question or segment that is not in the log, the function is cancelled. If a worker runs the
+function of a task that is cancelled, it unwinds the function in the same run. Owns the bounds of the
+cleaning up.
 """
 
 from __future__ import annotations
@@ -14,18 +16,19 @@ from typing import Any
 from antiphon.errors import LeaseLost, ReplayMismatch, StoreError
 from antiphon.model.task import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, as_exception
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.attempts import release_mismatched
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.task_call import call_of
 
-__all__ = ["cancel_run", "unwind", "unwind_unasked"]
+__all__ = ["cancel_run", "end_unwound", "unwind", "unwind_unasked"]
 
 logger = logging.getLogger("antiphon")
 
 _MAX_LOST_RUNS = 3
-"""How many workers may be lost while they unwind a task, before it is given up."""
+"""How many workers may be lost while they run or unwind a task that was cancelled, before it is given up."""
 _OTHER_VERSION_DELAY_SECONDS = 60.0
 """How long a task waits for a worker of another version, if its arguments do not fit the tool of this one."""
 _LAST_WAIT_SECONDS = 5.0
@@ -53,16 +56,31 @@ def _cancel_again(task: asyncio.Task[Any], id: str, timeout: float) -> None:
 async def unwind(
     claimed: ClaimedTask, history: TaskHistory, tool: Tool, environment: Environment, *, timeout: float
 ) -> None:
-    """Run the function of a cancelled task to its `finally` blocks, and write that this is done.
+    """Run the function of a cancelled task to its `finally` blocks, and write that this is done."""
+    try:
+        await _unwind(claimed, history, tool, environment, timeout=timeout)
+    except StoreError as error:
+        logger.warning(
+            "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
+        )
 
-    Raises `StoreError` if that cannot be written.
-    """
-    id = claimed.task.id
-    if history.lost_runs(claimed.token) >= _MAX_LOST_RUNS:
+
+async def _unwind(
+    claimed: ClaimedTask, history: TaskHistory, tool: Tool, environment: Environment, *, timeout: float
+) -> None:
+    id, lost = claimed.task.id, history.silent_claims(claimed.token)
+    if lost >= _MAX_LOST_RUNS:
         logger.error(
-            "Cannot unwind the function of cancelled task %s: %d workers were lost while they tried.",
+            "Cannot unwind the function of cancelled task %s: %d workers were lost while they ran it.",
             id,
-            _MAX_LOST_RUNS,
+            lost,
+        )
+        await claimed.write_unwound(is_complete=False)
+    elif history.lost_runs(claimed.token) and not (tool.resume and claimed.resumes):
+        logger.warning(
+            "The function of cancelled task %s is not unwound: its worker was lost, and its tool has "
+            "resume=False.",
+            id,
         )
         await claimed.write_unwound(is_complete=False)
     elif (problems := tool.problems_of(claimed.created["arguments"])) is not None:
@@ -86,11 +104,11 @@ async def unwind(
 async def unwind_unasked(
     claimed: ClaimedTask, tool: Tool, environment: Environment, *, timeout: float
 ) -> None:
-    """Unwind a function that stopped at a question, if its task was cancelled before that was written.
+    """Unwind a function that stopped at a question, and whose task was cancelled before that was written.
 
-    The function took the stop for a pause, and the task has ended: no other worker unwinds it.
+    The function took the stop for a pause, so it has to run once more.
     """
-    work = asyncio.create_task(_unwind_if_cancelled(claimed, tool, environment, timeout))
+    work = asyncio.create_task(_unwind_here(claimed, tool, environment, timeout))
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
@@ -100,21 +118,21 @@ async def unwind_unasked(
         work.cancel()
 
 
-async def _unwind_if_cancelled(
-    claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float
-) -> None:
+async def end_unwound(claimed: ClaimedTask) -> None:
+    """Write that the function of a task that was cancelled while it ran here has unwound."""
     try:
-        was_cancelled = await claimed.was_cancelled()
+        await claimed.write_unwound(is_complete=True)
     except StoreError as error:
-        logger.warning("Cannot unwind the function of task %s: %s", claimed.task.id, error)
-        return
-    if was_cancelled:
-        # A new run counts its steps from the start.
-        claimed.journal = Journal(dict(claimed.journal.entries), id=claimed.task.id)
-        try:
-            await _run(claimed, tool, environment, timeout)
-        except ReplayMismatch as mismatch:
-            logger.error("Cannot unwind the function of task %s: %s", claimed.task.id, mismatch)
+        logger.info("Task %s was cancelled, and this worker need not end it: %s", claimed.task.id, error)
+
+
+async def _unwind_here(claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float) -> None:
+    # A new run counts its steps from the start.
+    claimed.journal = Journal(dict(claimed.journal.entries), id=claimed.task.id)
+    try:
+        await _run(claimed, tool, environment, timeout)
+    except ReplayMismatch as mismatch:
+        logger.error("Cannot unwind the function of task %s: %s", claimed.task.id, mismatch)
 
 
 async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeout: float) -> bool:
@@ -152,4 +170,7 @@ async def _perform(claimed: ClaimedTask, tool: Tool, environment: Environment) -
     call = call_of(claimed, confirm=refuse, responses={})
     function = tool.function
     if function.takes_context:  # any other function has stopped nowhere
-        await function.run(call, function.bind(call.request.arguments), environment)
+        try:
+            await function.run(call, function.bind(call.request.arguments), environment)
+        except UNSAFE_IN_TASKS as error:
+            raise as_exception(error) from error

@@ -34,9 +34,10 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
     SuspectSlot,
-    begin_attempt,
     check_arguments,
+    check_attempts,
     fail_attempt,
+    note_beginning,
     release_mismatched,
 )
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
@@ -46,7 +47,7 @@ from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, unwind, unwind_unasked
+from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind, unwind_unasked
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -176,7 +177,8 @@ class Worker:
             return
         logger.info("The worker stops and releases %d tasks that are still running.", len(running))
         for claimed, task in running:
-            claimed.is_handed_over = claimed.resumes and claimed.task.state == "working"
+            is_working = claimed.task.state == "working" and not claimed.unwinds
+            claimed.is_handed_over = claimed.resumes and is_working
             self._stop(claimed, task, LeaseLost("The worker was stopped and has released the task."))
         _, stuck = await asyncio.wait([task for _, task in running], timeout=_UNWIND_SECONDS)
         for claimed, task in running:
@@ -217,9 +219,13 @@ class Worker:
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
 
     def cancel(self, id: str) -> bool:
-        """Stop a task that was cancelled or has expired; return false if it does not run in this process."""
+        """Stop a task that was cancelled or has expired; return false if it does not run in this process.
+
+        Its run unwinds the function. A run that unwinds it already is left alone.
+        """
         found = self._running.get(id)
-        if found is not None:
+        if found is not None and not found[0].unwinds:
+            found[0].unwinds = True
             self._stop(*found, StoreError(f"The task {id} was cancelled or has expired."))
         return found is not None
 
@@ -325,9 +331,10 @@ class Worker:
             return
         claimed = claimed_task(self._store, claim, history, lease=self._limits.lease_seconds, since=since)
         if claimed.task.state == "cancelled":
+            claimed.unwinds = True
             self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
             return
-        outcome = await begin_attempt(claimed, history, tool)
+        outcome = await check_attempts(claimed, history, tool)
         if outcome is True:
             outcome = await check_arguments(claimed, tool)
         if isinstance(outcome, InternalError):
@@ -337,20 +344,18 @@ class Worker:
             await release(claimed)
         elif outcome and SuspectSlot.is_suspect(claimed):
             if self._suspects.take(claimed):
+                await note_beginning(claimed, history, tool)
                 self._suspected.append((claimed, tool))
             else:
                 await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
         elif outcome:
+            await note_beginning(claimed, history, tool)
             self.run(claimed, tool)
 
     async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
-        """Unwind the function of a task that was cancelled while it waited for an answer."""
+        """Unwind the function of a task that was cancelled while no worker ran it."""
         try:
             await unwind(claimed, history, tool, self._environment, timeout=self._limits.unwind_timeout)
-        except StoreError as error:
-            logger.warning(
-                "Cannot end the cancelled task %s, whose function has unwound: %s", claimed.task.id, error
-            )
         except asyncio.CancelledError:
             if claimed.stopped is None or self._draining:
                 raise
@@ -361,7 +366,7 @@ class Worker:
     async def _renew(self) -> None:
         """Renew the leases of all running tasks, and stop tasks whose leases were lost."""
         running, since, held = tuple(self._running.values()), lease_clock(), set[str]()
-        if claims := [claimed.claim for claimed, _ in running if claimed.stopped is None]:
+        if claims := [claimed.claim for claimed, _ in running if claimed.keeps_lease]:
             held = await self._store.renew(claims, lease=self._limits.lease_seconds)
         self._stop_lost(extend_leases(running, held, since))
 
@@ -382,7 +387,8 @@ class Worker:
                 stopping.add_done_callback(self._stopping.discard)
 
     async def _cancel_lost(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
-        await claimed.find_fate()
+        if not claimed.unwinds:
+            await claimed.find_fate()
         cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
 
     async def _expire(self) -> None:
@@ -429,12 +435,14 @@ class Worker:
                 raise
             self._log_stopped(claimed, error)
         except asyncio.CancelledError:
-            if claimed.stopped is None or self._draining:
+            if claimed.stopped is None or (self._draining and not claimed.unwinds):
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
-        if isinstance(outcome, InputRequired):
-            tool = self._find_tool(claimed.task.tool)
-            await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
+        if claimed.unwinds:
+            if isinstance(outcome, InputRequired):
+                tool = self._find_tool(claimed.task.tool)
+                await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
+            await end_unwound(claimed)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:

@@ -69,7 +69,7 @@ class PostgresLeaseKeeper:
                 raise self._database.explain(error, "written") from error
             else:
                 break
-        return {unescape_text(row["id"]) for row in rows}
+        return {unescape_text(row["id"]) for row in rows if not row["is_stopping"]}
 
     def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
         if self._loop is None:

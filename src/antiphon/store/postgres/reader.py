@@ -22,6 +22,7 @@ from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import check_format, escape_text, record_of, sql, unescape_text
 
 __all__ = [
+    "CountOfPrincipal",
     "CountTasks",
     "GetOldestReady",
     "GetOverdue",
@@ -61,6 +62,14 @@ class CountTasks(NamedTuple):
     phase: Phase
 
 
+class CountOfPrincipal(NamedTuple):
+    """Counts the tasks of a principal in a phase, up to a limit."""
+
+    principal: str
+    phase: Phase
+    most: int
+
+
 class GetOldestReady(NamedTuple):
     """Gets the time of the next task to be claimed."""
 
@@ -71,7 +80,9 @@ class GetOverdue(NamedTuple):
     limit: int
 
 
-ReadOperation: TypeAlias = GetRecord | ReadLog | ListRecords | CountTasks | GetOldestReady | GetOverdue
+ReadOperation: TypeAlias = (
+    GetRecord | ReadLog | ListRecords | CountTasks | CountOfPrincipal | GetOldestReady | GetOverdue
+)
 
 
 class Reader:
@@ -87,6 +98,7 @@ class Reader:
             (ReadLog, self._read),
             (ListRecords, self._list),
             (CountTasks, self._count),
+            (CountOfPrincipal, self._count_of_principal),
             (GetOldestReady, self._get_oldest_ready),
             (GetOverdue, self._get_overdue),
         )
@@ -160,6 +172,15 @@ class Reader:
     async def _count(self, connection: ReconnectingConnection, jobs: list[Job[CountTasks]]) -> None:
         for job in jobs:
             rows = await connection.fetch(sql("count"), job.operation.phase, retry=True)
+            job.succeed(rows[0][0])
+
+    async def _count_of_principal(
+        self, connection: ReconnectingConnection, jobs: list[Job[CountOfPrincipal]]
+    ) -> None:
+        for job in jobs:
+            principal, phase, most = job.operation
+            values = (escape_text(principal), phase, most)
+            rows = await connection.fetch(sql("count_of_principal"), *values, retry=True)
             job.succeed(rows[0][0])
 
     async def _get_oldest_ready(

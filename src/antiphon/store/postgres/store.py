@@ -24,6 +24,7 @@ from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.lease_keeper import PostgresLeaseKeeper
 from antiphon.store.postgres.migrations import prepare
 from antiphon.store.postgres.reader import (
+    CountOfPrincipal,
     CountTasks,
     GetOldestReady,
     GetOverdue,
@@ -165,12 +166,14 @@ class PostgresStore:
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_text(id)
         rules.check_expires(expires)
-        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires))
+        rules.check_expires(unwind_by)
+        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires, unwind_by))
         return version
 
     async def get(self, id: str) -> Record | None:
@@ -220,6 +223,12 @@ class PostgresStore:
 
     async def count(self, phase: Phase) -> int:
         count: int = await self._read(CountTasks(rules.check_phase(phase)))
+        return count
+
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(principal)
+        operation = CountOfPrincipal(principal, rules.check_phase(phase), most)
+        count: int = await self._read(operation)
         return count
 
     async def oldest_ready(self) -> int | None:

@@ -76,6 +76,7 @@ class Append(NamedTuple):
     head: str
     token: int | None
     expires: int | UnsetType | None = UNSET
+    unwind_by: int | None = None
 
 
 class Renew(NamedTuple):
@@ -204,7 +205,7 @@ class Writer:
         appends = [job for job in jobs if isinstance(job.operation, Append)]
         values = (
             *_columns((_create_row(job.operation) for job in creates), 11),
-            *_columns((_append_row(job.operation) for job in appends), 8),
+            *_columns((_append_row(job.operation) for job in appends), 9),
             *_columns(_entry_rows(creates, appends), 4),
         )
         rows = await self.connection.fetch(
@@ -267,7 +268,7 @@ class Writer:
             for id, token in dict(job.operation.claims).items()
         ]
         rows = await self.connection.fetch(sql("renew"), self._clock(), *_columns(claims, 3), retry=True)
-        held = {unescape_text(row["id"]) for row in rows}
+        held = {unescape_text(row["id"]) for row in rows if not row["is_stopping"]}
         self._count(len(held))
         for job in jobs:
             job.succeed({id for id, _ in job.operation.claims if id in held})
@@ -401,6 +402,7 @@ def _append_row(operation: Append) -> tuple[Any, ...]:
         None if operation.token is None else to_bigint(operation.token),
         operation.expires is not UNSET,
         None if operation.expires is UNSET else operation.expires,
+        operation.unwind_by,
     )
 
 

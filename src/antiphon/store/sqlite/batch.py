@@ -104,14 +104,17 @@ class Batch:
         head: str,
         token: int | None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         """Append to a log; raises `NoTask`, `LeaseLost` or `Stale`."""
         row = rules.check_append(self._rows.get(id), id, expect=expect, token=token, now=self._now)
-        if row.phase != phase:
-            self._counts[row.phase] -= 1
-            self._counts[phase] += 1
-        first = row.version + 1
-        rules.apply_append(row, len(entries), phase=phase, now=self._now, expires=expires)
+        before, first = row.phase, row.version + 1
+        rules.apply_append(
+            row, len(entries), phase=phase, now=self._now, expires=expires, unwind_by=unwind_by
+        )
+        if row.phase != before:
+            self._counts[before] -= 1
+            self._counts[row.phase] += 1
         row.head = head
         self._add_entries(row, first, entries)
         self._mark_changed(row)
@@ -124,7 +127,8 @@ class Batch:
             row = self._rows.get(id)
             if row and rules.renew(row, token, until=self._lease_now + lease):
                 self._mark_changed(row)
-                held.add(id)
+                if not rules.is_stopping(row):
+                    held.add(id)
         return held
 
     def release(self, id: str, token: int, delay: int = 0) -> None:

@@ -87,6 +87,10 @@ class Reader:
         """Return the number of tasks in a phase."""
         return int(self._one(statements.COUNT_TASKS, (phase,))[0])
 
+    def count_of_principal(self, principal: str, phase: Phase, most: int) -> int:
+        """Return the number of a principal's tasks in a phase, or `most` if there are more."""
+        return int(self._one(statements.COUNT_OF_PRINCIPAL, (principal, phase, most))[0])
+
     def oldest_ready(self) -> int | None:
         """Return when the next task to be claimed last changed."""
         found = self._one(statements.OLDEST_READY, ())

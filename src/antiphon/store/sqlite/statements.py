@@ -14,6 +14,7 @@ from typing import Any
 
 __all__ = [
     "CLAIMABLE_TASKS",
+    "COUNT_OF_PRINCIPAL",
     "COUNT_TASKS",
     "DELETE_OLD_COMMITS",
     "DELETE_OLD_KEYS",
@@ -73,6 +74,12 @@ READ_ENTRIES = f"""
 """  # nosec B608 # placeholders only
 
 COUNT_TASKS = "SELECT tasks FROM counts WHERE phase = ?"
+
+COUNT_OF_PRINCIPAL = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM tasks INDEXED BY tasks_of_principal WHERE principal = ? AND phase = ? LIMIT ?
+    )
+"""
 
 TOOLS_WITH_READY_TASKS = """
     WITH RECURSIVE names (tool) AS (

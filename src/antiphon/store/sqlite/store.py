@@ -159,12 +159,14 @@ class SQLiteStore:
         head: Any,
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
+        unwind_by: int | None = None,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_expires(expires)
+        rules.check_expires(unwind_by)
         version: int = await self._write(
-            lambda batch: batch.append(id, encoded, expect, phase, text, token, expires), (id,)
+            lambda batch: batch.append(id, encoded, expect, phase, text, token, expires, unwind_by), (id,)
         )
         return version
 
@@ -229,6 +231,12 @@ class SQLiteStore:
     async def count(self, phase: Phase) -> int:
         rules.check_phase(phase)
         count: int = await self._read(lambda reader: reader.count(phase))
+        return count
+
+    async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(principal)
+        rules.check_phase(phase)
+        count: int = await self._read(lambda reader: reader.count_of_principal(principal, phase, most))
         return count
 
     async def oldest_ready(self) -> int | None:

@@ -16,6 +16,8 @@ import httpx2
 from msgspec import UNSET
 
 from antiphon.errors import AntiphonError, BadAnswer, InternalError, RequestError, SessionLost, Unreachable
+from antiphon.log_records import redact_urls
+from antiphon.printable import redacted_url
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.http_response import (
     EventCursor,
@@ -64,7 +66,9 @@ class HttpChannel:
         keep_alive_timeout: float = 60.0,
         resumes: int = 5,
     ) -> None:
-        self.peer = str(url)
+        self.peer = redacted_url(str(url))
+        if self.peer != str(url):
+            redact_urls("httpx2")  # it logs the URL of each request
         self._url = url
         self._http = http
         self._owned = http is None
@@ -182,7 +186,9 @@ class HttpChannel:
                 if not response.is_success:
                     raise await refusal(response, in_session=session is not None)
                 yield response
-        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        except httpx2.InvalidURL:  # its message may quote a password
+            raise Unreachable(f"{self.peer} is not a valid URL.") from None
+        except httpx2.TransportError as error:
             raise _unreachable(self.peer, error) from error
 
     async def _follow(self, response: httpx2.Response, message: Message, cursor: EventCursor) -> Frame | None:

@@ -22,6 +22,7 @@ from antiphon.errors import (
     Unauthorized,
     Unreachable,
 )
+from antiphon.printable import printable, redacted_url
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
@@ -73,7 +74,7 @@ async def body(response: httpx2.Response, limit: int) -> bytearray:
         async for chunk in chunks:
             read += chunk
             if len(read) > limit:
-                raise BadAnswer(f"{response.url} sent a response of more than {limit} bytes.")
+                raise BadAnswer(f"{_url(response)} sent a response of more than {limit} bytes.")
     return read
 
 
@@ -86,7 +87,7 @@ async def frames(
     """
     _check_encoding(response)
     decoder = Decoder(limit)
-    url = str(response.url)
+    url = _url(response)
     received = response.aiter_raw() if max_silence is None else _watched(response, max_silence)
     async with aclosing(received) as chunks:
         async for chunk in chunks:
@@ -110,7 +111,7 @@ async def _watched(response: httpx2.Response, max_silence: float) -> AsyncGenera
                 async with asyncio.timeout(max_silence):
                     chunk = await anext(chunks, None)
             except TimeoutError:
-                raise silent(str(response.url), max_silence) from None
+                raise silent(_url(response), max_silence) from None
             if chunk is None:
                 return
             yield chunk
@@ -123,10 +124,10 @@ def silent(url: str, seconds: float) -> Unreachable:
 
 async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError | RequestError:
     """Return the error for a response with an error status."""
-    status, url = response.status_code, str(response.url)
+    status, url = response.status_code, _url(response)
     stated = await _json_rpc_error(response)
     if status == 401:
-        challenge = response.headers.get("www-authenticate", "Bearer")
+        challenge = printable(response.headers.get("www-authenticate", "Bearer"))
         return Unauthorized(
             stated.message if stated else f"{url} requires authentication: pass auth= or headers=.",
             challenge=challenge,
@@ -140,7 +141,8 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
     said = f"{url} answered with HTTP status {status}"
     if 300 <= status < 400:
         return BadAnswer(
-            f"{said} and redirects to {response.headers.get('location', 'no address')}: use that address."
+            f"{said} and redirects to {redacted_url(response.headers.get('location', 'no address'))}: "
+            "use that address."
         )
     if status >= 500:
         return Unreachable(f"{said}: the server, or a proxy in front of it, has failed.")
@@ -163,5 +165,10 @@ def _check_encoding(response: httpx2.Response) -> None:
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise BadAnswer(
-            f"{response.url} sent a response with the encoding {encoding!r}, which was not accepted."
+            f"{_url(response)} sent a response with the encoding {encoding!r}, which was not accepted."
         )
+
+
+def _url(response: httpx2.Response) -> str:
+    """Return the URL of a response without its secrets."""
+    return redacted_url(str(response.url))

@@ -1,7 +1,7 @@
 """The channel to a server that is a child process, over its standard streams.
 
 The channel owns the process: it starts the process, notices its death, and stops it. The child inherits the
-standard error of this process.
+standard error of this process, and of its environment only the variables that are safe to hand on.
 """
 
 from __future__ import annotations
@@ -12,21 +12,46 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from antiphon.errors import ProcessEnded, Unreachable
+from antiphon.printable import printable, redacted_url
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.line_channel import LineChannel, LineConnection
 
-__all__ = ["StdioChannel"]
+__all__ = ["StdioChannel", "safe_environment"]
 
+# The same variables as in the official SDK. Others may be secrets of this process.
+_SAFE_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+_SAFE_WINDOWS_VARIABLES = (
+    "APPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+)
 _READ_AHEAD_BYTES = 64 * 1024
 _LAST_OUTPUT_SECONDS = 1.0
 """How long the channel reads the remaining output of a process that has exited."""
 
 
+def safe_environment(more: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables of this process that a child may have: those of the user's login, and `more`."""
+    safe = _SAFE_WINDOWS_VARIABLES if sys.platform == "win32" else _SAFE_VARIABLES
+    found = {name: os.environ[name] for name in (*safe, *more) if name in os.environ}
+    # A value that begins so is a function of the shell, which a child that is a shell would define.
+    return {name: value for name, value in found.items() if not value.startswith("()")}
+
+
 class StdioChannel(LineChannel):
-    """A channel to the server that `command` starts; `env` is added to this process's environment."""
+    """A channel to the server that `command` starts; `env` is added to `safe_environment()`."""
 
     def __init__(
         self,
@@ -38,8 +63,9 @@ class StdioChannel(LineChannel):
         shutdown_timeout: float = 2.0,
     ) -> None:
         self._command = [os.fspath(part) for part in command]
-        super().__init__(shlex.join(self._command))
-        self._env = None if env is None else {**os.environ, **env}
+        # An argument can be a URL with a password.
+        super().__init__(printable(shlex.join(map(redacted_url, self._command))))
+        self._env = {**safe_environment(), **(env or {})}
         self._cwd = cwd
         self._max_message = max_message
         self._shutdown_timeout = shutdown_timeout

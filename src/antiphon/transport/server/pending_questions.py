@@ -24,9 +24,10 @@ __all__ = ["PendingQuestions"]
 class PendingQuestions:
     """The open questions of one client."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_new_id", "_open")
 
-    def __init__(self) -> None:
+    def __init__(self, new_id: Callable[[], str] = lambda: f"ask-{secrets.token_hex(8)}") -> None:
+        self._new_id = new_id
         self._open: dict[str, asyncio.Future[Any]] = {}
 
     async def ask(
@@ -37,7 +38,7 @@ class PendingQuestions:
         task_id: str | None = None,
     ) -> Any:
         """Send a question, and return the response; raises `Failure` if the client responds with an error."""
-        request_id = f"ask-{secrets.token_hex(8)}"
+        request_id = self._new_id()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:

@@ -106,7 +106,7 @@ class Pipeline:
 
     def refuse(
         self,
-        raised: Exception,
+        raised: BaseException,
         dialect: Dialect | None,
         call: Call[Any] | None,
         request_id: RequestId | None = None,

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 from antiphon.runtime.engine import Engine
+from antiphon.runtime.limits import Limits
 from antiphon.transport.server.stream_connection import StreamConnection
 from antiphon.wire import jsonrpc
 
@@ -21,6 +22,8 @@ __all__ = ["serve"]
 
 _READ_BYTES = 64 * 1024
 """The size of one read from standard input."""
+_MAX_UNREAD_BYTES = 16 * 1024 * 1024
+"""How much output may wait for a client that does not read, before the server stops reading its input."""
 _DRAIN_SECONDS = 5.0
 """How long running calls may take to finish after the client closed standard input."""
 _FLUSH_SECONDS = 5.0
@@ -37,20 +40,24 @@ async def serve(engine: Engine) -> None:
     async with engine.running():
         connection = StreamConnection(engine, output.write)
         stopped = _stop_signal()
-        reading = asyncio.ensure_future(_read(source, engine.limits.max_body_bytes, connection, output))
+        reading = asyncio.ensure_future(_read(source, engine.limits, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
         await connection.close(within=min(engine.begin_drain(), _DRAIN_SECONDS))
         await output.close()
 
 
-async def _read(source: BinaryIO, limit: int, connection: StreamConnection, output: _Output) -> None:
+async def _read(source: BinaryIO, limits: Limits, connection: StreamConnection, output: _Output) -> None:
+    limit, most = limits.max_body_bytes, 2 * limits.max_calls
     async for line in _lines(source, limit):
         if line is None:
             message = f"The message is too large: this server accepts at most {limit} bytes."
             await output.write(jsonrpc.failure(None, -32600, message))
         elif line.strip():
             connection.receive(line)
+        if connection.unfinished > most or output.backlog > _MAX_UNREAD_BYTES:
+            # The client sends without reading. Its next message has to wait until it has read.
+            await output.flush()
 
 
 async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
@@ -96,25 +103,39 @@ class _Output:
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
         self._lock = asyncio.Lock()
+        self.backlog = 0
+        """How many bytes wait to be written."""
         self._writer: asyncio.StreamWriter | None = None
         self._uses_thread = False
         self._is_closed = False
 
     async def write(self, frame: bytes) -> None:
         """Write one frame; discard it if the client has closed the stream."""
+        self.backlog += len(frame)
+        try:
+            async with self._lock:
+                await self._put(frame + b"\n")
+        except (BrokenPipeError, ConnectionError):
+            self._is_closed = True
+        finally:
+            self.backlog -= len(frame)
+
+    async def _put(self, line: bytes) -> None:
+        if self._is_closed:
+            return
+        if self._writer is None and not self._uses_thread:
+            await self._open()
+        if self._writer is not None:
+            self._writer.write(line)
+            await self._writer.drain()
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, self._sink.write, line)
+
+    async def flush(self) -> None:
+        """Wait until everything that waits now is written."""
+        await asyncio.sleep(0)  # frames that were received just now are answered first
         async with self._lock:
-            if self._is_closed:
-                return
-            try:
-                if self._writer is None and not self._uses_thread:
-                    await self._open()
-                if self._writer is not None:
-                    self._writer.write(frame + b"\n")
-                    await self._writer.drain()
-                else:
-                    await asyncio.get_running_loop().run_in_executor(None, self._sink.write, frame + b"\n")
-            except (BrokenPipeError, ConnectionError):
-                self._is_closed = True
+            pass
 
     async def close(self) -> None:
         """Flush the output; discard it if the client does not read it in time."""

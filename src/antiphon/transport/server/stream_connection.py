@@ -17,8 +17,10 @@ from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.question import Question
 from antiphon.model.request import Initialize, Listen, RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage
+from antiphon.runtime.budget import SMALL_MESSAGE_BYTES, Account, decoded_size
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call, Caller, SessionState
+from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervised, Supervisor
 from antiphon.transport.server.active_calls import ActiveCalls
 from antiphon.transport.server.pending_questions import PendingQuestions
@@ -46,7 +48,8 @@ class StreamConnection:
         self._write = write
         self._principal = principal
         self._negotiated: Negotiated | None = None
-        self._session_state = SessionState()
+        self._account = Account(engine.budget, principal.id)
+        self._session_state = SessionState(engine.limits, self._account)
         self._questions = PendingQuestions()
         self._supervisor = Supervisor()
         self._calls = ActiveCalls()
@@ -62,6 +65,7 @@ class StreamConnection:
             self._spawn(self._write(jsonrpc.failure(error.request_id, error.code, error.message, error.data)))
             return
         request_id = frame.request_id
+        size = 0 if len(data) <= SMALL_MESSAGE_BYTES else decoded_size(data)
         if frame.method is UNSET:
             if not self._questions.answer(frame):
                 self._spawn(self._take_answer(frame))
@@ -69,7 +73,12 @@ class StreamConnection:
         if request_id is None:
             self._calls.handle_notification(frame)
         else:
-            self._spawn(self._serve(frame, request_id))
+            self._spawn(self._serve(frame, request_id, size))
+
+    @property
+    def unfinished(self) -> int:
+        """The number of frames that are being handled, or whose response is not written."""
+        return len(self._tasks)
 
     async def close(self, *, within: float) -> None:
         """Wait up to `within` seconds for running calls, then stop them."""
@@ -79,15 +88,20 @@ class StreamConnection:
             self._supervisor.stop("shutdown")
         if self._sending_changes is not None:
             self._sending_changes.cancel()
+        self._account.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
 
-    async def _serve(self, frame: Frame, request_id: RequestId) -> None:
+    async def _serve(self, frame: Frame, request_id: RequestId, size: int) -> None:
+        account: Account | None = None
         work = Supervised()
         self._supervisor.enter(work, asyncio.get_running_loop())
         dialect: Dialect | None = None
         call: Call[Any] | None = None
         try:
+            if size:
+                account = Account(self._engine.budget, self._principal.id)
+                account.reserve(size, "this message")
             dialect = self._pipeline.dialects.choose(frame, None, self._negotiated)
             request, request_meta = self._pipeline.read(frame, dialect, self._negotiated, None)
             self._pipeline.check_room(len(self._supervisor) - 1)
@@ -107,16 +121,19 @@ class StreamConnection:
             answer = await self._pipeline.serve(dialect, call)
             if type(request) is Initialize:
                 self._initialized(request, dialect)
-        except asyncio.CancelledError:
-            if work.stop_reason is None:
+        except BaseException as raised:
+            if is_failure(raised, work):
+                _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
+            elif isinstance(raised, asyncio.CancelledError) and work.stop_reason is not None:
+                work.uncancel()
+                if work.stop_reason != "shutdown":
+                    return
+                _, answer = self._pipeline.refuse(stopped_by_shutdown(), dialect, call, request_id)
+            else:
                 raise
-            work.uncancel()
-            if work.stop_reason != "shutdown":
-                return
-            _, answer = self._pipeline.refuse(stopped_by_shutdown(), dialect, call, request_id)
-        except Exception as raised:
-            _, answer = self._pipeline.refuse(raised, dialect, call, request_id)
         finally:
+            if account is not None:
+                account.close()
             self._supervisor.leave(work)
             self._listeners.discard(work)
             self._calls.remove(request_id, work)
@@ -140,13 +157,14 @@ class StreamConnection:
             await self._pipeline.handle(
                 self._pipeline.call(dialect, request, _NO_META, 0, caller, work, self._principal)
             )
-        except asyncio.CancelledError:
-            if work.stop_reason is None:
+        except BaseException as raised:
+            if is_failure(raised, work):
+                _, refusal = self._pipeline.refuse(raised, dialect, None)
+                await self._write(refusal)
+            elif isinstance(raised, asyncio.CancelledError) and work.stop_reason is not None:
+                work.uncancel()
+            else:
                 raise
-            work.uncancel()
-        except Exception as raised:
-            _, refusal = self._pipeline.refuse(raised, dialect, None)
-            await self._write(refusal)
         finally:
             self._supervisor.leave(work)
 

@@ -58,6 +58,7 @@ from antiphon.model.notification import (
 )
 from antiphon.model.outcome import DONE, Completion, InputRequired, Page, PromptResult, ReadResult, Result
 from antiphon.model.request import Cancel, SubscriptionFilter
+from antiphon.printable import printable, printable_text
 from antiphon.wire.jsonrpc import Frame, excerpt
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ def error(value: Any) -> RequestError:
         raise BadAnswer(f"The server sent an error without a code: {excerpt(value)}.")
     code, message = value["code"], value.get("message")
     kind = _ERRORS.get(code, RequestError)
-    return kind(message if isinstance(message, str) else f"Error {code}", data=value.get("data"), code=code)
+    # Programs print errors and log them, often without a second thought.
+    text = printable_text(message) if isinstance(message, str) else f"Error {code}"
+    return kind(text, data=value.get("data"), code=code)
 
 
 def result(fields: Fields) -> Result:
@@ -201,7 +204,7 @@ def listing(kind: Kind) -> Callable[[Fields], Listing]:
                 items.append(msgspec.convert(value, entry))
             except msgspec.ValidationError as reason:
                 name = value.get("name") if isinstance(value, dict) else value
-                rejected.append((excerpt(name), str(reason)))
+                rejected.append((excerpt(name), printable(str(reason))))
         shared = fields.get("cacheScope") == "public"
         read = Page(kind, items, _text(fields, "nextCursor"), ttl_ms=_ttl(fields), shared=shared)
         return Listing(read, tuple(rejected))
@@ -247,7 +250,7 @@ def supported_versions(error: UnsupportedVersion) -> list[Any]:
 def version_mismatch(offered: Sequence[str], wanted: str) -> UnsupportedVersion:
     """Return the error for a server that speaks other versions than the client wants."""
     return UnsupportedVersion(
-        f"The server speaks {', '.join(offered) or 'no version'}, and this client wants {wanted}.",
+        f"The server speaks {excerpt(', '.join(offered)) or 'no version'}, and this client wants {wanted}.",
         data={"supported": list(offered), "requested": wanted},
     )
 

@@ -17,6 +17,7 @@ from antiphon.model.outcome import DONE, Done, Result
 from antiphon.model.task import Fault
 from antiphon.model.task_status import STATUSES, TaskStatus, TaskStatuses
 from antiphon.wire.client import results
+from antiphon.wire.jsonrpc import excerpt
 from antiphon.wire.server.tasks import PROGRESS, RELATED
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
     if not isinstance(id, str) or not id:
         raise BadAnswer("The server sent a task without a taskId.")
     if not isinstance(state, str) or state not in STATUSES:
-        raise BadAnswer(f"The server sent the task {id} with the unknown status {state!r}.")
+        raise BadAnswer(f"The server sent the task {excerpt(id)} with the unknown status {excerpt(state)!r}.")
     inlined = fields.get("result")
     message = fields.get("statusMessage")
     return TaskStatus(
@@ -85,7 +86,9 @@ def page(dialect: ClientDialect, fields: Fields) -> TaskStatuses:
 
 def fault_error(task: TaskStatus) -> RequestError:
     """Return the error that a task ended with, as the class with its code."""
-    fault = task.error or Fault(-32603, task.message or f"The task {task.id} failed and gave no reason.")
+    fault = task.error or Fault(
+        -32603, task.message or f"The task {excerpt(task.id)} failed and gave no reason."
+    )
     return results.error({"code": fault.code, "message": fault.message, "data": fault.data})
 
 

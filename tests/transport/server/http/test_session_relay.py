@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,12 +14,14 @@ from antiphon import Limits
 from antiphon.errors import SessionLost
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import SetLogLevel, Subscribe, Unsubscribe
+from antiphon.runtime.budget import MemoryBudget, Usages
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
 from antiphon.store.memory import MemoryStore
 from antiphon.transport.server.http.session_relay import SessionRelay, _SessionEvent
 from antiphon.transport.server.http.sessions import Sessions
+from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated
 from tests.support.polling import until
 from tests.support.speakers import LEGACY
@@ -31,8 +35,14 @@ class Process:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.relay = Relay("tests")
-        self.sessions = Sessions(Seal([SECRET]), "tests", limits or Limits())
+        limits = limits or Limits()
+        self.budget = MemoryBudget(limits, Usages())
+        self.store: MemoryStore | None = None
+        self.sessions = Sessions(Seal([SECRET]), "tests", limits, self.budget, self.use_once)
         self.session_relay = SessionRelay(self.relay, self.sessions)
+
+    async def use_once(self, key: str, *, until: int) -> bool:
+        return True if self.store is None else await self.store.use_once(key, until=until)
 
 
 @asynccontextmanager
@@ -42,6 +52,7 @@ async def two_processes() -> AsyncIterator[tuple[Process, Process]]:
     await store.open()
     processes = Process(), Process()
     for process in processes:
+        process.store = store
         await process.relay.open(store)
     yield processes
     for process in processes:
@@ -52,8 +63,8 @@ async def two_processes() -> AsyncIterator[tuple[Process, Process]]:
 async def test_subscriptions_and_log_level_reach_the_other_process() -> None:
     async with two_processes() as (here, there):
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
-        mine = here.sessions.open(token, ANONYMOUS)
-        theirs = there.sessions.open(token, ANONYMOUS)
+        mine = await here.sessions.open(token, ANONYMOUS)
+        theirs = await there.sessions.open(token, ANONYMOUS)
         await here.session_relay.forward_change(mine, Subscribe("note://one"))
         await here.session_relay.forward_change(mine, Subscribe("note://two"))
         await here.session_relay.forward_change(mine, Unsubscribe("note://one"))
@@ -66,10 +77,10 @@ async def test_subscriptions_and_log_level_reach_the_other_process() -> None:
 async def test_a_process_that_begins_to_listen_gets_the_state_from_the_others() -> None:
     async with two_processes() as (here, there):
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
-        knows = here.sessions.open(token, ANONYMOUS)
+        knows = await here.sessions.open(token, ANONYMOUS)
         knows.state.log_level = "error"
-        knows.state.subscriptions.add("note://one")
-        asks = there.sessions.open(token, ANONYMOUS)
+        knows.state.subscribe("note://one")
+        asks = await there.sessions.open(token, ANONYMOUS)
         await there.session_relay.request_state(asks)
         await until(lambda: asks.state.log_level)
         assert (asks.state.log_level, asks.state.subscriptions) == ("error", {"note://one"})
@@ -78,27 +89,101 @@ async def test_a_process_that_begins_to_listen_gets_the_state_from_the_others() 
 async def test_a_session_that_another_process_ended_is_refused() -> None:
     async with two_processes() as (here, there):
         known = here.sessions.create(NEGOTIATED, ANONYMOUS)
-        there.sessions.open(known, ANONYMOUS)
-        call = there.sessions.open(known, ANONYMOUS).calls[1] = Supervised()
+        call = (await there.sessions.open(known, ANONYMOUS)).calls[1] = Supervised()
         unknown = here.sessions.create(NEGOTIATED, ANONYMOUS)
         for token in (unknown, known):
-            await here.session_relay.forward_end(here.sessions.end(token, ANONYMOUS))
+            await here.session_relay.forward_end(await here.sessions.end(token, ANONYMOUS))
         await until(lambda: call.stop_reason)
         for token in (unknown, known):
             with pytest.raises(SessionLost, match="initialize again"):
-                there.sessions.open(token, ANONYMOUS)
+                await there.sessions.open(token, ANONYMOUS)
 
 
-def test_the_list_of_ended_sessions_has_a_bound() -> None:
+async def test_the_record_of_ended_sessions_has_a_bound_and_none_of_them_comes_back() -> None:
     sessions = Process(Limits(max_sessions=3)).sessions
-    tokens = [sessions.create(NEGOTIATED, ANONYMOUS) for _ in range(5)]
+    tokens = []
+    for _ in range(100):
+        tokens.append(sessions.create(NEGOTIATED, ANONYMOUS))
+        await sessions.end(tokens[-1], ANONYMOUS)
+    assert len(sessions._ended) == 30
     for token in tokens:
-        sessions.end(token, ANONYMOUS)
-    assert len(sessions._ended) == 3
-    for token in tokens[2:]:
         with pytest.raises(SessionLost):
-            sessions.open(token, ANONYMOUS)
-    assert sessions.open(tokens[0], ANONYMOUS).negotiated == NEGOTIATED
+            await sessions.open(token, ANONYMOUS)
+
+
+async def test_sessions_that_others_cannot_evict_from_the_record_are_still_served() -> None:
+    sessions = Process(Limits(max_sessions=2)).sessions
+    early = sessions.create(NEGOTIATED, ANONYMOUS)
+    for _ in range(10):
+        await sessions.end(sessions.create(NEGOTIATED, ANONYMOUS), ANONYMOUS)
+    assert (await sessions.open(early, ANONYMOUS)).negotiated == NEGOTIATED
+
+
+async def test_an_ended_session_is_refused_by_a_process_that_starts_later() -> None:
+    async with two_processes() as (here, _):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        other = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        await here.sessions.end(token, ANONYMOUS)
+        later = Process()
+        later.store = here.store
+        with pytest.raises(SessionLost):
+            await later.sessions.open(token, ANONYMOUS)
+        for _ in range(3):  # asking does not end a session
+            assert (await later.sessions.open(other, ANONYMOUS)).negotiated == NEGOTIATED
+            later.sessions._cached.clear()
+            later.sessions._names.clear()
+
+
+async def test_a_cached_session_ends_with_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Process(Limits(session_lifetime=60)).sessions
+    token = sessions.create(NEGOTIATED, ANONYMOUS)
+    call = (await sessions.open(token, ANONYMOUS)).calls[1] = Supervised()
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 61)
+    with pytest.raises(SessionLost):
+        await sessions.open(token, ANONYMOUS)
+    assert call.stop_reason == "cancelled"
+    assert sessions._budget.reserved == 0
+
+
+def answer_to(id: str) -> Frame:
+    return Frame("2.0", id=id, result={"action": "accept"})
+
+
+async def test_only_answers_to_questions_of_other_processes_reach_the_store() -> None:
+    async with two_processes() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        mine = await here.sessions.open(token, ANONYMOUS)
+        theirs = await there.sessions.open(token, ANONYMOUS)
+        other = await there.sessions.open(there.sessions.create(NEGOTIATED, ANONYMOUS), ANONYMOUS)
+        published: list[Any] = []
+        assert here.store is not None
+        publish = here.store.publish
+
+        async def count(topic: str, data: Any) -> None:
+            published.append(data)
+            await publish(topic, data)
+
+        here.store.publish = count  # type: ignore[method-assign]
+        genuine = theirs.questions._new_id()
+        for id in ("ask-0123456789abcdef", "x", mine.questions._new_id(), other.questions._new_id()):
+            await here.session_relay.forward_answer(mine, answer_to(id))
+        assert not published
+        for _ in range(3):
+            await here.session_relay.forward_answer(mine, answer_to(genuine))
+        assert len(published) == 1
+
+
+async def test_the_cancellation_of_a_call_with_a_huge_id_does_not_reach_the_store() -> None:
+    async with two_processes() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        theirs = (await there.sessions.open(token, ANONYMOUS)).calls
+        huge, plain = theirs["x" * 1000], theirs["y"] = Supervised(), Supervised()
+        mine = await here.sessions.open(token, ANONYMOUS)
+        await here.session_relay.forward_cancellation(mine, "x" * 1000)
+        await here.session_relay.forward_cancellation(mine, "y")
+        await until(lambda: plain.stop_reason)
+        assert huge.stop_reason is None
 
 
 def test_the_encoded_names_of_session_events_never_change() -> None:
@@ -112,6 +197,7 @@ def test_the_encoded_names_of_session_events_never_change() -> None:
         level="info",
         asks_for_state=True,
         ended=True,
+        expires=1,
     )
-    names = ["session", "answer", "cancel", "subscribe", "unsubscribe", "level", "who", "ended"]
+    names = ["session", "answer", "cancel", "subscribe", "unsubscribe", "level", "who", "ended", "expires"]
     assert list(msgspec.to_builtins(event)) == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -118,13 +119,52 @@ async def test_a_session_id_of_another_server_is_refused_despite_the_same_secret
         assert lost(await session.call("who"))
 
 
-async def test_a_session_expires() -> None:
-    async with serving(build(limits=Limits(session_lifetime=0, max_sessions=1))) as where:
+async def test_a_session_expires_whether_it_is_cached_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(build(limits=Limits(session_lifetime=600, max_sessions=1))) as where:
         session, other = alice(where.port), alice(where.port)
         await session.open()
-        await other.open()
-        assert (await other.call("who")).status == 200, "it is still in mind"
-        assert lost(await session.call("who")), "it was forgotten, and its id has expired"
+        await other.open()  # evicts the first one
+        assert (await session.call("who")).status == (await other.call("who")).status == 200
+        now = time.time()
+        monkeypatch.setattr("time.time", lambda: now + 601)
+        assert lost(await other.call("who"))
+        assert lost(await session.call("who"))
+
+
+async def test_capabilities_that_are_too_large_are_refused() -> None:
+    large = {"experimental": {"many": [[]] * 500_000}}
+    async with serving(build()) as where:
+        session = alice(where.port)
+        params = {"protocolVersion": LEGACY, "capabilities": large, "clientInfo": CLIENT}
+        refused = await session.ask("initialize", params)
+        assert (refused.status, refused.error["code"]) == (413, -32600)
+        assert "at most 16384" in refused.error["message"]
+        assert "mcp-session-id" not in refused.headers
+        await session.open(capabilities={"experimental": {"many": [[]] * 500}})
+        assert (await session.call("who")).text == "alice tests ['experimental']"
+
+
+async def test_without_memory_for_a_session_idle_ones_are_evicted() -> None:
+    limits = Limits(max_memory_bytes=100_000)
+    async with serving(build(limits=limits)) as where:
+        sessions = [alice(where.port) for _ in range(50)]
+        for session in sessions:
+            await session.open()
+        budget = where.app._engine.budget
+        assert budget.reserved <= 50_000, "one principal gets half of it"
+        for session in sessions:
+            assert (await session.call("who")).text.startswith("alice")
+        for session in sessions:
+            assert (await http.request(where.port, "DELETE", session.headers)).status == 204
+        assert budget.reserved == 0
+
+
+async def test_a_session_for_which_there_is_no_memory_is_refused() -> None:
+    async with serving(build(limits=Limits(max_memory_bytes=100))) as where:
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+        refused = await alice(where.port).ask("initialize", params)
+        assert refused.status == 413
+        assert "memory for the session" in refused.error["message"]
 
 
 async def test_an_evicted_session_is_restored_from_its_id() -> None:

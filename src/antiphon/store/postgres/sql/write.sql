@@ -1,6 +1,7 @@
 -- Creates tasks and appends to logs, a whole batch in one statement and so in one commit.
 -- A refused operation changes nothing and returns no row; task_rows.sql then finds the reason.
--- All tasks are different. $1 is the time, NULL for the clock of this database. A notification names up to 400
+-- All tasks are different. An append with `unwind_by` leaves a task that was ever claimed ready, and asks its worker to
+-- stop: an empty name says so. $1 is the time, NULL for the clock of this database. A notification names up to 400
 -- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -27,17 +28,25 @@ appended AS (
     UPDATE tasks SET
         version = tasks.version + a.added,
         was = tasks.phase,
-        phase = a.phase,
+        phase = CASE WHEN a.unwind_by IS NOT NULL AND tasks.token > 0 THEN 'ready' ELSE a.phase END,
         updated = moment.now,
-        expires = CASE WHEN a.sets_expires THEN a.expires ELSE tasks.expires END,
-        worker = CASE WHEN a.phase = 'ready' THEN tasks.worker END,
-        lease = CASE WHEN a.phase = 'ready' THEN tasks.lease ELSE 0 END,
+        expires = CASE WHEN CASE WHEN a.sets_expires THEN a.expires ELSE tasks.expires END IS NOT NULL THEN greatest(
+            CASE WHEN a.sets_expires THEN a.expires ELSE tasks.expires END,
+            CASE WHEN tasks.token > 0 THEN a.unwind_by END
+        ) END,
+        worker = CASE
+            WHEN a.unwind_by IS NOT NULL AND tasks.worker IS NOT NULL THEN ''
+            WHEN a.phase = 'ready' THEN tasks.worker
+        END,
+        lease = CASE
+            WHEN a.phase = 'ready' OR (a.unwind_by IS NOT NULL AND tasks.token > 0) THEN tasks.lease ELSE 0
+        END,
         format = $2::smallint,
         head = a.head
     FROM moment, unnest(
         $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[], $20::boolean[],
-        $21::bigint[]
-    ) AS a (id, expect, added, phase, head, token, sets_expires, expires)
+        $21::bigint[], $22::bigint[]
+    ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by)
     WHERE tasks.id = a.id
         AND (tasks.phase <> 'ended' OR tasks.expires IS NULL OR tasks.expires > moment.now)
         AND (a.token IS NULL OR (tasks.worker IS NOT NULL AND tasks.token = a.token))
@@ -52,12 +61,12 @@ changed AS (
 inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
     SELECT changed.key, e.number, e.kind, moment.now, $2::smallint, e.data
-    FROM moment, unnest($22::text[], $23::bigint[], $24::text[], $25::text[]) AS e (id, number, kind, data)
+    FROM moment, unnest($23::text[], $24::bigint[], $25::text[], $26::text[]) AS e (id, number, kind, data)
     JOIN changed ON changed.id = e.id
 ),
 counted AS (
     INSERT INTO counts AS current (slot, phase, tasks)
-    SELECT $26::integer, phase, sum(change) FROM (
+    SELECT $27::integer, phase, sum(change) FROM (
         SELECT phase, 1 AS change FROM changed UNION ALL SELECT was, -1 FROM appended
     ) AS changes GROUP BY phase HAVING sum(change) <> 0
     ON CONFLICT (slot, phase) DO UPDATE SET tasks = current.tasks + excluded.tasks
@@ -70,7 +79,7 @@ digests AS (
     FROM changed
 ),
 notified AS (
-    SELECT pg_notify($27::text, $28::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
+    SELECT pg_notify($28::text, $29::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
     FROM digests GROUP BY portion
 )
 SELECT changed.id, changed.version, changed.token, changed.phase = 'ready' AND changed.lease = 0 AS free,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,16 +34,19 @@ from antiphon.model.request import (
     Subscribe,
     Unsubscribe,
 )
+from antiphon.runtime.budget import SMALL_MESSAGE_BYTES, share_of
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervisor
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
 from antiphon.transport.server.http.lifespan import ServerLifespan
+from antiphon.transport.server.http.request_body import ClientGone, read_body
 from antiphon.transport.server.http.session_relay import SessionRelay
-from antiphon.transport.server.http.sessions import Sessions
+from antiphon.transport.server.http.sessions import Session, Sessions
 from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
@@ -83,6 +86,7 @@ class Endpoint:
         self._lifespan = lifespan
         self._limits = limits
         self._max_body = limits.max_body_bytes
+        self._small_body = min(SMALL_MESSAGE_BYTES, limits.max_body_bytes)
         self._max_body_digits = len(str(limits.max_body_bytes))
         self._body_timeout = limits.body_timeout
         self._keep_alive_interval = limits.keep_alive_interval
@@ -94,7 +98,10 @@ class Endpoint:
             None: None,
             **{version.encode(): version for version in self._dialects.advertised},
         }
-        self._sessions = Sessions(engine.seal, engine.info.name, limits)
+        self._usages = engine.usages
+        self._budget = engine.budget
+        self._call_share = share_of(limits.max_calls, limits.principal_share)
+        self._sessions = Sessions(engine.seal, engine.info.name, limits, engine.budget, engine.tasks.use_once)
         self._session_relay = SessionRelay(engine.relay, self._sessions)
         self.supervisor = Supervisor()
         self._mirrored = engine.mirrored
@@ -123,7 +130,7 @@ class Endpoint:
                 await self._lifespan.start_for_request()
             headers: dict[bytes, bytes] = dict(scope["headers"])
             self.guard.check(scope, headers)
-            principal = await self._principal(headers) if self._authenticates else ANONYMOUS
+            principal = await self._principal(exchange, headers) if self._authenticates else ANONYMOUS
             if scope["method"] != "POST":
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return
@@ -131,24 +138,30 @@ class Endpoint:
                 self._check_length(headers)
             message = await receive()
             body = message.get("body")
-            if body is None or len(body) > self._max_body or message.get("more_body"):
-                body = await self._rest(message, receive)
-            call = self._understand(exchange, body, headers, principal)
+            if body is None or len(body) > self._small_body or message.get("more_body"):
+                account = exchange.open_account(self._budget, principal.id)
+                body = await read_body(message, receive, self._max_body, account)
+            try:
+                call = self._understand(exchange, body, headers, principal)
+            except _NotCached as missing:
+                opened = await self._open_session(missing, principal)
+                call = self._understand(exchange, body, headers, principal, opened)
             if isinstance(call, Frame):
                 await self._take_message(exchange, call, headers, principal)
                 await send_json(send, 202, b"")
                 return
             if type(call.request) is Listen:
-                with self._listening(exchange):
+                with self._listening(exchange, principal):
                     outcome = await self._handle(call)
             else:
                 outcome = await self._handle(call)
                 if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
                     await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
-            exchange.phase = "answering"
             if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
+                exchange.open_account(self._budget, principal.id).reserve(len(answer), "the response")
                 exchange.deadline = loop.time() + self._body_timeout
+            exchange.phase = "answering"
             if exchange.event_stream is not None or exchange.streams_only or type(call.request) is Initialize:
                 await self._answer(exchange, call, answer)
             else:
@@ -157,8 +170,13 @@ class Endpoint:
                 await send({"type": "http.response.body", "body": answer})
         except Exception as error:
             await self._refuse(exchange, error)
-        except asyncio.CancelledError as cancelled:
-            await self._stopped(exchange, str(cancelled))
+        except BaseException as error:
+            if is_failure(error, exchange):
+                await self._refuse(exchange, error)
+            elif isinstance(error, asyncio.CancelledError):
+                await self._stopped(exchange, str(error))
+            else:
+                raise
         finally:
             self.supervisor.leave(exchange)
             if exchange.is_counted:
@@ -166,18 +184,20 @@ class Endpoint:
             if exchange.session is not None and exchange.call is not None:
                 exchange.session.calls.remove(exchange.call.id, exchange)
             exchange.call = None  # the two refer to each other: without this, each request waits for the gc
-            if exchange.event_stream is not None or exchange.tasks is not None:
+            if exchange.has_resources:
                 exchange.close()
 
     # Reading a request
 
-    async def _principal(self, headers: Headers) -> Principal:
+    async def _principal(self, exchange: Exchange, headers: Headers) -> Principal:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
         try:
             return await self._engine.identify(given)
         except RequestError:
             raise
-        except Exception:
+        except BaseException as error:
+            if not is_failure(error, exchange):
+                raise
             logger.exception("The authenticate function of the server failed.")
             raise InternalError("The server failed to authenticate this request.") from None
 
@@ -186,23 +206,18 @@ class Endpoint:
         if length.isdigit() and int(length[:20]) > self._max_body:
             raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
 
-    async def _rest(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | bytearray:
-        """Return a body that comes in several parts; raises `BodyTooLarge`."""
-        parts = bytearray()
-        while True:
-            if message["type"] == "http.disconnect":
-                raise _ClientGone
-            parts += message.get("body", b"")
-            if len(parts) > self._max_body:
-                raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
-            if not message.get("more_body", False):
-                return parts
-            message = await receive()
-
     def _understand(
-        self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
+        self,
+        exchange: Exchange,
+        body: bytes | bytearray,
+        headers: Headers,
+        principal: Principal,
+        opened: Session | None = None,
     ) -> Call[Any] | Frame:
-        """Return the call in a body, or the frame of a message that gets no answer."""
+        """Return the call in a body, or the frame of a message that gets no answer.
+
+        Raises `_NotCached` if the body belongs to a session that has to be opened first, as `opened`.
+        """
         accept = headers.get(b"accept")
         usual = accept == _USUAL_ACCEPT
         prefers_json, takes_streams = (True, True) if usual else accepts(accept)
@@ -219,7 +234,10 @@ class Endpoint:
             session = None
             token = headers.get(b"mcp-session-id")
             if token is not None and not self._dialects.is_sessionless(frame, version):
-                session = exchange.session = self._sessions.open(token.decode("latin-1").strip(), principal)
+                name = token.decode("latin-1").strip()
+                session = exchange.session = opened or self._sessions.find(name, principal)
+                if session is None:
+                    raise _NotCached(name, frame.request_id)
             negotiated = None if session is None else session.negotiated
             dialect = self._dialects.choose(frame, version, negotiated)
             exchange.dialect, exchange.phase = dialect, "addressed"
@@ -238,10 +256,18 @@ class Endpoint:
             raise
         if not prefers_json or type(request) is Listen:
             exchange.streams_only = True
+        call = self._begin(exchange, dialect, request, request_meta, request_id, principal)
         if session is not None:
             session.calls[request_id] = exchange
             exchange.can_ask = takes_streams and not dialect.rounds
-        return self._begin(exchange, dialect, request, request_meta, request_id, principal)
+        return call
+
+    async def _open_session(self, missing: _NotCached, principal: Principal) -> Session:
+        try:
+            return await self._sessions.open(missing.token, principal)
+        except RequestError as error:
+            error.request_id = missing.request_id
+            raise
 
     def _begin(
         self,
@@ -252,7 +278,9 @@ class Endpoint:
         request_id: RequestId,
         principal: Principal,
     ) -> Call[Any]:
-        """Build the call of an exchange, and count it."""
+        """Build the call of an exchange, and count it; raises `Busy` if the principal has too many."""
+        if self._authenticates:
+            self._count_call(exchange, principal, request_id)
         state = None if exchange.session is None else exchange.session.state
         call = exchange.call = self._pipeline.call(
             dialect, request, request_meta, request_id, exchange, exchange, principal, state
@@ -261,6 +289,16 @@ class Endpoint:
         self._calls += 1
         exchange.is_counted = True
         return call
+
+    def _count_call(self, exchange: Exchange, principal: Principal, request_id: RequestId) -> None:
+        usage = self._usages.of(principal.id)
+        if usage.calls >= self._call_share:
+            error = Busy(f"You have {usage.calls} of at most {self._call_share} running calls: try again.")
+            error.request_id = request_id
+            raise error
+        usage.calls += 1
+        exchange.usage = usage
+        exchange.has_resources = True
 
     def _version(self, headers: Headers) -> str | None:
         version = self._versions.get(headers.get(b"mcp-protocol-version"), UNSET)
@@ -313,16 +351,18 @@ class Endpoint:
             await exchange.stream().finish(answer)
         elif type(request) is Initialize:
             negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
+            exchange.phase = "running"  # the answer is an error if there is no memory for the session
             token = self._sessions.create(negotiated, call.principal)
+            exchange.phase = "answering"
             await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
         else:
             await send_json(exchange.send, 200, answer)
 
-    async def _refuse(self, exchange: Exchange, raised: Exception) -> None:
+    async def _refuse(self, exchange: Exchange, raised: BaseException) -> None:
         """Answer with the error of an exception."""
         if exchange.phase == "answering":
             raise raised
-        if isinstance(raised, _ClientGone):
+        if isinstance(raised, ClientGone):
             return
         dialect, call = None if exchange.phase == "reading" else exchange.dialect, exchange.call
         exchange.phase = "answering"
@@ -376,14 +416,14 @@ class Endpoint:
             raise MethodNotAllowed("Send requests with POST.")
         name = token.decode("latin-1").strip()
         if method == "DELETE":
-            await self._session_relay.forward_end(self._sessions.end(name, principal))
+            await self._session_relay.forward_end(await self._sessions.end(name, principal))
             await send_json(exchange.send, 204, b"")
             return
-        session = self._sessions.open(name, principal)
+        session = await self._sessions.open(name, principal)
         if not accepts(headers.get(b"accept"))[1]:
             raise NotAcceptable("A GET is answered with an event stream: accept text/event-stream.")
         last_event = headers.get(b"last-event-id")
-        with self._listening(exchange):
+        with self._listening(exchange, principal):
             found = None
             if last_event is not None:
                 found = get_streams.find(session, last_event.decode("latin-1").strip())
@@ -396,20 +436,36 @@ class Endpoint:
                 await get_streams.listen(self._engine.changes, session, exchange)
 
     @contextmanager
-    def _listening(self, exchange: Exchange) -> Iterator[None]:
+    def _listening(self, exchange: Exchange, principal: Principal) -> Iterator[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
         if self._listeners >= self._limits.max_listeners:
             raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
+        usage = self._usages.of(principal.id) if self._authenticates else None
+        if usage is not None:
+            most = share_of(self._limits.max_listeners, self._limits.principal_share)
+            if usage.listeners >= most:
+                message = (
+                    f"You have {usage.listeners} of at most {most} listeners: close one, or try again later."
+                )
+                raise Busy(message, retry_after=30)
+            usage.listeners += 1
         exchange.deadline = float("inf")
         if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False
             self._calls -= 1
+        exchange.release()  # the body is not needed any more
         self._listeners += 1
         try:
             yield
         finally:
             self._listeners -= 1
+            if usage is not None:
+                usage.listeners -= 1
 
 
-class _ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
+class _NotCached(Exception):
+    """This process does not cache the session of a request, and has to look for it."""
+
+    def __init__(self, token: str, request_id: RequestId | None) -> None:
+        self.token = token
+        self.request_id = request_id

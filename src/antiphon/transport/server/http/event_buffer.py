@@ -1,7 +1,8 @@
 """A buffer of the events of one stream, so that a client can resume the stream after a disconnect.
 
 Owns the numbered events of one stream. The buffer is bounded: it evicts the oldest events first, and a
-client that needs an evicted event gets an error.
+client that needs an evicted event gets an error. The events of all streams share the memory budget of the
+process: an event for which it has no room is not kept.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator
 
+from antiphon.runtime.budget import Account
 from antiphon.runtime.limits import Limits
 from antiphon.wire import sse
 
@@ -20,16 +22,22 @@ _RECONNECT_MILLISECONDS = 1000
 """How long a client should wait before it reconnects."""
 
 
-class EventBuffer:
-    """The events of one stream, by number."""
+_EVENT_BYTES = 128
+"""The memory of an event beside its text, about."""
 
-    def __init__(self, limits: Limits) -> None:
+
+class EventBuffer:
+    """The events of one stream, by number. Their memory is reserved on an account."""
+
+    def __init__(self, limits: Limits, account: Account) -> None:
         self.id = secrets.token_urlsafe(9)
         self._limits = limits
+        self._account = account
         self._events: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._last = 0
         self._ended = False
+        self._evicted = False
         self._changed = asyncio.Event()
         self.resumptions = 0
         """How often a client has resumed the stream. Only the latest connection gets events."""
@@ -42,16 +50,17 @@ class EventBuffer:
         """Add a message to the buffer, and return its event."""
         self._last += 1
         event = sse.event(data, id=f"{self.id}.{self._last}")
-        self._events.append((self._last, event))
-        self._size += len(event)
-        while len(self._events) > 1 and (
-            len(self._events) > self._limits.max_replay_events or self._size > self._limits.max_replay_bytes
-        ):
-            self._size -= len(self._events.popleft()[1])
+        self._keep(event)
         if last:
             self._ended = True
         self._changed.set()
         return event
+
+    def evict(self) -> None:
+        """Remove all events, and keep no further ones: the stream can no longer be resumed."""
+        self._evicted = True
+        self._clear()
+        self._changed.set()
 
     def end(self) -> None:
         """Mark the stream as complete."""
@@ -71,16 +80,44 @@ class EventBuffer:
     async def follow(self, after: int) -> AsyncIterator[bytes]:
         """Yield the events numbered above `after`, and then new events until the stream ends.
 
-        Stops when another connection resumes the stream.
+        Stops when another connection resumes the stream, or when the next event was evicted.
         """
         self.resumptions += 1
         resumption = self.resumptions
         while resumption == self.resumptions:
             self._changed.clear()
             for number, event in tuple(self._events):
+                if number > after + 1:
+                    return
                 if number > after:
                     after = number
                     yield event
-            if self._ended and after >= self._last:
+            if (self._ended and after >= self._last) or not self.can_resume(after):
                 return
             await self._changed.wait()
+
+    def _keep(self, event: bytes) -> None:
+        """Keep an event, and evict the oldest ones; evict all of them if there is no memory for it."""
+        if self._evicted:
+            return
+        while self._events and (
+            len(self._events) >= self._limits.max_replay_events
+            or self._size + len(event) > self._limits.max_replay_bytes
+        ):
+            self._drop_oldest()
+        size = len(event) + _EVENT_BYTES
+        if not self._account.try_reserve(size):
+            self._clear()
+            if not self._account.try_reserve(size):
+                return
+        self._events.append((self._last, event))
+        self._size += len(event)
+
+    def _clear(self) -> None:
+        while self._events:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        size = len(self._events.popleft()[1])
+        self._size -= size
+        self._account.release(size + _EVENT_BYTES)

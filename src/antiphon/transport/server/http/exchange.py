@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId
 from antiphon.model.segment import CallerMessage
+from antiphon.runtime.budget import Account, MemoryBudget, Usage
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.transport.server.http.asgi import Receive, Send
@@ -53,6 +54,12 @@ class Exchange(Supervised, Caller):
     event_stream: EventStream | None = None
     tasks: set[asyncio.Task[None]] | None = None
     """Background work: watching for a disconnect, keeping the connection alive."""
+    has_resources: bool = False
+    """Whether `close` has something to do."""
+    account: Account | None = None
+    """The memory of a body or a response that is not small."""
+    usage: Usage | None = None
+    """Where the call is counted, if its caller is authenticated."""
     _watching: bool = False
 
     def __init__(self, send: Send, receive: Receive, keep_alive_interval: float) -> None:
@@ -87,6 +94,7 @@ class Exchange(Supervised, Caller):
         if self.event_stream is None:
             session = self.session if self._resumable else None
             self.event_stream = EventStream(self.send, None if session is None else session.create_stream)
+            self.has_resources = True
         return self.event_stream
 
     def tick(self, now: float) -> None:
@@ -108,8 +116,24 @@ class Exchange(Supervised, Caller):
             stream.written = now
             self._spawn(stream.keep_alive())
 
+    def open_account(self, budget: MemoryBudget, principal_id: str) -> Account:
+        """Return the account of the exchange, on which it reserves memory until it ends."""
+        if self.account is None:
+            self.account = Account(budget, principal_id)
+            self.has_resources = True
+        return self.account
+
+    def release(self) -> None:
+        """Release the memory of the body, and do not count the call any more."""
+        if self.account is not None:
+            self.account.release(self.account.size)
+        if self.usage is not None:
+            self.usage.calls -= 1
+            self.usage = None
+
     def close(self) -> None:
-        """Stop the background work, and close the event stream."""
+        """Stop the background work, close the event stream, and release the memory."""
+        self.release()
         if self.tasks is not None:
             for task in self.tasks:
                 task.cancel()
@@ -130,6 +154,7 @@ class Exchange(Supervised, Caller):
     def _spawn(self, work: Any) -> None:
         if self.tasks is None:
             self.tasks = set()
+            self.has_resources = True
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from antiphon.errors import BodyTooLarge, Busy, DefinitionError, InvalidRequest, RequestError
+from antiphon.runtime.execution.failures import is_failure
+from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.guard import Guard
@@ -222,14 +224,16 @@ class Router:
     async def _respond(
         self, page: Page, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]
     ) -> HttpResponse:
-        limit = asyncio.timeout(self._limits.call_timeout)
+        limit, work = asyncio.timeout(self._limits.call_timeout), Supervised.here()
         try:
             async with limit:
                 value = await (self._run_own(handler, request, scope) if page.is_own else handler(request))
             return value if isinstance(value, HttpResponse) else HttpResponse(value)
         except RequestError as error:
             return HttpResponse(f"{error.message}\n", status=error.status, headers=dict(error.headers))
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error, work):
+                raise
             if isinstance(error, TimeoutError) and limit.expired():
                 logger.warning("The page %s did not finish in time.", request.path)
                 return HttpResponse("The server did not finish this page in time.\n", status=503)

@@ -17,6 +17,7 @@ from typing import Any
 
 import uvicorn
 
+from antiphon.log_records import clean_records
 from antiphon.transport.server.http.app import App
 from antiphon.transport.server.interrupts import Interrupts
 
@@ -104,7 +105,7 @@ def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.
     Calls that are running when the server stops get `drain_timeout` seconds to finish; the app answers the
     others with an error. `options` are further options of `uvicorn.Config`.
     """
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         ws="none",
         # Forwarded headers are not trusted: the guard checks the Host header as it arrives.
@@ -114,6 +115,8 @@ def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.
         timeout_graceful_shutdown=math.ceil(drain_timeout) + ANSWER_SECONDS,
         **options,
     )
+    clean_records(("uvicorn.access", "uvicorn.error"))
+    return config
 
 
 def serve_http(app: App, *, host: str, port: int) -> None:

@@ -6,12 +6,14 @@ the one that asked, runs the call or has the stream. Owns the messages about ses
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from antiphon.errors import RequestError
 from antiphon.model.request import RequestId, SetLogLevel, Subscribe, Unsubscribe
 from antiphon.runtime.relay import Relay
 from antiphon.transport.server.http.sessions import Session, Sessions
@@ -19,7 +21,11 @@ from antiphon.wire.jsonrpc import Frame
 
 __all__ = ["SessionRelay"]
 
+logger = logging.getLogger("antiphon")
+
 _TOPIC = "sessions"
+_MAX_REQUEST_ID_CHARACTERS = 256
+"""The longest id of a call whose cancellation is forwarded. The store holds it for a while."""
 
 
 class _SessionEvent(msgspec.Struct, omit_defaults=True):
@@ -37,6 +43,8 @@ class _SessionEvent(msgspec.Struct, omit_defaults=True):
     asks_for_state: bool = msgspec.field(default=False, name="who")
     """Whether processes that know the subscriptions and the log level of the session should send them."""
     ended: bool = False
+    expires: int = 0
+    """Until when the id of a session that has ended is valid, in milliseconds since 1970."""
 
 
 class SessionRelay:
@@ -53,7 +61,9 @@ class SessionRelay:
         return self._relay.is_open
 
     async def forward_answer(self, session: Session, frame: Frame) -> None:
-        """Forward the response to a question that another process asked."""
+        """Forward the response to a question that another process asked, once; drop any other response."""
+        if not session.may_forward(frame.request_id):
+            return
         body = {"result": frame.result} if frame.error is UNSET else {"error": frame.error}
         await self._send(
             _SessionEvent(session.name, answer={"jsonrpc": "2.0", "id": frame.request_id, **body})
@@ -61,6 +71,8 @@ class SessionRelay:
 
     async def forward_cancellation(self, session: Session, request_id: RequestId) -> None:
         """Forward the cancellation of a call that another process runs."""
+        if isinstance(request_id, str) and len(request_id) > _MAX_REQUEST_ID_CHARACTERS:
+            return
         await self._send(_SessionEvent(session.name, cancel=request_id))
 
     async def forward_change(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
@@ -78,7 +90,7 @@ class SessionRelay:
 
     async def forward_end(self, session: Session) -> None:
         """Forward the end of a session."""
-        await self._send(_SessionEvent(session.name, ended=True))
+        await self._send(_SessionEvent(session.name, ended=True, expires=session.expires))
 
     async def _send(self, event: _SessionEvent) -> None:
         if self._relay.is_open:
@@ -87,7 +99,7 @@ class SessionRelay:
     def _receive(self, data: Any) -> None:
         event = msgspec.convert(data, _SessionEvent)
         if event.ended:
-            self._sessions.end_by_name(event.session)
+            self._sessions.end_by_name(event.session, event.expires)
             return
         session = self._sessions.find_by_name(event.session)
         if session is None:
@@ -96,8 +108,13 @@ class SessionRelay:
             session.questions.answer(msgspec.convert(event.answer, Frame))
         if event.cancel is not None:
             session.calls.cancel(event.cancel)
-        session.state.subscriptions.update(event.subscribe)
-        session.state.subscriptions.difference_update(event.unsubscribe)
+        for uri in event.unsubscribe:
+            session.state.unsubscribe(uri)
+        try:
+            for uri in event.subscribe:
+                session.state.subscribe(uri)
+        except RequestError as error:
+            logger.debug("Cannot keep a subscription that another process accepted: %s", error)
         if event.level is not None:
             session.state.log_level = event.level
         if event.asks_for_state and (session.state.subscriptions or session.state.log_level):

@@ -2,29 +2,49 @@
 
 A session id is an encrypted token that contains the negotiated version and capabilities, so every process
 with the same secret can serve the session. The rest (log level, subscriptions, streams, running calls) is in
-the memory of this process, for the sessions used most recently.
+the memory of this process, for the sessions used most recently. Its size is reserved from the budget of the
+process: if that is exhausted, the sessions used least recently are evicted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from antiphon.errors import SealError, SessionLost
 from antiphon.model.identity import Principal
+from antiphon.model.request import RequestId
+from antiphon.runtime.budget import Account, MemoryBudget, size_of
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import SessionState
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.active_calls import ActiveCalls
+from antiphon.transport.server.http.ended_sessions import EndedSessions
 from antiphon.transport.server.http.event_buffer import EventBuffer
+from antiphon.transport.server.http.question_ids import QuestionIds
 from antiphon.transport.server.pending_questions import PendingQuestions
 from antiphon.wire.server.dialect import Negotiated
 
 __all__ = ["Session", "Sessions"]
+
+_SESSION_BYTES = 4096
+"""The memory of a session without its capabilities and subscriptions, about."""
+_MAX_FORWARDED_ANSWERS = 1000
+"""How many questions of other processes a session remembers as answered."""
+_FORWARDED_BYTES = 256
+"""The memory of the id of one of them, about."""
+_ENDED_PER_SESSION = 10
+"""How many ended sessions are recorded for each session that a process may hold."""
+_ENDED_KEY = "session-ended:"
+"""The start of the keys by which a store records ended sessions. Stores hold them: it never changes."""
+
+UseOnce = Callable[..., Awaitable[bool]]
 
 
 class _Token(msgspec.Struct, array_like=True):
@@ -32,32 +52,67 @@ class _Token(msgspec.Struct, array_like=True):
 
     id: str
     negotiated: Negotiated
+    expires: int = 0
+    """Until when the id is valid, in milliseconds since 1970; 0 in ids of earlier versions."""
 
 
 class Session:
     """The state of one session in this process."""
 
-    def __init__(self, name: str, negotiated: Negotiated, principal: Principal, limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        negotiated: Negotiated,
+        principal: Principal,
+        limits: Limits,
+        account: Account,
+        expires: int,
+        question_ids: QuestionIds,
+    ) -> None:
         self.name = name
         """The name of the session in messages between processes. It does not give access to the session."""
         self.negotiated = negotiated
         self.principal = principal
-        self.state = SessionState()
-        self.questions = PendingQuestions()
+        self.account = account
+        """The memory of the session."""
+        self.expires = expires
+        """Until when the session id is valid, in milliseconds since 1970."""
+        self.state = SessionState(limits, account)
+        self.questions = PendingQuestions(lambda: question_ids.create(name))
+        self._question_ids = question_ids
+        self._forwarded: dict[str, None] = {}
         self.calls = ActiveCalls()
         self.listening: Supervised | None = None
         self._limits = limits
         self._streams: OrderedDict[str, EventBuffer] = OrderedDict()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of the session is being served here."""
+        return not self.calls and self.listening is None
+
+    def may_forward(self, question_id: RequestId | None) -> bool:
+        """Return whether another process waits for the answer to a question. It is true once for each."""
+        if not self._question_ids.is_of_another_process(self.name, question_id):
+            return False
+        assert isinstance(question_id, str)
+        if question_id in self._forwarded or not self.account.try_reserve(_FORWARDED_BYTES):
+            return False
+        self._forwarded[question_id] = None
+        if len(self._forwarded) > _MAX_FORWARDED_ANSWERS:
+            del self._forwarded[next(iter(self._forwarded))]
+            self.account.release(_FORWARDED_BYTES)
+        return True
+
     def create_stream(self) -> EventBuffer:
         """Create the buffer of a new stream; evict the oldest one if there are too many."""
-        buffer = EventBuffer(self._limits)
+        buffer = EventBuffer(self._limits, self.account)
         self._streams[buffer.id] = buffer
         while len(self._streams) > self._limits.max_replay_streams:
             oldest = next(
                 (key for key, stream in self._streams.items() if stream.ended), next(iter(self._streams))
             )
-            del self._streams[oldest]
+            self._streams.pop(oldest).evict()
         return buffer
 
     def find_stream(self, event_id: str) -> tuple[EventBuffer, int] | None:
@@ -71,72 +126,127 @@ class Session:
 
 
 class Sessions:
-    """The sessions that this process caches."""
+    """The sessions that this process caches.
 
-    def __init__(self, seal: Seal, server: str, limits: Limits) -> None:
+    `use_once` records a key in the store that processes share, and returns false if it was recorded before.
+    """
+
+    def __init__(
+        self, seal: Seal, server: str, limits: Limits, budget: MemoryBudget, use_once: UseOnce
+    ) -> None:
         self._seal = seal
         self._bound_to = b"session\0" + server.encode() + b"\0"
         self._limits = limits
+        self._budget = budget
+        self._use_once = use_once
         self._cached: OrderedDict[str, Session] = OrderedDict()
         self._names: dict[str, str] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._question_ids = QuestionIds(seal, server)
+        self._ended = EndedSessions(_ENDED_PER_SESSION * limits.max_sessions)
+        budget.reclaim = self._reclaim
 
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
-        """Create a session, and return its id."""
-        data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated))
-        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_lifetime)
-        self._cache(token, Session(_name(token), negotiated, principal, self._limits))
+        """Create a session, and return its id; raises `Busy` if there is no memory for it."""
+        lifetime = self._limits.session_lifetime
+        expires = int((time.time() + lifetime) * 1000)
+        data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated, expires))
+        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=lifetime)
+        self._cache(token, negotiated, principal, expires)
         return token
 
-    def open(self, token: str, principal: Principal) -> Session:
-        """Return the session with an id; raises `SessionLost` if it has ended or is another caller's."""
+    def find(self, token: str, principal: Principal) -> Session | None:
+        """Return the session with an id, or `None` if this process does not cache it.
+
+        Raises `SessionLost` if it has expired or is another caller's.
+        """
         session = self._cached.get(token)
-        if session is not None:
-            if session.principal.id != principal.id:
-                raise _lost()
-            self._cached.move_to_end(token)
-            return session
-        name = _name(token)
-        if name in self._ended:
+        if session is None:
+            return None
+        if session.principal.id != principal.id:
             raise _lost()
+        if session.expires <= time.time() * 1000:
+            self._stop(session)
+            raise _lost()
+        self._cached.move_to_end(token)
+        return session
+
+    async def open(self, token: str, principal: Principal) -> Session:
+        """Return the session with an id; raises `SessionLost` if it has ended or is another caller's.
+
+        Looks into the store if this process does not cache the session: another process may have ended it
+        before this one started. Raises `Busy` if there is no memory for it.
+        """
+        session = self.find(token, principal)
+        if session is not None:
+            return session
         try:
             data = self._seal.open(token, bound_to=self._bind(principal))
-            negotiated = msgspec.msgpack.decode(data, type=_Token).negotiated
+            content = msgspec.msgpack.decode(data, type=_Token)
         except (SealError, msgspec.DecodeError):
             raise _lost() from None
-        session = Session(name, negotiated, principal, self._limits)
-        self._cache(token, session)
-        return session
+        name = _name(token)
+        expires = content.expires or int((time.time() + self._limits.session_lifetime) * 1000)
+        # A key that expires at once is not recorded, so this only asks whether it was.
+        if self._ended.contains(name, expires) or not await self._use_once(_ENDED_KEY + name, until=0):
+            raise _lost()
+        if self._ended.contains(name, expires):  # meanwhile
+            raise _lost()
+        return self.find(token, principal) or self._cache(token, content.negotiated, principal, expires)
 
     def find_by_name(self, name: str) -> Session | None:
         """Return the session with a name, or `None` if this process does not cache it."""
         token = self._names.get(name)
         return None if token is None else self._cached.get(token)
 
-    def end(self, token: str, principal: Principal) -> Session:
-        """End a session: stop its calls, and refuse its id from now on. Raises `SessionLost`."""
-        session = self.open(token, principal)
-        self.end_by_name(session.name)
+    async def end(self, token: str, principal: Principal) -> Session:
+        """End a session: stop its calls, and refuse its id from now on, in later processes too.
+
+        Raises `SessionLost`, and `StoreUnavailable` if only this process knows that the session has ended.
+        """
+        session = await self.open(token, principal)
+        self.end_by_name(session.name, session.expires)
+        await self._use_once(_ENDED_KEY + session.name, until=session.expires)
         return session
 
-    def end_by_name(self, name: str) -> None:
-        """End a session by its name."""
-        self._ended[name] = None
-        while len(self._ended) > self._limits.max_sessions:
-            self._ended.popitem(last=False)
-        session = self._cached.pop(self._names.pop(name, ""), None)
-        if session is None:
-            return
+    def end_by_name(self, name: str, expires: int = 0) -> None:
+        """End a session by its name. `expires` is until when its id is valid, or 0 if that is unknown."""
+        self._ended.add(name, expires or int((time.time() + self._limits.session_lifetime) * 1000))
+        session = self.find_by_name(name)
+        if session is not None:
+            self._stop(session)
+
+    def _stop(self, session: Session) -> None:
+        """Evict a session, and stop its calls."""
+        self._evict(session)
         for request in (*session.calls.values(), session.listening):
             if request is not None:
                 request.stop("cancelled")
 
-    def _cache(self, token: str, session: Session) -> None:
+    def _cache(self, token: str, negotiated: Negotiated, principal: Principal, expires: int) -> Session:
+        account = Account(self._budget, principal.id)
+        size = _SESSION_BYTES + len(token) + size_of(msgspec.to_builtins(negotiated))
+        account.reserve(size, "the session")
+        session = Session(
+            _name(token), negotiated, principal, self._limits, account, expires, self._question_ids
+        )
         self._cached[token] = session
         self._names[session.name] = token
         while len(self._cached) > self._limits.max_sessions:
-            _, oldest = self._cached.popitem(last=False)
-            del self._names[oldest.name]
+            self._evict(next(iter(self._cached.values())))
+        return session
+
+    def _evict(self, session: Session) -> None:
+        self._cached.pop(self._names.pop(session.name, ""), None)
+        session.account.close()
+
+    def _reclaim(self, principal_id: str | None, wanted: int) -> None:
+        """Evict idle sessions of a principal, or of all, until so many bytes are free."""
+        for session in tuple(self._cached.values()):
+            if wanted <= 0:
+                return
+            if session.is_idle and principal_id in (None, session.principal.id):
+                wanted -= session.account.size
+                self._evict(session)
 
     def _bind(self, principal: Principal) -> bytes:
         return self._bound_to + principal.id.encode()

@@ -1,0 +1,221 @@
+"""The budget of memory that callers can make a process use, and the shares of it that one principal gets.
+
+Owns the counts of bytes, calls and listeners by principal. The modules that keep something for a caller
+reserve its size here first, and release it afterwards. It must not know what they keep.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from antiphon.errors import BodyTooLarge, Busy
+from antiphon.runtime.limits import Limits
+
+__all__ = [
+    "SMALL_MESSAGE_BYTES",
+    "Account",
+    "MemoryBudget",
+    "Usage",
+    "Usages",
+    "decoded_size",
+    "share_of",
+    "size_of",
+]
+
+_MIN_SWEEP_PRINCIPALS = 1024
+"""How many principals may be known before idle ones are forgotten."""
+_RECLAIM_PART = 16
+"""The part of the budget that is reclaimed at once, so that not every request starts a search."""
+_RETRY_AFTER_SECONDS = 5
+"""When a caller should try again after the budget was exhausted."""
+SMALL_MESSAGE_BYTES = 8 * 1024
+"""The size of a message for which no memory is reserved: the limits of calls bound small ones."""
+_VALUE_BYTES = 96
+"""The memory of one value of decoded JSON, about: an empty list, or an entry of a small dictionary."""
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+def share_of(limit: int, share: float) -> int:
+    """Return the part of a limit that one principal may use: at least 1, unless the limit is 0."""
+    return min(limit, max(1, int(limit * share)))
+
+
+class Usage:
+    """How much one authenticated principal uses at the moment."""
+
+    __slots__ = ("calls", "listeners", "memory")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.listeners = 0
+        self.memory = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the principal uses nothing."""
+        return not (self.calls or self.listeners or self.memory)
+
+
+class Usages:
+    """How much each authenticated principal uses. Idle principals are forgotten.
+
+    Do not keep a `Usage` in which you have counted nothing: it may be forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._by_principal: dict[str, Usage] = {}
+        self._sweep_at = _MIN_SWEEP_PRINCIPALS
+
+    def __len__(self) -> int:
+        return len(self._by_principal)
+
+    def of(self, principal_id: str) -> Usage:
+        """Return the usage of a principal."""
+        usage = self._by_principal.get(principal_id)
+        return self._add(principal_id) if usage is None else usage
+
+    def _add(self, principal_id: str) -> Usage:
+        known = self._by_principal
+        if len(known) >= self._sweep_at:
+            for idle in [id for id, usage in known.items() if usage.is_idle]:
+                del known[idle]
+            self._sweep_at = max(_MIN_SWEEP_PRINCIPALS, 2 * len(known))
+        usage = known[principal_id] = Usage()
+        return usage
+
+
+class MemoryBudget:
+    """The bytes that a process keeps for its callers, of at most `Limits.max_memory_bytes`.
+
+    A principal with the id "" is every caller of a server without authentication: it has no share.
+    """
+
+    def __init__(self, limits: Limits, usages: Usages) -> None:
+        self._size = limits.max_memory_bytes
+        self._share = share_of(limits.max_memory_bytes, limits.principal_share)
+        self._usages = usages
+        self.reserved = 0
+        """How many bytes are reserved."""
+        self.reclaim: Callable[[str | None, int], None] | None = None
+        """Frees so many bytes of a principal, or of all for `None`, if that is possible without a loss."""
+
+    def try_reserve(self, principal_id: str, size: int) -> bool:
+        """Reserve bytes; return false if there are not enough, even after others are reclaimed."""
+        if principal_id and self._usages.of(principal_id).memory + size > self._share:
+            self._reclaim(principal_id, max(size, self._share // _RECLAIM_PART))
+            if self._usages.of(principal_id).memory + size > self._share:
+                return False
+        if self.reserved + size > self._size:
+            self._reclaim(None, max(size, self._size // _RECLAIM_PART))
+            if self.reserved + size > self._size:
+                return False
+        if principal_id:
+            self._usages.of(principal_id).memory += size
+        self.reserved += size
+        return True
+
+    def reserve(self, principal_id: str, size: int, purpose: str, *, held: int = 0) -> None:
+        """Reserve bytes for a purpose, such as "the body of this request", which `held` so many before.
+
+        Raises `BodyTooLarge` if the purpose alone needs too much, and `Busy` if there is no room now.
+        """
+        if self.try_reserve(principal_id, size):
+            return
+        most = self._share if principal_id else self._size
+        if held + size > most:
+            raise BodyTooLarge(
+                f"The server needs {held + size} bytes of memory for {purpose}, and one "
+                f"{'caller' if principal_id else 'server'} may use at most {most}: send less."
+            )
+        used = self._usages.of(principal_id).memory if principal_id else 0
+        if principal_id and used + size > most:
+            message = f"You use {used} of at most {most} bytes of this server's memory"
+        else:
+            message = (
+                f"The server uses {self.reserved} of at most {self._size} bytes of memory for its callers"
+            )
+        raise Busy(
+            f"{message}, and {purpose} needs {size}: try again later.", retry_after=_RETRY_AFTER_SECONDS
+        )
+
+    def release(self, principal_id: str, size: int) -> None:
+        """Release bytes that were reserved."""
+        self.reserved -= size
+        if principal_id:
+            self._usages.of(principal_id).memory -= size
+
+    def _reclaim(self, principal_id: str | None, wanted: int) -> None:
+        if self.reclaim is not None:
+            self.reclaim(principal_id, wanted)
+
+
+class Account:
+    """The bytes that one owner has reserved, such as a session or a request. Close it with its owner."""
+
+    __slots__ = ("_budget", "_closed", "principal_id", "size")
+
+    def __init__(self, budget: MemoryBudget, principal_id: str) -> None:
+        self._budget = budget
+        self._closed = False
+        self.principal_id = principal_id
+        self.size = 0
+        """How many bytes are reserved."""
+
+    def try_reserve(self, size: int) -> bool:
+        """Reserve bytes; return false if the budget is exhausted, or the account is closed."""
+        if self._closed or not self._budget.try_reserve(self.principal_id, size):
+            return False
+        self.size += size
+        return True
+
+    def reserve(self, size: int, purpose: str, *, held: int = 0) -> None:
+        """Reserve bytes for a purpose, which `held` so many before; raises `BodyTooLarge` or `Busy`."""
+        self._budget.reserve(self.principal_id, size, purpose, held=held)
+        self.size += size
+        if self._closed:
+            self.close()
+
+    def release(self, size: int) -> None:
+        """Release some of the bytes. After `close`, nothing is left to release."""
+        size = min(size, self.size)
+        self.size -= size
+        self._budget.release(self.principal_id, size)
+
+    def close(self) -> None:
+        """Release everything, and reserve nothing more."""
+        self._closed = True
+        self.release(self.size)
+
+
+def size_of(value: Any) -> int:
+    """Return the memory of a decoded JSON value, about."""
+    size, rest = 0, [value]
+    while rest:
+        item = rest.pop()
+        size += sys.getsizeof(item)
+        if isinstance(item, Mapping):
+            rest += item.keys()
+            rest += item.values()
+        elif isinstance(item, list | tuple):
+            rest += item
+    return size
+
+
+def decoded_size(body: bytes | bytearray | str) -> int:
+    """Return the memory that a JSON text needs once it is decoded, about.
+
+    A list of empty lists needs twenty times the bytes of its text. Separators inside strings do not count.
+    """
+    if isinstance(body, str):
+        body = body.encode(errors="surrogatepass")
+    size = len(body)
+    if _separators(body) * _VALUE_BYTES > 2 * size:
+        body = _STRINGS.sub(b"", body)
+    return size + _separators(body) * _VALUE_BYTES
+
+
+def _separators(body: bytes | bytearray) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")

@@ -1,0 +1,64 @@
+"""Decides whether a new task is accepted, from the number of tasks that wait for a worker or for an answer.
+
+Owns the counts, which are estimates: they are read from the store at intervals, and before a task is refused.
+"""
+
+from __future__ import annotations
+
+from antiphon.errors import Busy
+from antiphon.runtime.budget import share_of
+from antiphon.runtime.limits import Limits
+from antiphon.store.contract import Phase, Store
+
+__all__ = ["Admission"]
+
+_RETRY_AFTER_SECONDS = 10
+"""When a caller should try again after its task was refused because too many tasks wait."""
+_COUNT_INTERVAL_TASKS = 100
+"""How many tasks a process creates before it asks the store again how many wait."""
+_PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an answer"))
+
+
+class Admission:
+    """Counts the tasks that wait, and refuses further ones."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._most: dict[Phase, int] = {"ready": limits.max_queued_tasks, "waiting": limits.max_waiting_tasks}
+        self._shares = {phase: share_of(most, limits.principal_share) for phase, most in self._most.items()}
+        self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0}
+        self._by_principal: dict[tuple[str, Phase], int] = {}
+        self._created = _COUNT_INTERVAL_TASKS  # since the last count
+
+    async def check(self, principal_id: str) -> None:
+        """Raise `Busy` if too many tasks wait, in all or of an authenticated principal."""
+        if self._created >= _COUNT_INTERVAL_TASKS or any(
+            self._counts[phase] + self._created >= most for phase, most in self._most.items()
+        ):
+            self._created = 0
+            self._by_principal.clear()
+            for phase, _ in _PHASES:
+                self._counts[phase] = await self._store.count(phase)
+        for phase, awaited in _PHASES:
+            if self._counts[phase] >= self._most[phase]:
+                raise Busy(
+                    f"Too many tasks wait for {awaited}, {self._counts[phase]} of at most "
+                    f"{self._most[phase]}: try again later.",
+                    retry_after=_RETRY_AFTER_SECONDS,
+                )
+            # Fewer tasks in all than the share of one principal: nobody has more than its share.
+            if principal_id and self._counts[phase] + self._created >= self._shares[phase]:
+                await self._check_share(principal_id, phase, awaited)
+        self._created += 1
+
+    async def _check_share(self, principal_id: str, phase: Phase, awaited: str) -> None:
+        most, key = self._shares[phase], (principal_id, phase)
+        count = self._by_principal.get(key)
+        if count is None or count >= most:
+            count = await self._store.count_of_principal(principal_id, phase, most=most)
+            if count >= most:
+                raise Busy(
+                    f"You have {count} of at most {most} tasks that wait for {awaited}: try again later.",
+                    retry_after=_RETRY_AFTER_SECONDS,
+                )
+        self._by_principal[key] = count + 1

@@ -1,0 +1,49 @@
+"""Reads the body of a request whose size is not small, within the memory budget of the process.
+
+Owns the estimate of the memory that a body needs. Small bodies are bounded by the number of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from antiphon.errors import BodyTooLarge
+from antiphon.runtime.budget import Account, decoded_size
+from antiphon.transport.server.http.asgi import Receive
+
+__all__ = ["ClientGone", "read_body"]
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+async def read_body(
+    message: MutableMapping[str, Any], receive: Receive, max_bytes: int, account: Account
+) -> bytes | bytearray:
+    """Return a body, whose first part is in `message`.
+
+    Reserves memory for the parts as they arrive, and in the end for the decoded message. Raises
+    `BodyTooLarge`, `Busy` or `ClientGone`.
+    """
+    body: bytes | bytearray = b""
+    while True:
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        if len(body) + len(part) > max_bytes:
+            raise BodyTooLarge(f"A request has at most {max_bytes} bytes.")
+        account.reserve(len(part), "the body of this request", held=len(body))
+        more = message.get("more_body", False)
+        if not body and not more:
+            body = part
+        elif isinstance(body, bytearray):
+            body += part
+        else:
+            body = bytearray(part)
+        if not more:
+            rest = decoded_size(body) - len(body)
+            account.reserve(rest, "the decoded body of this request", held=len(body))
+            return body
+        message = await receive()

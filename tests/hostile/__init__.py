@@ -1,0 +1,1 @@
+"""Attacks on servers, clients and the command line."""

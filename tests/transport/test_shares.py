@@ -1,0 +1,205 @@
+"""One principal uses at most its share of the calls, the listeners and the memory of a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from antiphon import BearerTokens, Limits, Server
+from tests.support import http
+from tests.support.http import Connection
+from tests.support.polling import until
+from tests.support.serving import Address, serving
+from tests.support.speakers import DIALECTS, Modern, Session, Speaker, speaker
+
+ADA, BOB = ({"authorization": f"Bearer {name}"} for name in ("ada", "bob"))
+
+
+class Waiting:
+    """A server whose tool waits."""
+
+    def __init__(self, **limits: Any) -> None:
+        tokens = BearerTokens({"ada": "ada", "bob": "bob"})
+        self.server = Server("tests", authenticate=tokens, limits=Limits(**limits))
+        self.release = asyncio.Event()
+
+        @self.server.tool
+        async def wait() -> str:
+            await self.release.wait()
+            return "done"
+
+        @self.server.tool
+        async def measure(text: str) -> int:
+            return len(text)
+
+        @self.server.tool
+        async def large(size: int) -> str:
+            return "x" * size
+
+        @self.server.resource("note://{name}")
+        async def note(name: str) -> str:
+            return name
+
+
+@asynccontextmanager
+async def listening(asker: Speaker, uris: Sequence[str] = ("note://a",)) -> AsyncIterator[Connection]:
+    interests = {"notifications": {"resourceSubscriptions": list(uris)}}
+    async with asker.asking("subscriptions/listen", interests) as connection:
+        yield connection
+
+
+def usages(where: Address) -> Any:
+    return where.app._engine.usages
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_principal_with_too_many_calls_is_refused_and_others_are_served(dialect: str) -> None:
+    waiting = Waiting(max_calls=4)
+    async with serving(waiting.server) as where:
+        ada = await speaker(dialect, where.port, headers=ADA)
+        bob = await speaker(dialect, where.port, headers=BOB)
+        calls = [asyncio.create_task(ada.call("wait")) for _ in range(2)]
+        await until(lambda: where.under_way == 2)
+        refused = await ada.call("wait")
+        assert (refused.status, refused.error["code"]) == (503, -32603)
+        assert "You have 2 of at most 2 running calls" in refused.error["message"]
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.frame["id"] == 1
+        calls.append(asyncio.create_task(bob.call("wait")))
+        await until(lambda: where.under_way == 3)
+        waiting.release.set()
+        assert [(await call).text for call in calls] == ["done"] * 3
+        assert (await ada.call("wait")).text == "done"
+        await until(lambda: not where.under_way)
+        assert usages(where).of("ada").calls == usages(where).of("bob").calls == 0
+
+
+async def test_calls_that_fail_or_are_abandoned_are_not_counted_any_more() -> None:
+    async with serving(Waiting(max_calls=4).server) as where:
+        ada = Modern(where.port, headers=ADA)
+        for _ in range(5):
+            assert "error" in (await ada.ask("tools/call", {"name": "no such tool"})).frame
+            async with ada.asking("tools/call", ada.tool_call("wait")) as connection:
+                await until(lambda: where.under_way == 1)
+                connection.vanish()
+            await until(lambda: where.under_way == 0)
+        assert usages(where).of("ada").is_idle
+
+
+async def test_a_principal_with_too_many_listeners_is_refused_and_others_are_served() -> None:
+    async with serving(Waiting(max_listeners=4, max_calls=2).server) as where, AsyncExitStack() as stack:
+        ada, bob = Modern(where.port, headers=ADA), Modern(where.port, headers=BOB)
+        for _ in range(2):
+            connection = await stack.enter_async_context(listening(ada))
+            assert (await connection.receive_head()).status == 200
+        async with listening(ada) as connection:
+            refused = await connection.receive()
+        assert refused.status == 503
+        assert "You have 2 of at most 2 listeners" in refused.error["message"]
+        async with listening(bob) as connection:
+            assert (await connection.receive_head()).status == 200
+        await stack.aclose()
+        await until(lambda: where.under_way == 0)
+        assert usages(where).of("ada").is_idle
+        assert usages(where).of("bob").is_idle
+
+
+async def test_streams_of_sessions_count_as_listeners() -> None:
+    async with serving(Waiting(max_listeners=4).server) as where, AsyncExitStack() as stack:
+        for number in range(3):
+            session = Session(where.port, headers=ADA)
+            await session.open()
+            connection = await stack.enter_async_context(session.listening())
+            head = await connection.receive_head()
+            assert head.status == (200 if number < 2 else 503)
+
+
+async def test_bodies_that_need_too_much_memory_are_refused() -> None:
+    waiting = Waiting(max_memory_bytes=400_000)
+    async with serving(waiting.server) as where:
+        ada, bob = Modern(where.port, headers=ADA), Modern(where.port, headers=BOB)
+        budget = where.app._engine.budget
+        assert (await ada.call("measure", text="x" * 100_000)).text == "100000"
+        assert budget.reserved == 0
+        refused = await ada.call("measure", text="x" * 300_000)
+        assert refused.status == 413
+        assert "at most 200000" in refused.error["message"]
+        hollow = await ada.ask("tools/call", {"name": "wait", "arguments": {"x": [[]] * 10_000}})
+        assert hollow.status == 413, "what counts is the memory of the decoded body"
+        assert (await bob.call("measure", text="x" * 100_000)).text == "100000"
+        assert budget.reserved == 0
+
+
+async def test_a_body_is_counted_while_it_arrives_and_while_its_call_runs() -> None:
+    async with serving(Waiting(max_memory_bytes=400_000).server) as where:
+        budget = where.app._engine.budget
+        ada = Modern(where.port, headers=ADA)
+        lines, _ = ada.build("tools/call", ada.tool_call("wait"))
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                connection = await stack.enter_async_context(http.connect(where.port))
+                await connection.write(http.head("POST", "/mcp", lines, 200_000) + b"x" * 80_000)
+            await until(lambda: budget.reserved == 160_000)
+            response = await ada.call("measure", text="x" * 50_000)
+            assert response.status == 503
+            assert "You use 160000 of at most 200000 bytes" in response.error["message"]
+            assert (await Modern(where.port, headers=BOB).call("measure", text="x" * 90_000)).text == "90000"
+        await until(lambda: budget.reserved == 0)
+
+
+async def test_a_response_for_which_there_is_no_memory_is_refused() -> None:
+    async with serving(Waiting(max_memory_bytes=400_000).server) as where:
+        ada = Modern(where.port, headers=ADA)
+        assert len((await ada.call("large", size=150_000)).text) == 150_000
+        refused = await ada.call("large", size=250_000)
+        assert refused.status == 413
+        assert "memory for the response" in refused.error["message"]
+        assert where.app._engine.budget.reserved == 0
+
+
+async def test_subscriptions_have_a_length_a_number_and_a_size() -> None:
+    async with serving(Waiting(max_subscriptions=100, max_memory_bytes=60_000).server) as where:
+        budget = where.app._engine.budget
+        session = Session(where.port, headers=ADA)
+        await session.open()
+        before = budget.reserved
+        long = await session.ask("resources/subscribe", {"uri": "note://" + "x" * 2048})
+        assert long.status == 413
+        assert "2055 characters" in long.error["message"]
+        statuses = []
+        for number in range(30):
+            uri = f"note://{number}" + "x" * 1000
+            statuses.append((await session.ask("resources/subscribe", {"uri": uri})).status)
+        assert statuses[:15] == [200] * 15
+        assert statuses[-1] == 503
+        uri = "note://0" + "x" * 1000
+        await session.ask("resources/subscribe", {"uri": uri})  # repeated, and not counted again
+        for number in range(30):
+            await session.ask("resources/unsubscribe", {"uri": f"note://{number}" + "x" * 1000})
+        assert budget.reserved == before
+
+
+async def test_what_a_listener_names_has_a_length_a_number_and_a_size() -> None:
+    async with serving(Waiting(max_subscriptions=100, max_memory_bytes=60_000).server) as where:
+        budget = where.app._engine.budget
+        ada = Modern(where.port, headers=ADA)
+        for uris, status, words in (
+            (["note://" + "x" * 3000], 413, "3007 characters"),
+            ([f"note://{number}" for number in range(101)], 200, "at most 100"),
+            ([f"note://{number}" for number in range(100)], 413, "memory for the subscriptions"),
+        ):
+            async with listening(ada, uris) as connection:
+                refused = await connection.receive()
+                assert words in refused.error["message"]
+                assert refused.status == status
+        async with listening(ada, [f"note://{number}" + "x" * 1000 for number in range(10)]) as connection:
+            assert (await connection.receive_head()).status == 200
+            assert budget.reserved > 10_000
+            async with listening(ada, [f"note://{n}" + "x" * 1500 for n in range(13)]) as other:
+                refused = await other.receive()
+                assert refused.status == 503, refused.error
+        await until(lambda: budget.reserved == 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon import Limits
 from antiphon.errors import BadAnswer
+from antiphon.runtime.budget import Account, MemoryBudget, Usages
 from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.wire import jsonrpc, sse
 from antiphon.wire.sse import Decoder, Event
@@ -95,21 +96,28 @@ def test_what_the_server_writes_is_one_event_for_every_client(value: Any, id: st
     st.lists(st.binary(min_size=1, max_size=40).map(lambda data: data.hex().encode()), max_size=12),
     st.integers(1, 6),
     st.integers(1, 300),
+    near(0, 200, 500, 100_000),
     st.integers(-2, 15),
 )
 def test_a_resumed_stream_has_every_event_after_the_last_one_or_is_refused(
-    sent: list[bytes], events: int, size: int, after: int
+    sent: list[bytes], events: int, size: int, memory: int, after: int
 ) -> None:
-    buffer = EventBuffer(Limits(max_replay_events=events, max_replay_bytes=size))
+    limits = Limits(max_replay_events=events, max_replay_bytes=size, max_memory_bytes=memory)
+    budget = MemoryBudget(limits, Usages())
+    account = Account(budget, "")
+    buffer = EventBuffer(limits, account)
     written = [buffer.add(data) for data in sent]
     buffer.end()
     kept = [event for _, event in buffer._events]
     assert len(kept) <= events
     assert len(kept) <= 1 or sum(map(len, kept)) <= size
+    assert sum(map(len, kept)) <= budget.reserved <= memory
     if buffer.can_resume(after):
         assert asyncio.run(_follow(buffer, after)) == written[after:]
     else:
         assert not 0 <= after <= len(sent) or after < len(sent) - len(kept)
+    buffer.evict()
+    assert budget.reserved == 0
 
 
 async def _follow(buffer: EventBuffer, after: int) -> list[bytes]:

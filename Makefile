@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Tests wait for processes more than they compute, so there are more of them at once than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-pythons soak check bench format reference map site tour clean
+.PHONY: demo test test-pythons fuzz soak check bench format reference map site tour clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -17,6 +17,11 @@ test: .venv/tested .venv/mcp-1/installed .node/installed
 # The fast part of the tests, on each of Python 3.11 to 3.14 that this machine has.
 test-pythons:
 	$(PYTHON) scripts/test_pythons.py $(ARGS)
+
+# Random input to everything that reads from the other side, for FUZZ_SECONDS. Failing examples are kept in .fuzz.
+FUZZ_SECONDS ?= 600
+fuzz: .venv/fuzzed
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 # A service with 2,000 tasks under kills, stops, outages, clock jumps and two versions at once, on both stores; its
 # outside history is compared with the store. About ten minutes.
@@ -30,6 +35,7 @@ check: .venv/checked
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_lengths.py
 	$(BIN)/python scripts/write_map.py --check
+	$(BIN)/python scripts/check_security.py
 
 format: .venv/checked
 	$(BIN)/ruff format .
@@ -55,7 +61,7 @@ site: .venv/sited
 	@echo "Open .site/index.html. The search needs a web server: $(BIN)/python -m http.server --directory .site"
 
 clean:
-	rm -rf .venv .venv-* .site .bench .node .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-* .site .bench .node .fuzz .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml
@@ -65,6 +71,10 @@ clean:
 
 .venv/checked: .venv/installed requirements/check.txt
 	$(PIP) install --requirement requirements/check.txt
+	touch $@
+
+.venv/fuzzed: .venv/installed requirements/fuzz.txt requirements/unit.txt
+	$(PIP) install --requirement requirements/fuzz.txt
 	touch $@
 
 .venv/sited: .venv/installed requirements/site.txt

@@ -42,7 +42,9 @@ class Backoff:
     def next_delay(self) -> float:
         """Return the delay to wait now, in seconds, and let the following one grow."""
         delay, self.delay = self.delay, min(self.delay * self._factor, self._longest)
-        return delay * random.uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else delay
+        if not self._jitter:
+            return delay
+        return delay * random.uniform(1 - self._jitter, 1 + self._jitter)  # nosec B311 # no secret
 
     def reset(self) -> None:
         """Start again with the first delay and a new timeout, after an attempt succeeded."""

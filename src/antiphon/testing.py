@@ -374,7 +374,7 @@ def _call(
     return Call(
         request,
         id=id,
-        request_meta=RequestMeta(capabilities=capabilities, log_level="debug", progress_token="rehearsal"),
+        request_meta=RequestMeta(capabilities=capabilities, log_level="debug", progress_token="rehearsal"),  # nosec B106 # no password
         principal=principal,
         carrier=carrier,
         caller=caller,

@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError, HeaderMismatch
@@ -20,6 +21,8 @@ Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _PREFIX, _SUFFIX = "=?base64?", "?="
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z")
+"""A number as JSON writes it."""
 _SAFE_INTEGER = 2**53 - 1
 _ALLOWED_TYPES = ("string", "integer", "boolean")
 
@@ -118,10 +121,8 @@ def _same(given: str, value: Any) -> bool:
     if isinstance(value, bool):
         return given == ("true" if value else "false")
     if isinstance(value, int):
-        try:  # the specification compares integers as numbers
-            return abs(value) <= _SAFE_INTEGER and float(given) == value
-        except ValueError:
-            return False
+        # The specification compares integers as numbers. Python reads more spellings than a gateway does.
+        return abs(value) <= _SAFE_INTEGER and bool(_NUMBER.match(given)) and Decimal(given) == value
     return bool(given == value)
 
 

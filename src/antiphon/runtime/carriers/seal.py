@@ -64,7 +64,7 @@ class Seal:
         for cipher, binding in itertools.product(self._ring, bindings):
             try:
                 data: bytes = cipher.decrypt(nonce, sealed, expiry + binding)
-            except Exception:  # cryptography raises InvalidTag, or ValueError for impossible lengths
+            except Exception:  # nosec B112 # cryptography raises InvalidTag, or ValueError for impossible lengths
                 continue
             if int.from_bytes(expiry, "big") < time.time() * 1000:
                 raise SealError("The token has expired.")

@@ -169,7 +169,7 @@ async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> 
     This is no failed attempt: the worker of the right version may come much later. Raises `StoreError`.
     """
     delay = _delay(claimed.mismatches + 1, _FIRST_MISMATCH_SECONDS, _LONGEST_MISMATCH_SECONDS)
-    delay *= random.uniform(0.5, 1.5)  # so that the same worker does not always come first
+    delay *= random.uniform(0.5, 1.5)  # nosec B311 # jitter: another worker may come first
     logger.error(
         "Cannot continue task %s: %s Released for a worker that has the version which began the task. "
         "The next attempt follows in %.3g s.",

@@ -81,7 +81,7 @@ READ_ENTRIES = f"""
         WHERE task_rows.id = :id AND {_IS_LIVE.format(now=":now")} AND entries.number > :after
         ORDER BY entries.number LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 COUNT_TASKS = "SELECT tasks FROM counts WHERE phase = ?"
 
@@ -144,7 +144,7 @@ _READY_QUEUES = """
 
 READY_QUEUES = f"""{_READY_QUEUES}
     SELECT json_group_array(json_array(server, tool)) FROM queues WHERE tool IS NOT NULL
-"""
+"""  # nosec B608 # placeholders only
 
 OLDEST_READY = f"""{_READY_QUEUES}
     SELECT updated FROM task_rows WHERE key IN (
@@ -154,14 +154,14 @@ OLDEST_READY = f"""{_READY_QUEUES}
             ORDER BY created, key LIMIT 1
         ) FROM queues
     ) ORDER BY created, key LIMIT 1
-"""
+"""  # nosec B608 # placeholders only
 
 CLAIMABLE_TASKS = f"""
     SELECT {_AS_ROWS} FROM (
         SELECT * FROM task_rows WHERE phase = 'ready' AND lease = 0 AND server = :server AND tool = :tool
         ORDER BY created, key LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 END_EXPIRED_LEASES = """
     UPDATE task_rows SET lease = 0 WHERE key IN (
@@ -174,7 +174,7 @@ EXPIRED_TASKS = f"""
         SELECT * FROM task_rows WHERE expires IS NOT NULL AND expires <= :now AND phase = 'ended'
         ORDER BY expires, key LIMIT :limit
     )
-"""
+"""  # nosec B608 # placeholders only
 
 UPDATE_COUNTS = """
     UPDATE counts SET tasks = tasks + CASE phase
@@ -229,7 +229,7 @@ def get_records(size: int, *, as_rows: bool = False) -> str:
     return f"""
         SELECT {_AS_ROWS if as_rows else _AS_RECORDS}, max(format)
         FROM task_rows WHERE id IN ({_placeholders(size)}) AND {_IS_LIVE.format(now="?")}
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -244,7 +244,7 @@ def list_records(of_principal: bool, of_server: bool, *, as_rows: bool = False) 
             (created, key) < (:created, :key) AND {_IS_LIVE.format(now=":now")}
             ORDER BY created DESC, key DESC LIMIT :limit
         )
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -256,7 +256,7 @@ def overdue_records(of_server: bool, *, as_rows: bool = False) -> str:
             {"AND server = :server" if of_server else ""}
             ORDER BY expires, key LIMIT :limit
         )
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -265,7 +265,7 @@ def load_rows(size: int) -> str:
     return f"""
         SELECT json_group_array({_ROW.format(head="")}), (SELECT coalesce(max(key), 0) FROM task_rows)
         FROM task_rows WHERE id IN ({_placeholders(size)})
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -276,7 +276,7 @@ def insert_tasks(size: int) -> str:
             key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease, server,
             format, head
         ) SELECT * FROM (VALUES {_tuples(size, 15)}) WHERE column1 IS NOT NULL
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -285,7 +285,7 @@ def insert_entries(size: int) -> str:
     return f"""
         INSERT INTO entries (task, number, kind, at, format, data)
         SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -298,19 +298,19 @@ def update_tasks(size: int) -> str:
             expires = fresh.expires, token = fresh.token, worker = fresh.worker, lease = fresh.lease,
             head = coalesce(fresh.head, task_rows.head)
         FROM fresh WHERE task_rows.key = fresh.key
-    """
+    """  # nosec B608 # placeholders only
 
 
 @cache
 def delete_entries(size: int) -> str:
     """Return the statement that deletes the entries of tasks, by key."""
-    return f"DELETE FROM entries WHERE task IN ({_placeholders(size)})"
+    return f"DELETE FROM entries WHERE task IN ({_placeholders(size)})"  # nosec B608 # placeholders only
 
 
 @cache
 def delete_tasks(size: int) -> str:
     """Return the statement that deletes tasks, by key."""
-    return f"DELETE FROM task_rows WHERE key IN ({_placeholders(size)})"
+    return f"DELETE FROM task_rows WHERE key IN ({_placeholders(size)})"  # nosec B608 # placeholders only
 
 
 def _placeholders(size: int) -> str:

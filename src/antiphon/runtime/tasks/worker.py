@@ -47,7 +47,7 @@ from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind, unwind_unasked
+from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -439,10 +439,8 @@ class Worker:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
         if claimed.unwinds:
-            if isinstance(outcome, InputRequired):
-                tool = self._find_tool(claimed.task.tool)
-                await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
-            await end_unwound(claimed)
+            asking = self._find_tool(claimed.task.tool) if isinstance(outcome, InputRequired) else None
+            await end_unwound(claimed, asking, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:

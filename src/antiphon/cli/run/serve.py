@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from antiphon.cli.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, CommandError, exit_with
 from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
+from antiphon.cli.signals import woken_by_signals
 from antiphon.errors import StoreUnavailable
 from antiphon.transport.server.interrupts import Interrupts, exit_at_once
 
@@ -66,7 +67,7 @@ def serve_stdio(settings: Settings) -> None:
     os.dup2(output, 1)
     os.close(output)
     try:
-        asyncio.run(server.stdio())
+        asyncio.run(woken_by_signals(server.stdio()))
     except StoreUnavailable as error:
         raise _startup_error(error) from None
 

@@ -23,7 +23,14 @@ from antiphon.model.task import TaskProgress
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
 
-__all__ = ["GIVE_UP_SECONDS", "TaskFollower", "current_status", "print_question_hint", "raise_if_failed"]
+__all__ = [
+    "GIVE_UP_SECONDS",
+    "TaskFollower",
+    "current_status",
+    "print_question_hint",
+    "print_task_hint",
+    "raise_if_failed",
+]
 
 REDRAW_SECONDS = 0.5
 GIVE_UP_SECONDS = 2.0
@@ -50,6 +57,12 @@ def print_question_hint(target: Target, handle: TaskHandle) -> None:
     """Print how to answer a task whose question the user has left open."""
     command = f"antiphon tasks answer {target.name} {render.strip_control(handle.id or '')}"
     print(f"The question is still open. To answer it: {command}", file=sys.stderr)
+
+
+def print_task_hint(target: Target, handle: TaskHandle, says: str) -> None:
+    """Print what became of a task that may be running, and how to follow it."""
+    command = f"antiphon tasks watch {target.name} {render.strip_control(handle.id or '')}"
+    print(f"{says} To follow it: {command}", file=sys.stderr)
 
 
 class TaskFollower:
@@ -110,8 +123,7 @@ class TaskFollower:
         if status == "input_required":
             print_question_hint(self._target, handle)
         elif status in ("working", None):
-            command = f"antiphon tasks watch {self._target.name} {render.strip_control(handle.id or '')}"
-            print(f"The task is still running. To follow it: {command}", file=sys.stderr)
+            print_task_hint(self._target, handle, "The task is still running.")
 
     async def _follow_status(self, handle: TaskHandle) -> None:
         if self.has_line:

@@ -157,8 +157,26 @@ def test_ctrl_c_cancels_a_call_whose_task_asks_nothing(served: Served) -> None:
         listed = ("tasks", "ls", served.store, "--json", "--limit", "1")
         id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
         terminal.press(CTRL_C)
+        terminal.expect(f"Cancelled task {id}.")
         assert terminal.wait() == (130, "")
     assert wait_for_status(served, id, "cancelled")
+
+
+def test_a_call_whose_server_goes_away_says_how_to_follow_its_task(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    with (
+        running(TASKS_SERVER, "--store", store, directory=tmp_path) as server,
+        in_terminal("call", server.url, "ponder", "--timeout", "3") as terminal,
+    ):
+        listed = ("tasks", "ls", store, "--json", "--limit", "1")
+        id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
+        server.process.kill()
+        server.process.wait()
+        terminal.expect(
+            "The call became a task, which may still be running. "
+            f"To follow it: antiphon tasks watch {server.url} {id}"
+        )
+        assert terminal.wait()[0] == 3
 
 
 def _newest(tasks: list[dict[str, Any]], tool: str) -> str:

@@ -84,7 +84,9 @@ class Sessions:
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
         """Create a session, and return its id."""
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated))
-        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=self._limits.session_lifetime)
+        token = self._seal.seal(
+            data, use="session", bound_to=self._bind(principal), lifetime=self._limits.session_lifetime
+        )
         self._cache(token, Session(_name(token), negotiated, principal, self._limits))
         return token
 
@@ -100,7 +102,7 @@ class Sessions:
         if name in self._ended:
             raise _lost()
         try:
-            data = self._seal.open(token, bound_to=self._bind(principal))
+            data = self._seal.open(token, use="session", bound_to=self._bind(principal))
             negotiated = msgspec.msgpack.decode(data, type=_Token).negotiated
         except (SealError, msgspec.DecodeError):
             raise _lost() from None

@@ -216,13 +216,25 @@ def test_a_store_with_several_servers_names_them(tmp_path: Path) -> None:
     assert "server     two" in antiphon("tasks", "show", url, listed[0]["taskId"]).stdout
 
 
-def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
-    id = start_waiting_task(served, "greet")
+def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served, tmp_path: Path) -> None:
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
-    old = antiphon("tasks", "ls", served.url, *LEGACY, "--json")
-    assert json.loads(old.stdout)[0]["taskId"] == id
+    stranger = antiphon("tasks", "ls", served.url, *LEGACY)
+    assert (stranger.returncode, stranger.stdout) == (2, "")
+    assert "A list of tasks needs authentication" in stranger.stderr
+    assert "antiphon tasks ls sqlite:///tasks.db" in stranger.stderr
+    program = tmp_path / "authenticated.py"
+    program.write_text(
+        "from antiphon import BearerTokens, Server\n\n"
+        "server = Server('authenticated', authenticate=BearerTokens({'token-of-ada': 'ada'}))\n\n\n"
+        "@server.tool(task='required')\ndef done() -> str:\n    return 'done'\n"
+    )
+    header = ("--header", "Authorization: Bearer token-of-ada")
+    with running(program, directory=tmp_path) as server:
+        assert antiphon("call", server.url, "done", *header).returncode == 0
+        (listed,) = json.loads(antiphon("tasks", "ls", server.url, *LEGACY, *header, "--json").stdout)
+    assert listed["taskId"].startswith("done_")
 
 
 def test_a_store_shows_the_log(served: Served) -> None:

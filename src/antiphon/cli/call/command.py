@@ -28,6 +28,7 @@ from antiphon.errors import AntiphonError, RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
+from antiphon.printable import printable
 
 if TYPE_CHECKING:
     from antiphon.client import Client, TaskHandle
@@ -122,7 +123,7 @@ async def _leave(target: Target, handle: TaskHandle, status: str | None) -> None
     if target.is_remote and status == "input_required":
         print_question_hint(target, handle)
     elif status in ("working", "input_required") and await _cancel(handle):
-        print(f"Cancelled task {render.strip_control(handle.id or '')}.", file=sys.stderr)
+        print(f"Cancelled task {printable(handle.id or '')}.", file=sys.stderr)
     elif target.is_remote and status in ("working", None):
         print_task_hint(target, handle, "The call became a task, which may still be running.")
 

@@ -48,8 +48,8 @@ class OutputStream:
     async def emit(self, blocks: Iterable[Block]) -> None:
         """Add segments; raises `Failure` if the answer becomes too large."""
         for block in blocks:
-            self._blocks.append(block)
             self._size += _size(block)
+            self._blocks.append(block)
         if self._size > self._max_bytes:
             raise Failure(
                 f"The answer exceeds the limit of {self._max_bytes} bytes. "
@@ -161,10 +161,11 @@ class LoggedOutput(OutputStream):
         self._raise_failure()  # after a failed write, further segments would leave a gap in the log
         before = self._number
         for block in blocks:
+            size = _size(block)
             self._number += 1
             if self._number > self.logged + len(self._blocks):
                 self._blocks.append(block)
-                self._size += _size(block)
+                self._size += size
         if self._blocks and self._writing is None and self._scheduled is None:
             # Not at once: a function that does not await may emit more segments, or return, right after this.
             self._scheduled = self._loop.call_soon(self._start_writing)
@@ -246,9 +247,10 @@ class LoggedOutput(OutputStream):
 
 
 def _size(block: Any) -> int:
-    """Return the approximate size of a block on the wire, in bytes."""
+    """Return the approximate size of a block on the wire, in bytes; raises `ValueError` for invalid text."""
     if isinstance(block, Text):
-        return len(block.text) + 32
+        text = block.text
+        return 32 + (len(text) if text.isascii() else len(text.encode()))
     if isinstance(block, Image | Audio):
         return len(block.data) + 64
     if isinstance(block, dict):

@@ -452,6 +452,14 @@ class Worker:
             return await work
         except RequestError as error:
             return error
+        except (StoreError, ReplayMismatch):
+            raise
+        except Exception as error:  # without an outcome, the run would count as lost, and be repeated
+            logger.error("The run of task %s failed.", claimed.task.id, exc_info=error)
+            return InternalError(
+                f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
+                f"details, under task {claimed.task.id}."
+            )
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if claimed.stopped is not None or (current is not None and current.cancelling()):

@@ -12,6 +12,7 @@ the error.
     │   ├── ParseError        −32700   not JSON
     │   ├── InvalidRequest    −32600   JSON, but not a valid JSON-RPC request
     │   │   ├── BodyTooLarge             413
+    │   │   ├── HeadTooLarge             431
     │   │   ├── BadMediaType             415
     │   │   ├── NotAcceptable            406
     │   │   ├── BadOrigin                403
@@ -73,6 +74,7 @@ __all__ = [
     "DefinitionError",
     "Failure",
     "Forbidden",
+    "HeadTooLarge",
     "HeaderMismatch",
     "InternalError",
     "InvalidParams",
@@ -213,6 +215,12 @@ class BodyTooLarge(InvalidRequest):
     """The body is larger than `Limits.max_body_bytes`."""
 
     status = 413
+
+
+class HeadTooLarge(InvalidRequest):
+    """The request has more than `Limits.max_headers` headers, or they exceed `Limits.max_head_bytes`."""
+
+    status = 431
 
 
 class BadMediaType(InvalidRequest):

@@ -274,7 +274,7 @@ def _config(
 
     return create_config(
         app,
-        drain_timeout=server.limits.drain_timeout,
+        limits=server.limits,
         factory=factory,
         workers=workers,
         interface="asgi3",

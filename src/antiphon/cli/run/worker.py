@@ -98,7 +98,7 @@ async def _probes(
 
     config = create_config(
         ProbeApp(server.engine, is_ready),
-        drain_timeout=server.limits.drain_timeout,
+        limits=server.limits,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -179,6 +179,25 @@ def test_a_store_lists_the_tasks_of_all_callers(served: Served) -> None:
     assert [(task["taskId"], task["tool"], task["ttl"]) for task in listed] == [(id, "greet", None)]
 
 
+def test_a_store_with_several_servers_names_them(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    for name in ("one", "two"):
+        program = tmp_path / f"{name}.py"
+        program.write_text(
+            f"from antiphon import Server\n\nserver = Server({name!r})\n\n\n"
+            "@server.tool(task='required')\ndef done() -> str:\n    return 'done'\n"
+        )
+        with running(program, "--store", url, directory=tmp_path) as server:
+            assert antiphon("call", server.url, "done").returncode == 0
+        heading, *rows = antiphon("tasks", "ls", url).stdout.splitlines()
+        assert ("SERVER" in heading.split()) == (name == "two")
+    assert heading.split()[:5] == ["ID", "STATUS", "TOOL", "PRINCIPAL", "SERVER"]
+    assert [row.split()[4] for row in rows] == ["two", "one"]
+    listed = json.loads(antiphon("tasks", "ls", url, "--json").stdout)
+    assert [task["server"] for task in listed] == ["two", "one"]
+    assert "server     two" in antiphon("tasks", "show", url, listed[0]["taskId"]).stdout
+
+
 def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
     id = start_waiting_task(served, "greet")
     done = antiphon("tasks", "ls", served.url)

@@ -23,6 +23,7 @@ from .support import START, Clock, task
 from .test_postgres import direct_connection
 
 TOOLS = ["echo", "other"]
+SERVER = "here"
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ async def snapshot(url: str) -> AsyncIterator[None]:
 
 async def claimed(store: PostgresStore, **options: Any) -> list[str]:
     """Claim tasks, and return their ids."""
-    values = {"lease": 10.0, "limit": 100, "tools": TOOLS} | options
+    values = {"lease": 10.0, "limit": 100, "tools": TOOLS, "server": SERVER} | options
     return [claim.record.id for claim in await store.claim("w", **values)]
 
 
@@ -58,8 +59,8 @@ async def run_tasks(store: PostgresStore, clock: Clock, count: int, *, waits: bo
     """Create, claim and end tasks. With `waits`, each task waits for an answer in between."""
     for first in range(0, count, 100):
         ids = [f"t{clock.now}-{n}" for n in range(first, first + 100)]
-        await asyncio.gather(*(store.create(task(id, created=clock.now), []) for id in ids))
-        claims = await store.claim("w", lease=10, limit=100, tools=TOOLS)
+        await asyncio.gather(*(store.create(task(id, created=clock.now, server=SERVER), []) for id in ids))
+        claims = await store.claim("w", lease=10, limit=100, tools=TOOLS, server=SERVER)
         if waits:
             await asyncio.gather(
                 *(
@@ -69,7 +70,7 @@ async def run_tasks(store: PostgresStore, clock: Clock, count: int, *, waits: bo
             )
             clock.forward(1)
             await asyncio.gather(*(store.append(id, [], expect=0, phase="ready", head=1) for id in ids))
-            claims = await store.claim("w", lease=10, limit=100, tools=TOOLS)
+            claims = await store.claim("w", lease=10, limit=100, tools=TOOLS, server=SERVER)
         assert [claim.record.id for claim in claims] == ids
         await asyncio.gather(
             *(
@@ -120,7 +121,7 @@ async def cost(store: PostgresStore, clock: Clock, monkeypatch: pytest.MonkeyPat
     """Return the pages that each kind of statement reads for one task from its creation to its end."""
     with count_pages(store, monkeypatch) as pages:
         await store.create(task(f"one{secrets.token_hex(4)}", created=clock.now), [])
-        (claim,) = await store.claim("w", lease=10, limit=10, tools=TOOLS)
+        (claim,) = await store.claim("w", lease=10, limit=10, tools=TOOLS, server=SERVER)
         await store.append(
             claim.record.id,
             [],
@@ -130,7 +131,7 @@ async def cost(store: PostgresStore, clock: Clock, monkeypatch: pytest.MonkeyPat
             token=claim.token,
             expires=clock.now + 60_000,
         )
-        assert await store.claim("w", lease=10, limit=10, tools=TOOLS) == []
+        assert await store.claim("w", lease=10, limit=10, tools=TOOLS, server=SERVER) == []
         await store.expire()
     return pages
 
@@ -352,4 +353,4 @@ async def test_the_limits_of_many_sets_of_tools_are_bounded(store: PostgresStore
     assert store._parts is not None
     for n in range(40):
         assert await claimed(store, tools=[f"tool{n}"]) == []
-    assert len(store._parts.writer._claimer._limits_by_tools) <= 16
+    assert len(store._parts.writer._claimer._limits_by_queues) <= 16

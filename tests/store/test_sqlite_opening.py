@@ -83,13 +83,13 @@ async def test_a_migration_keeps_the_data_and_runs_once(path: Path) -> None:
     await store.close()
     steps = [
         *migrations.scripts(),
-        "ALTER TABLE tasks ADD COLUMN note TEXT;\nUPDATE tasks\n  SET note = id;\n",
+        "ALTER TABLE task_rows ADD COLUMN note TEXT;\nUPDATE task_rows\n  SET note = id;\n",
     ]
     database = Database(str(path), 1.0)
     for _ in range(2):
         connection = database.connect("write")
         migrations.migrate(database, connection, steps)
-        assert connection.execute("SELECT note FROM tasks").fetchall() == [("a",)]
+        assert connection.execute("SELECT note FROM task_rows").fetchall() == [("a",)]
         connection.close()
     assert version(path) == len(steps)
 
@@ -133,7 +133,7 @@ async def test_a_file_of_a_newer_schema_is_refused_and_left_alone(path: Path) ->
     await store.open()
     await store.close()
     newer = len(migrations.scripts()) + 1
-    upgrade(path, "ALTER TABLE tasks RENAME TO works;\n", oldest=newer)
+    upgrade(path, "ALTER TABLE task_rows RENAME TO works;\n", oldest=newer)
     before = content(path)
     with pytest.raises(StoreUnavailable, match=f"schema {newer}.*install a newer.*restore the backup"):
         await store.open()
@@ -154,10 +154,11 @@ async def test_the_version_before_can_be_started_again_after_an_upgrade(path: Pa
     await store.open()
     await store.create(task(), [("x", 1)])
     await store.close()
-    upgrade(path, "ALTER TABLE tasks ADD COLUMN note TEXT;\n")
+    upgrade(path, "ALTER TABLE task_rows ADD COLUMN note TEXT;\n")
     assert version(path) == len(migrations.scripts()) + 1
     await store.open()
     await store.append("a", [("x", 2)], expect=1, phase="ready", head=None)
+    await store.create(task("b"), [("x", 1)])
     await store.close()
     assert version(path) == len(migrations.scripts()) + 1
 

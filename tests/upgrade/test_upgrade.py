@@ -13,15 +13,17 @@ import pytest
 from tests.cli.command import running
 from tests.upgrade.write import HERE, STATES, STORE, Caller, accept
 
-KEPT = json.loads(STATES.read_text())
-TASKS: dict[str, str] = KEPT["tasks"]
+FOLDERS = {"schema 2": HERE, "schema 3": HERE / "schema_3"}
+"""The stores that earlier versions have left, by their schema."""
 
 
 class Upgraded(Caller):
     """A server of this version, on a copy of the store that an earlier one left."""
 
-    def __init__(self, port: int, folder: Path) -> None:
+    def __init__(self, port: int, folder: Path, kept: dict[str, Any]) -> None:
         super().__init__(port)
+        self.kept = kept
+        self.tasks: dict[str, str] = kept["tasks"]
         self.gate = folder / "gate"
         self._effects = folder / "effects"
 
@@ -36,59 +38,61 @@ class Upgraded(Caller):
         self.modern("tasks/update", {"taskId": id, "inputResponses": responses}, tasks=True)
 
 
-@pytest.fixture
-def upgraded(tmp_path: Path) -> Iterator[Upgraded]:
-    store = tmp_path / "store.sqlite"
-    shutil.copy(STORE, store)
+@pytest.fixture(params=FOLDERS)
+def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Upgraded]:
+    store, folder = tmp_path / "store.sqlite", FOLDERS[request.param]
+    shutil.copy(folder / STORE.name, store)
+    kept = json.loads((folder / STATES.name).read_text())
     environment = {"EFFECTS": str(tmp_path / "effects"), "GATE": str(tmp_path / "gate")}
     with running(
         HERE / "server.py", "--store", f"sqlite:///{store}", directory=tmp_path, env=environment
     ) as server:
-        yield Upgraded(int(server.url.rpartition(":")[2].partition("/")[0]), tmp_path)
+        yield Upgraded(int(server.url.rpartition(":")[2].partition("/")[0]), tmp_path, kept)
 
 
 def test_a_task_that_waited_goes_on_and_repeats_no_step(upgraded: Upgraded) -> None:
-    upgraded.answer(TASKS["waiting"], approve=True)
-    asked = upgraded.until(TASKS["waiting"], "input_required")
+    upgraded.answer(upgraded.tasks["waiting"], approve=True)
+    asked = upgraded.until(upgraded.tasks["waiting"], "input_required")
     while "who" not in asked["inputRequests"]:
-        asked = upgraded.until(TASKS["waiting"], "input_required")
-    upgraded.answer(TASKS["waiting"], who="Ada")
-    done = upgraded.until(TASKS["waiting"], "completed")
+        asked = upgraded.until(upgraded.tasks["waiting"], "input_required")
+    upgraded.answer(upgraded.tasks["waiting"], who="Ada")
+    done = upgraded.until(upgraded.tasks["waiting"], "completed")
     text = done["result"]["content"][0]["text"]
     assert text.startswith("did reserve 7, did charge 7, approved=True by Ada at ")
     assert [line for line in upgraded.effects if line.endswith(" 7")] == ["charge 7"]
 
 
 def test_a_task_that_was_half_answered_keeps_its_answer(upgraded: Upgraded) -> None:
-    asked = upgraded.modern("tasks/get", {"taskId": TASKS["half"]}, tasks=True)
+    asked = upgraded.modern("tasks/get", {"taskId": upgraded.tasks["half"]}, tasks=True)
     assert list(asked["inputRequests"]) == ["who"]
-    upgraded.answer(TASKS["half"], who="Grace")
-    done = upgraded.until(TASKS["half"], "completed")
+    upgraded.answer(upgraded.tasks["half"], who="Grace")
+    done = upgraded.until(upgraded.tasks["half"], "completed")
     assert "approved=True by Grace" in done["result"]["content"][0]["text"]
 
 
 def test_a_task_of_the_draft_goes_on_in_the_draft(upgraded: Upgraded) -> None:
-    asked = upgraded.bare("tasks/result", {"taskId": TASKS["drafted"]})
+    asked = upgraded.bare("tasks/result", {"taskId": upgraded.tasks["drafted"]})
     assert asked["resultType"] == "input_required"
     assert list(asked["inputRequests"]) == ["approve"]
     for key, value in (("approve", False), ("who", "Bob")):
         upgraded.bare(
-            "tasks/input_response", {"taskId": TASKS["drafted"], "inputResponses": {key: accept(value)}}
+            "tasks/input_response",
+            {"taskId": upgraded.tasks["drafted"], "inputResponses": {key: accept(value)}},
         )
-        result = upgraded.bare("tasks/result", {"taskId": TASKS["drafted"]})
+        result = upgraded.bare("tasks/result", {"taskId": upgraded.tasks["drafted"]})
     assert "approved=False by Bob" in result["content"][0]["text"]
 
 
 def test_a_task_whose_process_was_killed_is_taken_up_after_its_step_and_segments(upgraded: Upgraded) -> None:
     upgraded.gate.touch()
-    done = upgraded.until(TASKS["running"], "completed")
+    done = upgraded.until(upgraded.tasks["running"], "completed")
     assert [block["text"] for block in done["result"]["content"]] == ["did begin", "waiting", "did end"]
     assert [line for line in upgraded.effects if line in ("begin", "end")] == ["end"]
 
 
 def test_tasks_that_had_ended_say_how(upgraded: Upgraded) -> None:
     def look(name: str) -> dict[str, Any]:
-        return upgraded.modern("tasks/get", {"taskId": TASKS[name]}, tasks=True)
+        return upgraded.modern("tasks/get", {"taskId": upgraded.tasks[name]}, tasks=True)
 
     assert [block["text"] for block in look("ended")["result"]["content"]] == [
         f"segment {n}" for n in (1, 2, 3)
@@ -96,10 +100,10 @@ def test_tasks_that_had_ended_say_how(upgraded: Upgraded) -> None:
     assert look("failed")["result"]["isError"] is True
     assert look("faulted")["error"] == {"code": -32602, "message": "That cannot be asked."}
     assert look("cancelled")["status"] == "cancelled"
-    portion = upgraded.bare("tasks/result", {"taskId": TASKS["ended"], "lastSeqNr": 1})
+    portion = upgraded.bare("tasks/result", {"taskId": upgraded.tasks["ended"], "lastSeqNr": 1})
     assert [part["seqNr"] for part in portion["partial-content"]] == [2, 3]
     listed = {task["taskId"] for task in upgraded.bare("tasks/list", {})["tasks"]}
-    assert set(TASKS.values()) <= listed
+    assert set(upgraded.tasks.values()) <= listed
 
 
 CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
@@ -123,7 +127,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_sealed_state_opens_and_its_call_goes_on(upgraded: Upgraded, name: str) -> None:
     method, params, responses, expected = CALLS[name]
-    state = KEPT["states"][name]
+    state = upgraded.kept["states"][name]
     result = upgraded.modern(method, {**params, "requestState": state, "inputResponses": responses})
     assert result.get("resultType") == "complete", result
     assert expected in json.dumps(result)
@@ -134,7 +138,7 @@ def test_a_sealed_state_opens_and_its_call_goes_on(upgraded: Upgraded, name: str
 def test_a_sealed_state_goes_on_into_its_second_question(upgraded: Upgraded, dialect: str) -> None:
     call, amount = (upgraded.modern, 3) if dialect == "pay" else (upgraded.bare, 4)
     params = {"name": "pay", "arguments": {"amount": amount}}
-    state = KEPT["states"][dialect]
+    state = upgraded.kept["states"][dialect]
     asked = call("tools/call", {**params, "requestState": state, "inputResponses": {"approve": accept(True)}})
     assert list(asked["inputRequests"]) == ["who"], asked
     state = asked["requestState"]
@@ -144,11 +148,11 @@ def test_a_sealed_state_goes_on_into_its_second_question(upgraded: Upgraded, dia
 
 
 def test_a_session_is_still_known(upgraded: Upgraded) -> None:
-    headers = {"mcp-session-id": KEPT["session"], "mcp-protocol-version": "2025-11-25"}
+    headers = {"mcp-session-id": upgraded.kept["session"], "mcp-protocol-version": "2025-11-25"}
     listed = upgraded.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers).json()
     assert {tool["name"] for tool in listed["result"]["tools"]} >= {"pay", "order"}
 
 
 def test_an_artifact_is_still_there(upgraded: Upgraded) -> None:
-    read = upgraded.modern("resources/read", {"uri": f"artifact://upgraded/{KEPT['artifact']}"})
+    read = upgraded.modern("resources/read", {"uri": f"artifact://upgraded/{upgraded.kept['artifact']}"})
     assert json.loads(read["contents"][0]["text"])["title"] == "Sales"

@@ -104,6 +104,7 @@ class Engine:
             limits,
             self.registry.tool,
             self.environment,
+            server=name,
             relay=self.relay,
             task_tools=lambda: self.registry.task_tools,
             needed=settings.single_use_state,

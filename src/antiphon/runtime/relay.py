@@ -122,7 +122,7 @@ class Relay:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _stored_topic(self, topic: str) -> str:
-        """Return the name of a topic in the store. Servers that share a store share its tasks."""
+        """Return the name of a topic in the store. An operator cancels tasks without their server's name."""
         return topic if topic in (CANCELLED_TASKS, RETRIED_TASKS) else f"{self._server}/{topic}"
 
 

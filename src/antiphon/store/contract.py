@@ -16,6 +16,10 @@ Every store gives the same guarantees, and one test suite checks them all:
 - Watchers in every process on the same store see a change within 50 ms.
 - A published message reaches every current subscriber of its topic, in every process, exactly once.
 - No operation gets slower as the number of tasks grows.
+
+Several servers may share a store. A task belongs to the server that its record names. Operations with a
+`server` concern the tasks of that server and the tasks without a server, which earlier versions have created.
+Operations without one concern the tasks of all servers.
 """
 
 from __future__ import annotations
@@ -59,6 +63,8 @@ class Record(msgspec.Struct, frozen=True):
     """When an ended task expires, or a task that has not ended becomes overdue; `None` for never."""
     head: Any
     """The state that the engine computed from the log, as JSON."""
+    server: str = ""
+    """The name of the server that the task belongs to; empty if every server on the store may run it."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -149,14 +155,27 @@ class Store(Protocol):
     async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
         """Return the entries numbered above `after`, in order; empty if the task does not exist."""
 
-    async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
+    async def list(
+        self,
+        principal: str | None,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        server: str | None = None,
+    ) -> Page:
         """Return a page of a principal's tasks, or of all tasks for `None`, newest first.
 
         Raises `ValueError` for an invalid cursor.
         """
 
     async def claim(
-        self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
+        self,
+        worker: str,
+        *,
+        lease: float,
+        limit: int,
+        tools: Collection[str] | None = None,
+        server: str | None = None,
     ) -> Sequence[Claim]:
         """Claim ready tasks that no worker holds, oldest first, for `lease` seconds."""
 
@@ -181,14 +200,17 @@ class Store(Protocol):
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         """Delete up to `limit` ended tasks whose `expires` has passed, and return their records."""
 
-    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
+    async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
         """Return up to `limit` tasks that have not ended although their `expires` has passed, earliest first.
 
         A task is returned again until it ends or `append` changes its `expires`.
         """
 
-    async def count(self, phase: Phase) -> int:
-        """Return the number of tasks in a phase."""
+    async def count(self, phase: Phase, *, server: str | None = None) -> int:
+        """Return the number of tasks in a phase.
+
+        With a `server`, a database counts its tasks one by one, so that takes longer the more there are.
+        """
 
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
         """Return the number of a principal's tasks in a phase, or `most` if there are more.
@@ -196,7 +218,7 @@ class Store(Protocol):
         Reads the tasks of the principal, so that takes longer the more there are.
         """
 
-    async def oldest_ready(self) -> int | None:
+    async def oldest_ready(self, *, server: str | None = None) -> int | None:
         """Return when the next task to be claimed last changed; `None` if no task can be claimed."""
 
     async def probe(self) -> None:

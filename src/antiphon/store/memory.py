@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from heapq import heapify, heappop, heappush
@@ -34,7 +35,7 @@ class _StoredTask(msgspec.Struct):
 
 
 class _ReadyQueue:
-    """The tasks of one tool that may be claimable, oldest first.
+    """The tasks of one tool of a server that may be claimable, oldest first.
 
     A task that is no longer claimable is removed when it reaches the front.
     """
@@ -134,13 +135,14 @@ class MemoryStore:
         self._last_key = 0
         self._by_id: dict[str, _StoredTask] = {}
         self._by_key: dict[int, _StoredTask] = {}
-        self._queues: dict[str, _ReadyQueue] = {}
+        self._queues: dict[tuple[str, str], _ReadyQueue] = {}  # by server and tool
         self._leases: list[tuple[int, int]] = []
         self._expiring = _ExpiryQueue(lambda row: row.phase == "ended")
-        self._overdue = _ExpiryQueue(lambda row: row.phase != "ended")
+        self._overdue: dict[str, _ExpiryQueue] = {}  # by server
         self._all_by_age = _TasksByAge()
-        self._principal_by_age: dict[str, _TasksByAge] = {}
-        self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0, "ended": 0}
+        self._principal_by_age: dict[tuple[str, str], _TasksByAge] = {}  # by principal and server
+        self._counts: Counter[tuple[str, Phase]] = Counter()  # by server and phase
+        self._servers: set[str] = set()
         self._used_keys: set[str] = set()
         self._used_until: list[tuple[int, str]] = []
 
@@ -148,7 +150,7 @@ class MemoryStore:
         self._is_open = True
 
     async def close(self) -> None:
-        unfinished = self._counts["ready"] + self._counts["waiting"]
+        unfinished = self._count("ready") + self._count("waiting")
         if self._is_open and unfinished:
             logger.info("The store in memory was closed: %d tasks that had not ended are lost.", unfinished)
         self._is_open = False
@@ -173,8 +175,9 @@ class MemoryStore:
         task = _StoredTask(row, [(kind, now, data) for kind, data in encoded])
         self._by_id[row.id] = self._by_key[row.key] = task
         self._all_by_age.add(row)
-        self._principal_by_age.setdefault(row.principal, _TasksByAge()).add(row)
-        self._counts[row.phase] += 1
+        self._principal_by_age.setdefault((row.principal, row.server), _TasksByAge()).add(row)
+        self._servers.add(row.server)
+        self._counts[row.server, row.phase] += 1
         self._changed(row)
         return None if worker is None else Claim(rules.record_of(row), row.token)
 
@@ -196,10 +199,10 @@ class MemoryStore:
         rules.check_expires(unwind_by)
         task = self._by_id.get(id)
         row = rules.check_append(task.row if task else None, id, expect=expect, token=token, now=now)
-        self._counts[row.phase] -= 1
+        self._counts[row.server, row.phase] -= 1
         self._by_key[row.key].log.extend((kind, now, data) for kind, data in encoded)
         rules.apply_append(row, len(encoded), phase=phase, now=now, expires=expires, unwind_by=unwind_by)
-        self._counts[row.phase] += 1
+        self._counts[row.server, row.phase] += 1
         row.head = text
         self._changed(row)
         return row.version
@@ -217,23 +220,40 @@ class MemoryStore:
             for offset, (kind, at, data) in enumerate(task.log[start : start + max(limit, 0)], 1)
         ]
 
-    async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
+    async def list(
+        self,
+        principal: str | None,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        server: str | None = None,
+    ) -> Page:
         now, position = self._now(), rules.decode_cursor(cursor)
         rules.check_page_limit(limit)
-        order = self._all_by_age if principal is None else self._principal_by_age.get(principal)
-        if order is None:
-            return Page((), None)
-        found = order.older_than(position, lambda key: rules.is_live(self._by_key[key].row, now), limit + 1)
+        orders = self._orders(principal, server)
+
+        def accept(key: int) -> bool:
+            row = self._by_key[key].row
+            return rules.is_live(row, now) and (server is None or row.server in rules.servers_of(server))
+
+        found = [key for order in orders for key in order.older_than(position, accept, limit + 1)]
+        found.sort(key=lambda key: (self._by_key[key].row.created, key), reverse=True)
         rows = [self._by_key[key].row for key in found[:limit]]
         next_cursor = rules.encode_cursor(rows[-1].created, rows[-1].key) if len(found) > limit else None
         return Page(tuple(map(rules.record_of, rows)), next_cursor)
 
     async def claim(
-        self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
+        self,
+        worker: str,
+        *,
+        lease: float,
+        limit: int,
+        tools: Collection[str] | None = None,
+        server: str | None = None,
     ) -> Sequence[Claim]:
         now, length = self._lease_now(), rules.lease_milliseconds(lease)
         self._end_expired_leases(now)
-        names = self._queues.keys() if tools is None else self._queues.keys() & set(tools)
+        names = self._queues_of(server, tools)
         tops = [(top, name) for name in names if (top := self._queues[name].first(self._by_key))]
         heapify(tops)
         claims: list[Claim] = []
@@ -274,35 +294,40 @@ class MemoryStore:
         for row in self._expiring.take(self._by_key, self._now(), limit):
             del self._by_key[row.key], self._by_id[row.id]
             self._all_by_age.remove(row)
-            if self._principal_by_age[row.principal].remove(row):
-                del self._principal_by_age[row.principal]
-            self._counts[row.phase] -= 1
+            if self._principal_by_age[row.principal, row.server].remove(row):
+                del self._principal_by_age[row.principal, row.server]
+            self._counts[row.server, row.phase] -= 1
             records.append(rules.record_of(row))
         self._watchers.notify([record.id for record in records], ready=False)
         return records
 
-    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
-        rows = self._overdue.take(self._by_key, self._now(), limit)
-        for row in rows:
-            self._overdue.put(row)
-        return [rules.record_of(row) for row in rows]
+    async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
+        names = self._overdue.keys() if server is None else self._overdue.keys() & {*rules.servers_of(server)}
+        rows: list[Row] = []
+        for name in names:
+            found = self._overdue[name].take(self._by_key, self._now(), limit)
+            for row in found:
+                self._overdue[name].put(row)
+            rows += found
+        rows.sort(key=lambda row: (row.expires or 0, row.key))
+        return [rules.record_of(row) for row in rows[: max(limit, 0)]]
 
-    async def count(self, phase: Phase) -> int:
+    async def count(self, phase: Phase, *, server: str | None = None) -> int:
         self._now()
-        return self._counts[rules.check_phase(phase)]
+        return self._count(rules.check_phase(phase), server)
 
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
         self._now()
         rules.check_phase(phase)
-        order = self._principal_by_age.get(principal)
-        if order is None:
-            return 0
-        start = rules.decode_cursor(None)
-        return len(order.older_than(start, lambda key: self._by_key[key].row.phase == phase, most))
+        start, found = rules.decode_cursor(None), 0
+        for order in self._orders(principal, None):
+            found += len(order.older_than(start, lambda key: self._by_key[key].row.phase == phase, most))
+        return min(found, most)
 
-    async def oldest_ready(self) -> int | None:
+    async def oldest_ready(self, *, server: str | None = None) -> int | None:
         self._end_expired_leases(self._lease_now())
-        tops = [top for queue in self._queues.values() if (top := queue.first(self._by_key))]
+        names = self._queues_of(server, None)
+        tops = [top for name in names if (top := self._queues[name].first(self._by_key))]
         return self._by_key[min(tops)[1]].row.updated if tops else None
 
     async def probe(self) -> None:
@@ -345,6 +370,33 @@ class MemoryStore:
         self._now()
         return int(self._lease_clock() * 1000)
 
+    def _count(self, phase: Phase, server: str | None = None) -> int:
+        names = self._servers if server is None else rules.servers_of(server)
+        return sum(self._counts[name, phase] for name in names)
+
+    def _orders(self, principal: str | None, server: str | None) -> Sequence[_TasksByAge]:
+        """Return the sorted tasks of a principal on some servers, or of all principals on all servers."""
+        if principal is None:
+            return [self._all_by_age]
+        names = self._servers if server is None else rules.servers_of(server)
+        found = (self._principal_by_age.get((principal, name)) for name in names)
+        return [order for order in found if order is not None]
+
+    def _queue_of(self, row: Row) -> _ReadyQueue:
+        return self._queues.setdefault((row.server, row.tool), _ReadyQueue())
+
+    def _queues_of(self, server: str | None, tools: Collection[str] | None) -> Sequence[tuple[str, str]]:
+        """Return the names of the queues of some servers and tools; `None` for all of them."""
+        if server is not None and tools is not None:
+            pairs = ((name, tool) for name in rules.servers_of(server) for tool in set(tools))
+            return [pair for pair in pairs if pair in self._queues]
+        servers = None if server is None else rules.servers_of(server)
+        return [
+            (name, tool)
+            for name, tool in self._queues
+            if (servers is None or name in servers) and (tools is None or tool in tools)
+        ]
+
     def _live_task(self, id: str) -> _StoredTask | None:
         now, task = self._now(), self._by_id.get(id)
         return task if task and rules.is_live(task.row, now) else None
@@ -356,11 +408,15 @@ class MemoryStore:
             task = self._by_key.get(key)
             if task and task.row.lease == until:
                 task.row.lease = 0
-                self._queues.setdefault(task.row.tool, _ReadyQueue()).put(task.row)
+                self._queue_of(task.row).put(task.row)
 
     def _changed(self, row: Row, *, grown: bool = True) -> None:
         self._expiring.put(row)
-        self._overdue.put(row)
+        self._overdue.setdefault(row.server, _ExpiryQueue(_has_not_ended)).put(row)
         if claimable := rules.is_claimable(row):
-            self._queues.setdefault(row.tool, _ReadyQueue()).put(row)
+            self._queue_of(row).put(row)
         self._watchers.notify((row.id,) if grown else (), claimable)
+
+
+def _has_not_ended(row: Row) -> bool:
+    return row.phase != "ended"

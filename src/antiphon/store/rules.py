@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import msgspec
 
@@ -42,6 +42,7 @@ __all__ = [
     "record_of",
     "release",
     "renew",
+    "servers_of",
 ]
 
 EncodedEntry: TypeAlias = tuple[str, str]
@@ -76,6 +77,8 @@ class Row(msgspec.Struct, array_like=True):
     """
     lease: int
     """When the lease, or the delay after a release, ends; 0 for neither."""
+    server: str = ""
+    """The name of the server that the task belongs to; empty for every server."""
     head: str | None = None
     """JSON text; `None` if the head was not loaded."""
 
@@ -145,6 +148,7 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
         token=0,
         worker=None,
         lease=0,
+        server=check_text(record.server),
         head=encode_json(record.head),
     )
 
@@ -244,7 +248,22 @@ def record_of(row: Row) -> Record:
         updated=row.updated,
         expires=row.expires,
         head=msgspec.json.decode(row.head or "null"),
+        server=row.server,
     )
+
+
+@overload
+def servers_of(server: str) -> tuple[str, ...]: ...
+@overload
+def servers_of(server: str | None) -> tuple[str, ...] | None: ...
+def servers_of(server: str | None) -> tuple[str, ...] | None:
+    """Return the names that tasks of a server have: its own, and the empty one of earlier versions.
+
+    Returns `None`, which means all servers, for `None`.
+    """
+    if server is None:
+        return None
+    return ("", check_text(server)) if server else ("",)
 
 
 def encode_cursor(created: int, key: int) -> str:

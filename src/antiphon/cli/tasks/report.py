@@ -42,6 +42,8 @@ class TaskView(msgspec.Struct, frozen=True):
     fault: Fault | None = None
     tool: str | None = None
     principal: str | None = None
+    server: str | None = None
+    """The server that the task belongs to; empty for a task of every server on the store."""
 
     @property
     def has_failed(self) -> bool:
@@ -82,6 +84,7 @@ class TaskView(msgspec.Struct, frozen=True):
             task.fault,
             task.tool,
             record.principal,
+            record.server,
         )
 
 
@@ -105,7 +108,7 @@ def as_json(task: TaskView) -> dict[str, Any]:
             value[key] = timestamp(at)
     value["ttl"] = task.ttl
     if task.tool is not None:
-        value |= {"tool": task.tool, "principal": task.principal}
+        value |= {"tool": task.tool, "principal": task.principal, "server": task.server}
     if task.questions:
         value["questions"] = {key: msgspec.to_builtins(question) for key, question in task.questions.items()}
     if task.result is not None:
@@ -116,18 +119,21 @@ def as_json(task: TaskView) -> dict[str, Any]:
 
 
 def table(tasks: Sequence[TaskView]) -> str:
-    """Return tasks as a table, one line for each."""
-    has_owners = any(task.tool is not None for task in tasks)
-    heading = ["ID", "STATUS", *(["TOOL", "PRINCIPAL"] if has_owners else []), "AGE", "TTL", "MESSAGE"]
-    rows = [heading, *(_row(task, has_owners) for task in tasks)]
+    """Return tasks as a table, one line for each. It names their servers if there is more than one."""
+    owners = ["TOOL", "PRINCIPAL"] if any(task.tool is not None for task in tasks) else []
+    if len({task.server for task in tasks}) > 1:
+        owners.append("SERVER")
+    heading = ["ID", "STATUS", *owners, "AGE", "TTL", "MESSAGE"]
+    rows = [heading, *(_row(task, owners) for task in tasks)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heading))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def _row(task: TaskView, has_owners: bool) -> list[str]:
-    owner = [printable(task.tool or "-"), printable(task.principal or "-")] if has_owners else []
+def _row(task: TaskView, owners: Sequence[str]) -> list[str]:
+    values = {"TOOL": task.tool, "PRINCIPAL": task.principal, "SERVER": task.server}
+    owner = [printable(values[name] or "-") for name in owners]
     age = "-" if task.created is None else _duration(_now() - task.created)
     message = printable(task.message or _reason(task))
     if len(message) > _MAX_MESSAGE_CHARACTERS:
@@ -155,6 +161,7 @@ def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
     if task.tool is not None:
         yield "tool", task.tool
         yield "principal", task.principal or "-"
+        yield "server", task.server or "-"
     for name, at in (("created", task.created), ("updated", task.updated)):
         if at is not None:
             yield name, f"{timestamp(at)} ({_duration(_now() - at)} ago)"

@@ -28,7 +28,9 @@ Not a setting: a scraper has its own timeout, which is longer.
 _PHASES: tuple[Phase, ...] = ("ready", "waiting", "ended")
 
 
-async def render(telemetry: Telemetry, store: Store | None, worker: Worker | None) -> str:
+async def render(
+    telemetry: Telemetry, store: Store | None, worker: Worker | None, *, server: str | None = None
+) -> str:
     """Return all metrics of this process."""
     page = _Page()
     page.add(
@@ -52,7 +54,7 @@ async def render(telemetry: Telemetry, store: Store | None, worker: Worker | Non
     if worker is not None:
         _add_worker(page, worker)
     if store is not None:
-        await _add_store(page, store)
+        await _add_store(page, store, server)
     return page.text
 
 
@@ -72,11 +74,11 @@ def _add_worker(page: _Page, worker: Worker) -> None:
     )
 
 
-async def _add_store(page: _Page, store: Store) -> None:
+async def _add_store(page: _Page, store: Store, server: str | None) -> None:
     try:
         async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
-            oldest = await store.oldest_ready()
+            oldest = await store.oldest_ready(server=server)
         up = 1
     except (StoreError, TimeoutError):
         counts, oldest, up = [], None, 0
@@ -84,7 +86,7 @@ async def _add_store(page: _Page, store: Store) -> None:
     page.add("antiphon_tasks", "gauge", "Tasks in the store, by phase; the same for all processes.", counts)
     if up:
         age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
-        about = "Age of the oldest task that waits for a worker."
+        about = "Age of the oldest task of this server that waits for a worker."
         page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
     stats = getattr(store, "commit_stats", None)
     if stats is not None:

@@ -20,10 +20,11 @@ _PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an
 
 
 class Admission:
-    """Counts the tasks that wait, and refuses further ones."""
+    """Counts the tasks that wait, and refuses further ones. `server` is the name of the tasks' server."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: Limits, *, server: str | None = None) -> None:
         self._store = store
+        self._server = server
         self._most: dict[Phase, int] = {"ready": limits.max_queued_tasks, "waiting": limits.max_waiting_tasks}
         self._shares = {phase: share_of(most, limits.principal_share) for phase, most in self._most.items()}
         self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0}
@@ -38,7 +39,7 @@ class Admission:
             self._created = 0
             self._by_principal.clear()
             for phase, _ in _PHASES:
-                self._counts[phase] = await self._store.count(phase)
+                self._counts[phase] = await self._count(phase)
         for phase, awaited in _PHASES:
             if self._counts[phase] >= self._most[phase]:
                 raise Busy(
@@ -50,6 +51,13 @@ class Admission:
             if principal_id and self._counts[phase] + self._created >= self._shares[phase]:
                 await self._check_share(principal_id, phase, awaited)
         self._created += 1
+
+    async def _count(self, phase: Phase) -> int:
+        count = await self._store.count(phase)
+        if self._server is not None and count >= self._most[phase]:
+            # Only now without the tasks of other servers, because the store counts those of one by one.
+            count = await self._store.count(phase, server=self._server)
+        return count
 
     async def _check_share(self, principal_id: str, phase: Phase, awaited: str) -> None:
         most, key = self._shares[phase], (principal_id, phase)

@@ -27,12 +27,12 @@ _CONCURRENT_ENDS = 100
 """How many tasks are ended at once, so that the store can write them in one commit."""
 
 
-async def end_overdue(store: Store, stop: Callable[[str], object]) -> None:
+async def end_overdue(store: Store, stop: Callable[[str], object], *, server: str | None = None) -> None:
     """Cancel the tasks that have not ended although their time is over. `stop` stops a run in this process.
 
-    Raises `StoreUnavailable`.
+    Without a `server`, cancels the tasks of all servers. Raises `StoreUnavailable`.
     """
-    while records := await store.overdue(limit=_BATCH_TASKS):
+    while records := await store.overdue(limit=_BATCH_TASKS, server=server):
         ended = 0
         for start in range(0, len(records), _CONCURRENT_ENDS):
             some = records[start : start + _CONCURRENT_ENDS]

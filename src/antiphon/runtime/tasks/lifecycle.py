@@ -44,10 +44,12 @@ class TaskLifecycle:
         find: Callable[[str], Tool],
         environment: Environment,
         *,
+        server: str,
         relay: Relay,
         task_tools: Callable[[], Collection[str]],
         needed: bool = False,
     ) -> None:
+        self._server = server
         self._needed = needed
         self._relay = relay
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
@@ -95,10 +97,13 @@ class TaskLifecycle:
             self._environment,
             tools=self._claimed_tools,
             claims=self.run_tasks,
+            server=self._server,
         )
         await self._relay.open(self._store)
         self._worker.start()
-        return TaskHandlers(TaskService(self._store, self._worker, self.limits, self._relay))
+        return TaskHandlers(
+            TaskService(self._store, self._worker, self.limits, self._relay, server=self._server)
+        )
 
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Running tasks continue."""
@@ -139,7 +144,7 @@ class TaskLifecycle:
 
     async def metrics(self, telemetry: Telemetry) -> str:
         """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
-        return await render(telemetry, self._store, self._worker)
+        return await render(telemetry, self._store, self._worker, server=self._server)
 
     async def use_once(self, key: str, *, until: int) -> bool:
         """Record a key in the store; return false if it was recorded before."""

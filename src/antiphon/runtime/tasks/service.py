@@ -76,15 +76,18 @@ _NOTHING_SEEN = (-1, -1)
 
 
 class TaskService:
-    """The tasks of one server."""
+    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators."""
 
-    def __init__(self, store: Store, worker: Worker, limits: Limits, relay: Relay) -> None:
+    def __init__(
+        self, store: Store, worker: Worker, limits: Limits, relay: Relay, *, server: str | None = None
+    ) -> None:
         self.store = store
+        self._server = server
         self.worker = worker
         self._relay = relay
         self._limits = limits
         self._finished_content = FinishedContent(store)
-        self._admission = Admission(store, limits)
+        self._admission = Admission(store, limits, server=server)
 
     async def create(
         self,
@@ -155,6 +158,7 @@ class TaskService:
                 updated=at,
                 expires=task.expires,
                 head=head,
+                server=self._server or "",
             ),
             entries,
             worker=self.worker.name if here else None,
@@ -213,7 +217,7 @@ class TaskService:
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
         try:
-            page = await self.store.list(principal.id, cursor=cursor)
+            page = await self.store.list(principal.id, cursor=cursor, server=self._server)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
@@ -354,7 +358,12 @@ class TaskService:
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
-        if record is None or record.principal != principal.id or _has_expired(record):
+        if (
+            record is None
+            or record.principal != principal.id
+            or (record.server and self._server is not None and record.server != self._server)
+            or _has_expired(record)
+        ):
             raise TaskNotFound(_NOT_FOUND_MESSAGE)
         return record
 

@@ -88,6 +88,7 @@ class Worker:
         *,
         tools: Callable[[], Collection[str]] = tuple,
         claims: bool = True,
+        server: str | None = None,
     ) -> None:
         self.name = f"worker-{secrets.token_hex(6)}"
         self._store = store
@@ -96,6 +97,7 @@ class Worker:
         self._environment = environment
         self._tools = tools
         self._claims = claims
+        self._server = server
         self.lost_leases = 0
         """How many tasks this worker stopped because another worker claimed them or they were gone."""
         self.finished_runs: Counter[tuple[str, str]] = Counter()
@@ -283,6 +285,7 @@ class Worker:
             lease=self._limits.lease_seconds,
             limit=min(room, _CLAIM_BATCH_TASKS),
             tools=tools,
+            server=self._server,
         )
         # Concurrently, so that the store can read their logs in one batch.
         await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
@@ -393,7 +396,7 @@ class Worker:
 
     async def _expire(self) -> None:
         """End the tasks that did not finish in time, and delete those whose lifetime is over."""
-        await end_overdue(self._store, self.cancel)
+        await end_overdue(self._store, self.cancel, server=self._server)
         await delete_expired(self._store, self._finished.evict)
 
     # Running

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
 import msgspec
@@ -20,6 +21,7 @@ from antiphon.store.contract import Claim
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.statements import escape_text, record_of, sql
 from antiphon.store.rules import MAX_INT64
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["ClaimTasks", "Claimer", "next_full_search"]
 
@@ -36,9 +38,13 @@ _MAX_ARRIVED_TASKS = 1000
 _MAX_REMAINING_TASKS = 100
 """Tasks of them that were not claimed. If there are more, the next search begins at the oldest of them."""
 _MAX_SEARCHES = 16
-"""Sets of tools whose limits are kept. A worker has one, which changes with the tools of its server."""
+"""Sets of queues whose limits are kept. A worker has one, which changes with the tools of its server."""
 _START = (-MAX_INT64, 0)
 """A creation time and key below those of every task."""
+
+
+_Queue: TypeAlias = tuple[str, str]
+"""The claimable tasks of a server and a tool."""
 
 
 class ClaimTasks(NamedTuple):
@@ -48,13 +54,14 @@ class ClaimTasks(NamedTuple):
     lease: int
     limit: int
     tools: Sequence[str] | None
+    servers: Sequence[str] | None = None
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """Where the next search for tasks of some tools begins."""
+    """Where the next search for tasks of some queues begins."""
 
-    oldest: dict[str, tuple[int, int]]
-    """The creation time and key of the oldest claimable task of a tool; no entry if there is none."""
+    oldest: dict[_Queue, tuple[int, int]]
+    """The creation time and key of the oldest claimable task of a queue; no entry if there is none."""
     since: int | None = None
     """The first transaction whose tasks `oldest` does not cover; `None` for a search from the start."""
     ended_after: int = 0
@@ -74,70 +81,88 @@ def next_full_search(began: float) -> float:
 class Claimer:
     """Claims tasks on the connection that writes."""
 
-    def __init__(self, connection: ReconnectingConnection, clock: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        connection: ReconnectingConnection,
+        clock: Callable[[], int | None],
+        unreadable: UnreadableTasks,
+    ) -> None:
         self._connection = connection
+        self._unreadable = unreadable
         self._clock = clock
-        self._limits_by_tools: dict[tuple[str, ...], _Limits] = {}
+        self._limits_by_queues: dict[tuple[_Queue, ...], _Limits] = {}
         self._last_time = 0
 
     def note_time(self, now: int) -> None:
         """Begin all searches at the start again if the clock went back: a lease may end before the limits."""
         if now < self._last_time:
-            self._limits_by_tools.clear()
+            self._limits_by_queues.clear()
         self._last_time = now
 
     async def claim(self, operation: ClaimTasks) -> list[Claim]:
-        """Claim the oldest claimable tasks; raises `StoreUnavailable`."""
-        values = (self._clock(), escape_text(operation.worker), operation.lease, operation.limit)
-        if operation.tools is None:
-            rows = await self._connection.fetch(sql("claim"), *values)
-        else:
-            rows = await self._claim_by_tool(values, tuple(map(escape_text, operation.tools)))
-        rows.sort(key=lambda row: (row["created"], row["key"]))
-        return [Claim(record_of(row), row["token"]) for row in rows]
+        """Claim the oldest claimable tasks; raises `StoreUnavailable`.
 
-    async def _claim_by_tool(self, values: tuple[Any, ...], tools: tuple[str, ...]) -> list[Any]:
+        A task that cannot be read is claimed too, so that it leaves the front of the queue for a while, but
+        it is not returned.
+        """
+        values = (self._clock(), escape_text(operation.worker), operation.lease, operation.limit)
+        tools, servers = _escaped(operation.tools), _escaped(operation.servers)
+        if tools is None or servers is None:
+            rows = await self._connection.fetch(sql("claim"), *values, tools, servers)
+        else:
+            rows = await self._claim_by_tool(values, tuple(product(servers, tools)))
+        rows.sort(key=lambda row: (row["created"], row["key"]))
+        records = ((self._unreadable.attempt(row["id"], record_of, row), row["token"]) for row in rows)
+        return [Claim(record, token) for record, token in records if record is not None]
+
+    async def _claim_by_tool(self, values: tuple[Any, ...], queues: tuple[_Queue, ...]) -> list[Any]:
         connection, began = await self._connection.connect(), time.monotonic()
-        limits = self._limits_by_tools.pop(tools, None)
+        limits = self._limits_by_queues.pop(queues, None)
         if limits is None or limits.connection is not connection or began >= limits.full_search_at:
-            limits = _from_start(tools)
-        found, claimed = await self._search(values, tools, limits)
+            limits = _from_start(queues)
+        found, claimed = await self._search(values, queues, limits)
         if found["is_partial"]:
-            limits = _from_start(tools)
-            found, claimed = await self._search(values, tools, limits)
+            limits = _from_start(queues)
+            found, claimed = await self._search(values, queues, limits)
         full_search_at = next_full_search(began) if limits.since is None else limits.full_search_at
-        while len(self._limits_by_tools) >= _MAX_SEARCHES:
-            del self._limits_by_tools[next(iter(self._limits_by_tools))]
-        self._limits_by_tools[tools] = _next_limits(found, connection, full_search_at)
+        while len(self._limits_by_queues) >= _MAX_SEARCHES:
+            del self._limits_by_queues[next(iter(self._limits_by_queues))]
+        self._limits_by_queues[queues] = _next_limits(found, connection, full_search_at)
         self.note_time(found["now"])
         return claimed
 
     async def _search(
-        self, values: tuple[Any, ...], tools: tuple[str, ...], limits: _Limits
+        self, values: tuple[Any, ...], queues: tuple[_Queue, ...], limits: _Limits
     ) -> tuple[Any, list[Any]]:
         """Return the row with the limits of the next search, and the rows of the claimed tasks."""
+        servers, tools = [server for server, _ in queues], [tool for _, tool in queues]
         values = (*values, tools, limits.since, limits.ended_after, _MAX_ARRIVED_TASKS)
         if limits.oldest:
-            oldest = [limits.oldest.get(tool, (None, None)) for tool in tools]
+            oldest = [limits.oldest.get(queue, (None, None)) for queue in queues]
             columns = [created for created, _ in oldest], [key for _, key in oldest]
-            rows = await self._connection.fetch(sql("claim_by_tool"), *values, *columns)
+            rows = await self._connection.fetch(sql("claim_by_tool"), *values, *columns, servers)
         else:
-            rows = await self._connection.fetch(sql("claim_arrived"), *values)
+            rows = await self._connection.fetch(sql("claim_arrived"), *values, servers)
         (found,) = (row for row in rows if row["key"] is None)
         return found, [row for row in rows if row["key"] is not None]
 
 
-def _from_start(tools: tuple[str, ...]) -> _Limits:
-    return _Limits(dict.fromkeys(tools, _START))
+def _escaped(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(map(escape_text, names))
+
+
+def _from_start(queues: tuple[_Queue, ...]) -> _Limits:
+    return _Limits(dict.fromkeys(queues, _START))
 
 
 def _next_limits(found: Any, connection: asyncpg.Connection, full_search_at: float) -> _Limits:
     """Return the limits after a search on this connection that found this row."""
-    oldest = {tool: (created, key) for tool, created, key in found["next_search"] or ()}
+    oldest = {(server, tool): (created, key) for server, tool, created, key in found["next_search"] or ()}
     remaining, since = found["remaining"] or (), found["settled"]
     if len(remaining) > _MAX_REMAINING_TASKS:
-        for tool, created, key in remaining:
-            oldest[tool] = min(oldest.get(tool, (created, key)), (created, key))
+        for server, tool, created, key in remaining:
+            queue, position = (server, tool), (created, key)
+            oldest[queue] = min(oldest.get(queue, position), position)
     elif remaining:
         since = min(since, found["first_freed"])
     ended_after = found["now"] - _LEASE_SLACK_MILLISECONDS

@@ -1,8 +1,9 @@
 """Migrates a database to the schema of this version, while processes of the version before are running.
 
 The scripts `schema/1.sql` to `schema/n.sql`, run in order, create schema `n`. A released script never
-changes, and scripts only add. `oldest` is the oldest version whose processes can use the schema. This module
-does not know what is in the scripts.
+changes, and scripts only add; what a script replaces, such as an index, earlier versions can do without.
+`oldest` is the oldest version whose processes can use the schema. This module does not know what is in the
+scripts.
 """
 
 from __future__ import annotations

@@ -6,20 +6,21 @@ replaced without an error for the caller. The reader does not know the callers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
 import msgspec
 
-from antiphon.errors import StoreError
+from antiphon.errors import StoreError, StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import check_format, escape_text, record_of, sql, unescape_text
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = [
     "CountOfPrincipal",
@@ -54,12 +55,14 @@ class ListRecords(NamedTuple):
     principal: str | None
     position: tuple[int, int]
     limit: int
+    servers: Sequence[str] | None = None
 
 
 class CountTasks(NamedTuple):
     """Counts the tasks in a phase."""
 
     phase: Phase
+    servers: Sequence[str] | None = None
 
 
 class CountOfPrincipal(NamedTuple):
@@ -73,11 +76,14 @@ class CountOfPrincipal(NamedTuple):
 class GetOldestReady(NamedTuple):
     """Gets the time of the next task to be claimed."""
 
+    servers: Sequence[str] | None = None
+
 
 class GetOverdue(NamedTuple):
     """Gets tasks that have not ended although their time has passed."""
 
     limit: int
+    servers: Sequence[str] | None = None
 
 
 ReadOperation: TypeAlias = (
@@ -88,8 +94,15 @@ ReadOperation: TypeAlias = (
 class Reader:
     """The connections that read, one for each batch that runs at a time."""
 
-    def __init__(self, database: Database, clock: Callable[[], int | None], connections: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], int | None],
+        connections: int,
+        unreadable: UnreadableTasks,
+    ) -> None:
         self._database = database
+        self._unreadable = unreadable
         self._clock = clock
         self._free = [ReconnectingConnection(database) for _ in range(connections)]
         self._all = tuple(self._free)
@@ -141,7 +154,7 @@ class Reader:
         rows = await connection.fetch(sql("get"), ids, self._clock(), retry=True)
         found = {unescape_text(row["id"]): row for row in rows}
         for job in jobs:
-            _finish(job, _to_record, found.get(job.operation.id))
+            _finish(job, self._to_record, found.get(job.operation.id))
 
     async def _read(self, connection: ReconnectingConnection, jobs: list[Job[ReadLog]]) -> None:
         rows = await connection.fetch(
@@ -162,16 +175,23 @@ class Reader:
         for job in jobs:
             operation = job.operation
             values: list[Any] = [*operation.position, operation.limit + 1, self._clock()]
+            servers = _escaped(operation.servers)
             if operation.principal is None:
-                rows = await connection.fetch(sql("list_all"), *values, retry=True)
+                rows = await connection.fetch(sql("list_all"), *values, servers, retry=True)
             else:
-                principal = escape_text(operation.principal)
-                rows = await connection.fetch(sql("list_by_principal"), *values, principal, retry=True)
-            _finish(job, _to_page, rows, operation.limit)
+                values += [escape_text(operation.principal), servers]
+                rows = await connection.fetch(sql("list_by_principal"), *values, retry=True)
+            _finish(job, self._to_page, rows, operation.limit)
 
     async def _count(self, connection: ReconnectingConnection, jobs: list[Job[CountTasks]]) -> None:
         for job in jobs:
-            rows = await connection.fetch(sql("count"), job.operation.phase, retry=True)
+            phase, servers = job.operation.phase, _escaped(job.operation.servers)
+            if servers is None:
+                rows = await connection.fetch(sql("count"), phase, retry=True)
+            elif phase == "ready":
+                rows = await connection.fetch(sql("count_ready_of_servers"), servers, retry=True)
+            else:
+                rows = await connection.fetch(sql("count_of_servers"), phase, servers, retry=True)
             job.succeed(rows[0][0])
 
     async def _count_of_principal(
@@ -186,22 +206,43 @@ class Reader:
     async def _get_oldest_ready(
         self, connection: ReconnectingConnection, jobs: list[Job[GetOldestReady]]
     ) -> None:
-        rows = await connection.fetch(sql("oldest_ready"), retry=True)
         for job in jobs:
+            servers = _escaped(job.operation.servers)
+            if servers is None:
+                rows = await connection.fetch(sql("oldest_ready"), retry=True)
+            else:
+                rows = await connection.fetch(sql("oldest_ready_of_servers"), servers, retry=True)
             job.succeed(rows[0][0] if rows else None)
 
     async def _get_overdue(self, connection: ReconnectingConnection, jobs: list[Job[GetOverdue]]) -> None:
         for job in jobs:
-            rows = await connection.fetch(sql("overdue"), self._clock(), job.operation.limit, retry=True)
-            _finish(job, _to_records, rows)
+            values, servers = (self._clock(), job.operation.limit), _escaped(job.operation.servers)
+            if servers is None:
+                rows = await connection.fetch(sql("overdue"), *values, retry=True)
+            else:
+                rows = await connection.fetch(sql("overdue_of_servers"), *values, servers, retry=True)
+            _finish(job, self._to_records, rows)
+
+    def _to_record(self, row: Any) -> Record | None:
+        if row is None:
+            return None
+        record = self._unreadable.attempt(row["id"], record_of, row)
+        if record is None:
+            raise self._unreadable.error(unescape_text(row["id"]))
+        return record
+
+    def _to_records(self, rows: list[Any]) -> list[Record]:
+        records = (self._unreadable.attempt(row["id"], record_of, row) for row in rows)
+        return [record for record in records if record is not None]
+
+    def _to_page(self, rows: list[Any], limit: int) -> Page:
+        records = tuple(self._to_records(rows[:limit]))
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page(records, None if last is None else rules.encode_cursor(last["created"], last["key"]))
 
 
-def _to_record(row: Any) -> Record | None:
-    return None if row is None else record_of(row)
-
-
-def _to_records(rows: list[Any]) -> list[Record]:
-    return [record_of(row) for row in rows]
+def _escaped(servers: Sequence[str] | None) -> list[str] | None:
+    return None if servers is None else list(map(escape_text, servers))
 
 
 def _to_entries(rows: list[Any]) -> list[Entry]:
@@ -213,18 +254,18 @@ def _to_entries(rows: list[Any]) -> list[Entry]:
     ]
 
 
-def _to_page(rows: list[Any], limit: int) -> Page:
-    records = tuple(record_of(row) for row in rows[:limit])
-    last = rows[limit - 1] if len(rows) > limit else None
-    return Page(records, None if last is None else rules.encode_cursor(last["created"], last["key"]))
-
-
 def _finish(job: Job[Any], convert: Callable[..., Any], *rows: Any) -> None:
     """End a job with its converted rows. Rows that cannot be converted fail this job only."""
     try:
         job.succeed(convert(*rows))
     except StoreError as error:
         job.fail(error)
+    except msgspec.MsgspecError as error:
+        job.fail(
+            StoreUnavailable(
+                f"The log of a task cannot be read: an entry is damaged: {error}. Restore it from a backup."
+            )
+        )
 
 
 def _fail_all(jobs: list[Job[Any]], error: BaseException) -> None:

@@ -85,4 +85,5 @@ def record_of(row: Mapping[str, Any]) -> Record:
         updated=row["updated"],
         expires=row["expires"],
         head=msgspec.json.decode(row["head"]),
+        server=unescape_text(row["server"]),
     )

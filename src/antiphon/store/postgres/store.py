@@ -47,6 +47,7 @@ from antiphon.store.postgres.writer import (
     Writer,
     conflict_keys,
 )
+from antiphon.store.unreadable import UnreadableTasks
 from antiphon.store.watchers import Watchers
 
 __all__ = ["PostgresStore"]
@@ -113,8 +114,16 @@ class PostgresStore:
             return
         await prepare(self._database)
         origin = secrets.token_hex(8)
-        writer = Writer(self._database, origin, self._now, watchers=self._watchers, stats=self.commit_stats)
-        reader = Reader(self._database, self._now, _READ_CONNECTIONS)
+        unreadable = UnreadableTasks(self._database.display_url)
+        writer = Writer(
+            self._database,
+            origin,
+            self._now,
+            watchers=self._watchers,
+            stats=self.commit_stats,
+            unreadable=unreadable,
+        )
+        reader = Reader(self._database, self._now, _READ_CONNECTIONS, unreadable)
         listener = ChangeListener(self._database, origin, self._watchers, self._poll_interval)
         await listener.start()
         writing = Batcher(
@@ -186,19 +195,32 @@ class PostgresStore:
         entries: Sequence[Entry] = await self._read(ReadLog(id, max(after, 0), max(limit, 0)))
         return entries
 
-    async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
+    async def list(
+        self,
+        principal: str | None,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        server: str | None = None,
+    ) -> Page:
         position = rules.decode_cursor(cursor)
         rules.check_page_limit(limit)
-        page: Page = await self._read(ListRecords(principal, position, limit))
+        page: Page = await self._read(ListRecords(principal, position, limit, rules.servers_of(server)))
         return page
 
     async def claim(
-        self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
+        self,
+        worker: str,
+        *,
+        lease: float,
+        limit: int,
+        tools: Collection[str] | None = None,
+        server: str | None = None,
     ) -> Sequence[Claim]:
         length, names = rules.lease_milliseconds(lease), None if tools is None else sorted(set(tools))
         if limit < 1:
             return []
-        claiming = self._write(ClaimTasks(worker, length, limit, names))
+        claiming = self._write(ClaimTasks(worker, length, limit, names, rules.servers_of(server)))
         return await wait_for_claims(claiming, self._release)
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
@@ -217,12 +239,12 @@ class PostgresStore:
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         return await expire_in_portions(lambda portion: self._write(Expire(portion)), limit)
 
-    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
-        records: Sequence[Record] = await self._read(GetOverdue(max(limit, 0)))
+    async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
+        records: Sequence[Record] = await self._read(GetOverdue(max(limit, 0), rules.servers_of(server)))
         return records
 
-    async def count(self, phase: Phase) -> int:
-        count: int = await self._read(CountTasks(rules.check_phase(phase)))
+    async def count(self, phase: Phase, *, server: str | None = None) -> int:
+        count: int = await self._read(CountTasks(rules.check_phase(phase), rules.servers_of(server)))
         return count
 
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
@@ -231,8 +253,8 @@ class PostgresStore:
         count: int = await self._read(operation)
         return count
 
-    async def oldest_ready(self) -> int | None:
-        since: int | None = await self._read(GetOldestReady())
+    async def oldest_ready(self, *, server: str | None = None) -> int | None:
+        since: int | None = await self._read(GetOldestReady(rules.servers_of(server)))
         return since
 
     async def probe(self) -> None:

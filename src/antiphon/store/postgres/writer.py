@@ -24,6 +24,7 @@ from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
 from antiphon.store.rules import MAX_INT64, EncodedEntry, Row
+from antiphon.store.unreadable import UnreadableTasks
 from antiphon.store.watchers import Watchers
 
 __all__ = [
@@ -144,6 +145,7 @@ class Writer:
         *,
         watchers: Watchers,
         stats: CommitStats,
+        unreadable: UnreadableTasks,
     ) -> None:
         self.connection = ReconnectingConnection(database)
         self._database = database
@@ -154,9 +156,10 @@ class Writer:
         self._full_expire_at = 0.0
         self._deleted_message = 0
         self._clock = clock
-        self._claimer = Claimer(self.connection, clock)
+        self._claimer = Claimer(self.connection, clock, unreadable)
         self._watchers = watchers
         self._stats = stats
+        self._unreadable = unreadable
 
     async def run(self, jobs: _Jobs) -> None:
         """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
@@ -204,7 +207,7 @@ class Writer:
         creates = [job for job in jobs if isinstance(job.operation, Create)]
         appends = [job for job in jobs if isinstance(job.operation, Append)]
         values = (
-            *_columns((_create_row(job.operation) for job in creates), 11),
+            *_columns((_create_row(job.operation) for job in creates), 12),
             *_columns((_append_row(job.operation) for job in appends), 9),
             *_columns(_entry_rows(creates, appends), 4),
         )
@@ -245,7 +248,7 @@ class Writer:
             row = found.get(escape_text(operation.id))
             try:
                 rules.check_append(
-                    None if row is None else Row(*tuple(row)[:12]),
+                    None if row is None else Row(*tuple(row)[:13]),
                     operation.id,
                     expect=operation.expect,
                     token=operation.token,
@@ -342,7 +345,10 @@ class Writer:
             if rows:
                 keys = [row["key"] for row in rows]
                 await self.connection.fetch(sql("delete_entries"), keys, retry=True)
-            records = [record_of(row) for row in rows]
+            records = [
+                self._unreadable.attempt(row["id"], record_of, row) or record_of({**row, "head": "null"})
+                for row in rows
+            ]
             self._watchers.notify([record.id for record in records], False)
             job.succeed(records)
 
@@ -389,6 +395,7 @@ def _create_row(operation: Create) -> tuple[Any, ...]:
         None if operation.worker is None else escape_text(operation.worker),
         operation.lease,
         row.head,
+        escape_text(row.server),
     )
 
 

@@ -22,6 +22,7 @@ from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.free_space import FREE_PAGES
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["Batch", "Operation"]
 
@@ -39,8 +40,7 @@ every task as changed."""
 _DELETE_EVERY_ROWS = 64
 """Rows inserted between two deletions of old rows, so that most commits do not pay for a deletion."""
 
-_rows = msgspec.json.Decoder(list[Row])
-_names = msgspec.json.Decoder(list[str])
+_queues = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 class Operation(NamedTuple):
@@ -55,8 +55,11 @@ class Operation(NamedTuple):
 class Batch:
     """The rows that a transaction has loaded, and its unwritten changes."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int, lease_now: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, now: int, lease_now: int, unreadable: UnreadableTasks
+    ) -> None:
         self._connection = connection
+        self._unreadable = unreadable
         self._now = now
         self._lease_now = lease_now
         self._rows: dict[str, Row] = {}
@@ -76,7 +79,7 @@ class Batch:
         for size, values in statements.padded_portions([(id,) for id in dict.fromkeys(ids)]):
             query = statements.load_rows(size)
             found, self._last_key = self._connection.execute(query, values).fetchone()
-            for row in _rows.decode(found):
+            for row in self._unreadable.decode_rows(found):
                 self._rows[row.id] = row
 
     def create(
@@ -138,21 +141,35 @@ class Batch:
             self._mark_changed(row)
             self.ready = self.ready or rules.is_claimable(row)
 
-    def claim(self, worker: str, lease: int, limit: int, tools: Collection[str] | None) -> list[Claim]:
-        """Claim the oldest claimable tasks."""
+    def claim(
+        self,
+        worker: str,
+        lease: int,
+        limit: int,
+        tools: Collection[str] | None,
+        servers: Sequence[str] | None = None,
+    ) -> list[Claim]:
+        """Claim the oldest claimable tasks.
+
+        A task that cannot be read is claimed too, so that it leaves the front of the queue for a while, but
+        it is not returned.
+        """
         if limit < 1:
             return []
         self._flush()
         values = {"now": self._lease_now, "limit": _MAX_ENDED_LEASES}
         self._connection.execute(statements.END_EXPIRED_LEASES, values)
-        if tools is None:
-            names = _names.decode(self._fetch_text(statements.TOOLS_WITH_READY_TASKS))
-        else:
-            names = sorted(set(tools))
-        by_tool = [self._claimable(tool, limit) for tool in names]
+        names = None if servers is None else rules.encode_json(servers)
+        found = _queues.decode(self._fetch_text(statements.READY_QUEUES, {"servers": names}))
+        queues = [
+            self._claimable(server, tool, limit) for server, tool in found if tools is None or tool in tools
+        ]
         claims = []
-        for row in islice(merge(*by_tool, key=lambda row: (row.created, row.key)), limit):
-            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, self._lease_now + lease)))
+        for row in islice(merge(*queues, key=lambda row: (row.created, row.key)), limit):
+            record = self._unreadable.record_of(row)
+            token = rules.claim(row, worker, self._lease_now + lease)
+            if record is not None:
+                claims.append(Claim(record, token))
             row.head = None  # unchanged, so it is not written
             self._rows[row.id] = row
             self._mark_changed(row)
@@ -162,7 +179,7 @@ class Batch:
         """Delete some expired tasks; fewer than `limit` if their logs are long."""
         self._flush()
         values = {"now": self._now, "limit": limit}
-        found = _rows.decode(self._fetch_text(statements.EXPIRED_TASKS, values))
+        found = self._unreadable.decode_rows(self._fetch_text(statements.EXPIRED_TASKS, values))
         rows: list[Row] = []
         entries = 0
         for row in found:
@@ -176,7 +193,7 @@ class Batch:
         for size, keys in statements.padded_portions([(row.key,) for row in rows]):
             self._connection.execute(statements.delete_entries(size), keys)
             self._connection.execute(statements.delete_tasks(size), keys)
-        return [rules.record_of(row) for row in rows]
+        return self._unreadable.expired_records_of(rows)
 
     def use_once(self, key: str, until: int) -> bool:
         """Record a key; return false if it is already recorded."""
@@ -216,9 +233,9 @@ class Batch:
                 statements.INSERT_COMMIT, (origin, touched, self.ready), statements.DELETE_OLD_COMMITS
             )
 
-    def _claimable(self, tool: str, limit: int) -> list[Row]:
-        values = {"tool": tool, "limit": limit}
-        return _rows.decode(self._fetch_text(statements.CLAIMABLE_TASKS, values))
+    def _claimable(self, server: str, tool: str, limit: int) -> list[Row]:
+        values = {"server": server, "tool": tool, "limit": limit}
+        return self._unreadable.decode_rows(self._fetch_text(statements.CLAIMABLE_TASKS, values))
 
     def _insert_numbered(self, insert: str, values: tuple[Any, ...], delete_old: str) -> None:
         """Insert a row with a growing number, and now and then delete the old rows of its table."""

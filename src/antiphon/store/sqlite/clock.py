@@ -24,7 +24,7 @@ _TIME_NAMESPACE_LINK = "/proc/self/ns/time"
 _SELECT_CLOCKS = "SELECT boot, namespace, ahead FROM clocks"
 _DELETE_CLOCKS = "DELETE FROM clocks"
 _INSERT_CLOCK = "INSERT INTO clocks (boot, namespace, ahead) VALUES (?, ?, ?)"
-_END_ALL_LEASES = "UPDATE tasks SET lease = 0 WHERE lease > 0"
+_END_ALL_LEASES = "UPDATE task_rows SET lease = 0 WHERE lease > 0"
 
 
 @dataclass(frozen=True, slots=True)

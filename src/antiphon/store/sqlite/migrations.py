@@ -1,10 +1,11 @@
 """Migrates a file to the schema of this version, so that processes of an earlier version can still use it.
 
 The scripts `schema/1.sql` to `schema/n.sql`, run in order, create schema `n`. A released script never
-changes, and scripts only add. `PRAGMA user_version` holds the oldest schema that a process must support to
-use the file, because every version refuses a file whose `user_version` it does not support. The table
-`schema_versions` holds the schemas that the file has; files up to schema 2 have no such table, and their
-`user_version` is their schema. This module does not know what is in the scripts.
+changes, and scripts only add; what a script replaces, such as an index, earlier versions can do without.
+`PRAGMA user_version` holds the oldest schema that a process must support to use the file, because every
+version refuses a file whose `user_version` it does not support. The table `schema_versions` holds the
+schemas that the file has; files up to schema 2 have no such table, and their `user_version` is their schema.
+This module does not know what is in the scripts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ from typing import Any
 __all__ = [
     "CLAIMABLE_TASKS",
     "COUNT_OF_PRINCIPAL",
+    "COUNT_READY_TASKS_OF_SERVERS",
     "COUNT_TASKS",
+    "COUNT_TASKS_OF_SERVERS",
     "DELETE_OLD_COMMITS",
     "DELETE_OLD_KEYS",
     "DELETE_OLD_MESSAGES",
@@ -26,12 +28,12 @@ __all__ = [
     "INSERT_KEY",
     "INSERT_MESSAGE",
     "OLDEST_READY",
-    "OVERDUE_TASKS",
     "PROBED_KEY",
     "PROBE_KEY",
+    "READY_QUEUES",
     "READ_ENTRIES",
     "RECENT_CHANGES",
-    "TOOLS_WITH_READY_TASKS",
+    "SERVERS_OF_PRINCIPAL",
     "UPDATE_COUNTS",
     "delete_entries",
     "delete_tasks",
@@ -40,6 +42,7 @@ __all__ = [
     "insert_tasks",
     "list_records",
     "load_rows",
+    "overdue_records",
     "padded_portions",
     "update_tasks",
 ]
@@ -48,18 +51,25 @@ FORMAT = 1
 """The format of heads and data that this version writes: 1 is JSON text."""
 
 _MAX_STATEMENT_ROWS = 256
-"""Rows in one statement: the 14 columns of a task stay below SQLite's limit of 32766 parameters."""
+"""Rows in one statement: the 15 columns of a task stay below SQLite's limit of 32766 parameters."""
 
 _IS_LIVE = "(phase <> 'ended' OR expires IS NULL OR expires > {now})"
 
 _RECORD = """
     '{"id":' || json_quote(id) || ',"principal":' || json_quote(principal) || ',"tool":' || json_quote(tool)
     || ',"phase":"' || phase || '","version":' || version || ',"created":' || created
-    || ',"updated":' || updated || ',"expires":' || coalesce(expires, 'null') || ',"head":' || head || '}'
+    || ',"updated":' || updated || ',"expires":' || coalesce(expires, 'null')
+    || ',"server":' || json_quote(server) || ',"head":' || head || '}'
 """
 
 _ROW = """json_array(
-    key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease{head})"""
+    key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease, server{head}
+)"""
+
+_AS_RECORDS = f"'[' || coalesce(group_concat({_RECORD}), '') || ']'"
+"""The fastest form: the head of each task is copied. One damaged head damages the whole text."""
+_AS_ROWS = f"json_group_array({_ROW.format(head=', head')})"
+"""A form in which one damaged row does not concern the others."""
 
 READ_ENTRIES = f"""
     SELECT '[' || coalesce(group_concat(
@@ -67,8 +77,8 @@ READ_ENTRIES = f"""
         || ',"data":' || data || '}}'
     ), '') || ']', max(format)
     FROM (
-        SELECT entries.* FROM tasks JOIN entries ON entries.task = tasks.key
-        WHERE tasks.id = :id AND {_IS_LIVE.format(now=":now")} AND entries.number > :after
+        SELECT entries.* FROM task_rows JOIN entries ON entries.task = task_rows.key
+        WHERE task_rows.id = :id AND {_IS_LIVE.format(now=":now")} AND entries.number > :after
         ORDER BY entries.number LIMIT :limit
     )
 """  # nosec B608 # placeholders only
@@ -77,59 +87,91 @@ COUNT_TASKS = "SELECT tasks FROM counts WHERE phase = ?"
 
 COUNT_OF_PRINCIPAL = """
     SELECT count(*) FROM (
-        SELECT 1 FROM tasks INDEXED BY tasks_of_principal WHERE principal = ? AND phase = ? LIMIT ?
+        SELECT 1 FROM task_rows WHERE principal = ? AND phase = ? LIMIT ?
     )
 """
 
-TOOLS_WITH_READY_TASKS = """
-    WITH RECURSIVE names (tool) AS (
-        SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
-        UNION ALL
-        SELECT (SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool > names.tool)
-        FROM names WHERE tool IS NOT NULL
-    )
-    SELECT json_group_array(tool) FROM names WHERE tool IS NOT NULL
+COUNT_READY_TASKS_OF_SERVERS = """
+    SELECT
+        (SELECT count(*) FROM task_rows
+            WHERE phase = 'ready' AND lease = 0 AND server IN (SELECT value FROM json_each(:servers)))
+        + (SELECT count(*) FROM task_rows
+            WHERE phase = 'ready' AND lease > 0 AND server IN (SELECT value FROM json_each(:servers)))
 """
-"""The tools that have claimable tasks, with one index lookup for each tool."""
+"""The two searches use the index of claimable tasks and the index of leases."""
 
-OLDEST_READY = """
-    WITH RECURSIVE names (tool) AS (
-        SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0
+COUNT_TASKS_OF_SERVERS = """
+    SELECT count(*) FROM task_rows
+    WHERE phase = :phase AND server IN (SELECT value FROM json_each(:servers))
+"""
+
+SERVERS_OF_PRINCIPAL = """
+    WITH RECURSIVE servers (server) AS (
+        SELECT min(server) FROM task_rows WHERE principal = :principal
         UNION ALL
-        SELECT (SELECT min(tool) FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool > names.tool)
-        FROM names WHERE tool IS NOT NULL
+        SELECT (SELECT min(server) FROM task_rows WHERE principal = :principal AND server > servers.server)
+        FROM servers WHERE server IS NOT NULL
     )
-    SELECT updated FROM tasks WHERE key IN (
+    SELECT json_group_array(server) FROM servers WHERE server IS NOT NULL
+"""
+"""The servers on which a principal has tasks, with one index lookup for each."""
+
+_READY_QUEUES = """
+    WITH RECURSIVE named (server) AS (
+        SELECT min(server) FROM task_rows WHERE phase = 'ready' AND lease = 0
+        UNION ALL
         SELECT (
-            SELECT key FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = names.tool
-            ORDER BY created, key LIMIT 1
-        ) FROM names
-    ) ORDER BY created, key LIMIT 1
+            SELECT min(server) FROM task_rows WHERE phase = 'ready' AND lease = 0 AND server > named.server
+        ) FROM named WHERE server IS NOT NULL
+    ),
+    servers (server) AS (
+        SELECT server FROM named WHERE :servers IS NULL AND server IS NOT NULL
+        UNION ALL
+        SELECT value FROM json_each(:servers)
+    ),
+    queues (server, tool) AS (
+        SELECT server, (
+            SELECT min(tool) FROM task_rows WHERE phase = 'ready' AND lease = 0 AND server = servers.server
+        ) FROM servers
+        UNION ALL
+        SELECT server, (
+            SELECT min(tool) FROM task_rows
+            WHERE phase = 'ready' AND lease = 0 AND server = queues.server AND tool > queues.tool
+        ) FROM queues WHERE tool IS NOT NULL
+    )
 """
+"""The servers and tools that have claimable tasks, with one index lookup for each."""
+
+READY_QUEUES = f"""{_READY_QUEUES}
+    SELECT json_group_array(json_array(server, tool)) FROM queues WHERE tool IS NOT NULL
+"""  # nosec B608 # placeholders only
+
+OLDEST_READY = f"""{_READY_QUEUES}
+    SELECT updated FROM task_rows WHERE key IN (
+        SELECT (
+            SELECT key FROM task_rows
+            WHERE phase = 'ready' AND lease = 0 AND server = queues.server AND tool = queues.tool
+            ORDER BY created, key LIMIT 1
+        ) FROM queues
+    ) ORDER BY created, key LIMIT 1
+"""  # nosec B608 # placeholders only
 
 CLAIMABLE_TASKS = f"""
-    SELECT json_group_array({_ROW.format(head=", head")}) FROM (
-        SELECT * FROM tasks WHERE phase = 'ready' AND lease = 0 AND tool = :tool
+    SELECT {_AS_ROWS} FROM (
+        SELECT * FROM task_rows WHERE phase = 'ready' AND lease = 0 AND server = :server AND tool = :tool
         ORDER BY created, key LIMIT :limit
     )
 """  # nosec B608 # placeholders only
 
 END_EXPIRED_LEASES = """
-    UPDATE tasks SET lease = 0 WHERE key IN (
-        SELECT key FROM tasks WHERE lease > 0 AND lease <= :now ORDER BY lease LIMIT :limit
+    UPDATE task_rows SET lease = 0 WHERE key IN (
+        SELECT key FROM task_rows WHERE lease > 0 AND lease <= :now ORDER BY lease LIMIT :limit
     )
 """
 
 EXPIRED_TASKS = f"""
-    SELECT json_group_array({_ROW.format(head=", head")}) FROM (
-        SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase = 'ended'
-        ORDER BY expires, key LIMIT :limit
-    )
-"""  # nosec B608 # placeholders only
-
-OVERDUE_TASKS = f"""
-    SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format) FROM (
-        SELECT * FROM tasks WHERE expires IS NOT NULL AND expires <= :now AND phase <> 'ended'
+    SELECT {_AS_ROWS} FROM (
+        SELECT * FROM task_rows WHERE expires IS NOT NULL AND expires <= :now AND phase = 'ended'
         ORDER BY expires, key LIMIT :limit
     )
 """  # nosec B608 # placeholders only
@@ -182,24 +224,37 @@ def padded_portions(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, list[A
 
 
 @cache
-def get_records(size: int) -> str:
+def get_records(size: int, *, as_rows: bool = False) -> str:
     """Return the query for records by id, as JSON. Its last parameter is the time."""
     return f"""
-        SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format)
-        FROM tasks WHERE id IN ({_placeholders(size)}) AND {_IS_LIVE.format(now="?")}
+        SELECT {_AS_ROWS if as_rows else _AS_RECORDS}, max(format)
+        FROM task_rows WHERE id IN ({_placeholders(size)}) AND {_IS_LIVE.format(now="?")}
     """  # nosec B608 # placeholders only
 
 
 @cache
-def list_records(of_principal: bool) -> str:
+def list_records(of_principal: bool, of_server: bool, *, as_rows: bool = False) -> str:
     """Return the query for a page of records and their positions, newest first, in the order of an index."""
     return f"""
-        SELECT '[' || coalesce(group_concat({_RECORD}), '') || ']', max(format),
+        SELECT {_AS_ROWS if as_rows else _AS_RECORDS}, max(format),
             json_group_array(json_array(created, key))
         FROM (
-            SELECT * FROM tasks WHERE {"principal = :principal AND " if of_principal else ""}
+            SELECT * FROM task_rows WHERE {"principal = :principal AND " if of_principal else ""}
+            {"server = :server AND " if of_server else ""}
             (created, key) < (:created, :key) AND {_IS_LIVE.format(now=":now")}
             ORDER BY created DESC, key DESC LIMIT :limit
+        )
+    """  # nosec B608 # placeholders only
+
+
+@cache
+def overdue_records(of_server: bool, *, as_rows: bool = False) -> str:
+    """Return the query for tasks that have not ended although their time has passed, earliest first."""
+    return f"""
+        SELECT {_AS_ROWS if as_rows else _AS_RECORDS}, max(format) FROM (
+            SELECT * FROM task_rows WHERE expires IS NOT NULL AND expires <= :now AND phase <> 'ended'
+            {"AND server = :server" if of_server else ""}
+            ORDER BY expires, key LIMIT :limit
         )
     """  # nosec B608 # placeholders only
 
@@ -208,21 +263,29 @@ def list_records(of_principal: bool) -> str:
 def load_rows(size: int) -> str:
     """Return the query for rows by id, without their heads, and for the largest key in the table."""
     return f"""
-        SELECT json_group_array({_ROW.format(head="")}), (SELECT coalesce(max(key), 0) FROM tasks)
-        FROM tasks WHERE id IN ({_placeholders(size)})
+        SELECT json_group_array({_ROW.format(head="")}), (SELECT coalesce(max(key), 0) FROM task_rows)
+        FROM task_rows WHERE id IN ({_placeholders(size)})
     """  # nosec B608 # placeholders only
 
 
 @cache
 def insert_tasks(size: int) -> str:
     """Return the statement that inserts tasks."""
-    return f"INSERT INTO tasks SELECT * FROM (VALUES {_tuples(size, 14)}) WHERE column1 IS NOT NULL"  # nosec B608 # placeholders only
+    return f"""
+        INSERT INTO task_rows (
+            key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease, server,
+            format, head
+        ) SELECT * FROM (VALUES {_tuples(size, 15)}) WHERE column1 IS NOT NULL
+    """  # nosec B608 # placeholders only
 
 
 @cache
 def insert_entries(size: int) -> str:
     """Return the statement that inserts entries."""
-    return f"INSERT INTO entries SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL"  # nosec B608 # placeholders only
+    return f"""
+        INSERT INTO entries (task, number, kind, at, format, data)
+        SELECT * FROM (VALUES {_tuples(size, 6)}) WHERE column1 IS NOT NULL
+    """  # nosec B608 # placeholders only
 
 
 @cache
@@ -231,10 +294,10 @@ def update_tasks(size: int) -> str:
     return f"""
         WITH fresh (key, phase, version, updated, expires, token, worker, lease, head)
             AS (VALUES {_tuples(size, 9)})
-        UPDATE tasks SET phase = fresh.phase, version = fresh.version, updated = fresh.updated,
+        UPDATE task_rows SET phase = fresh.phase, version = fresh.version, updated = fresh.updated,
             expires = fresh.expires, token = fresh.token, worker = fresh.worker, lease = fresh.lease,
-            head = coalesce(fresh.head, tasks.head)
-        FROM fresh WHERE tasks.key = fresh.key
+            head = coalesce(fresh.head, task_rows.head)
+        FROM fresh WHERE task_rows.key = fresh.key
     """  # nosec B608 # placeholders only
 
 
@@ -247,7 +310,7 @@ def delete_entries(size: int) -> str:
 @cache
 def delete_tasks(size: int) -> str:
     """Return the statement that deletes tasks, by key."""
-    return f"DELETE FROM tasks WHERE key IN ({_placeholders(size)})"  # nosec B608 # placeholders only
+    return f"DELETE FROM task_rows WHERE key IN ({_placeholders(size)})"  # nosec B608 # placeholders only
 
 
 def _placeholders(size: int) -> str:

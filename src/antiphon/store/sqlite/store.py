@@ -42,6 +42,7 @@ from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, ReadOperation
 from antiphon.store.sqlite.writer import Writer
+from antiphon.store.unreadable import UnreadableTasks
 from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
@@ -102,8 +103,9 @@ class SQLiteStore:
     async def open(self) -> None:
         if self._threads is not None:
             return
-        writer = Writer(self._database, self._clock, self.commit_stats)
-        reader = Reader(self._database, self._clock)
+        unreadable = UnreadableTasks(self._database.path)
+        writer = Writer(self._database, self._clock, self.commit_stats, unreadable)
+        reader = Reader(self._database, self._clock, unreadable)
         poller = ChangePoller(self._database, writer.origin, self._poll_interval, *self._poller_callbacks())
         try:
             await asyncio.to_thread(self._prepare, poller)
@@ -180,17 +182,31 @@ class SQLiteStore:
         )
         return entries
 
-    async def list(self, principal: str | None, *, cursor: str | None = None, limit: int = 100) -> Page:
-        position = rules.decode_cursor(cursor)
+    async def list(
+        self,
+        principal: str | None,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        server: str | None = None,
+    ) -> Page:
+        position, servers = rules.decode_cursor(cursor), rules.servers_of(server)
         rules.check_page_limit(limit)
-        page: Page = await self._read(lambda reader: reader.page(principal, position, limit))
+        page: Page = await self._read(lambda reader: reader.page(principal, position, limit, servers))
         return page
 
     async def claim(
-        self, worker: str, *, lease: float, limit: int, tools: Collection[str] | None = None
+        self,
+        worker: str,
+        *,
+        lease: float,
+        limit: int,
+        tools: Collection[str] | None = None,
+        server: str | None = None,
     ) -> Sequence[Claim]:
-        length, names = rules.lease_milliseconds(lease), None if tools is None else tuple(tools)
-        claiming = self._search(lambda batch: batch.claim(worker, length, limit, names))
+        length, names = rules.lease_milliseconds(lease), None if tools is None else frozenset(tools)
+        servers = rules.servers_of(server)
+        claiming = self._search(lambda batch: batch.claim(worker, length, limit, names, servers))
         return await wait_for_claims(claiming, self._release)
 
     async def renew(self, claims: Collection[tuple[str, int]], *, lease: float) -> set[str]:
@@ -224,13 +240,15 @@ class SQLiteStore:
         self._opened()
         await self._in_thread(compact)
 
-    async def overdue(self, *, limit: int = 1000) -> Sequence[Record]:
-        records: Sequence[Record] = await self._read(lambda reader: reader.overdue(max(limit, 0)))
+    async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
+        number, servers = max(limit, 0), rules.servers_of(server)
+        records: Sequence[Record] = await self._read(lambda reader: reader.overdue(number, servers))
         return records
 
-    async def count(self, phase: Phase) -> int:
+    async def count(self, phase: Phase, *, server: str | None = None) -> int:
         rules.check_phase(phase)
-        count: int = await self._read(lambda reader: reader.count(phase))
+        servers = rules.servers_of(server)
+        count: int = await self._read(lambda reader: reader.count(phase, servers))
         return count
 
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
@@ -239,8 +257,9 @@ class SQLiteStore:
         count: int = await self._read(lambda reader: reader.count_of_principal(principal, phase, most))
         return count
 
-    async def oldest_ready(self) -> int | None:
-        since: int | None = await self._read(lambda reader: reader.oldest_ready())
+    async def oldest_ready(self, *, server: str | None = None) -> int | None:
+        servers = rules.servers_of(server)
+        since: int | None = await self._read(lambda reader: reader.oldest_ready(servers))
         return since
 
     async def probe(self) -> None:

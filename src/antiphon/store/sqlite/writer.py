@@ -17,6 +17,7 @@ from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
 from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["Writer"]
 
@@ -26,8 +27,15 @@ _PENDING: OperationResult = (None, None)
 class Writer:
     """The connection that writes the tasks of one store."""
 
-    def __init__(self, database: Database, clock: StoreClock, stats: CommitStats) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: StoreClock,
+        stats: CommitStats,
+        unreadable: UnreadableTasks | None = None,
+    ) -> None:
         self._database = database
+        self._unreadable = unreadable or UnreadableTasks(database.path)
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self.origin = secrets.token_hex(8)
@@ -71,7 +79,7 @@ class Writer:
         connection = self._connection
         self._database.begin(connection)
         before = connection.total_changes
-        batch = Batch(connection, self._clock.now(), self._clock.lease_now())
+        batch = Batch(connection, self._clock.now(), self._clock.lease_now(), self._unreadable)
         try:
             results = _apply(batch, operations)
             batch.finish(self.origin)

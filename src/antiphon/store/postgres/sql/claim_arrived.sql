@@ -1,11 +1,11 @@
--- Claims tasks of some tools like claim_by_tool.sql, but only tasks that became claimable since the transaction $6, and
--- tasks whose lease ended after $7. For a process that has claimed all others. claim_by_tool.sql without $9 and $10 finds
+-- Claims tasks of some tools of the servers $9 like claim_by_tool.sql, but only tasks that became claimable since the transaction $6, and
+-- tasks whose lease ended after $7. For a process that has claimed all others. claim_by_tool.sql without positions finds
 -- the same, but takes half as long again, and an idle worker claims every second.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 arrived AS MATERIALIZED (
-    SELECT key, tool, created, freed FROM tasks
+    SELECT key, server, tool, created, freed FROM tasks
     WHERE phase = 'ready' AND lease = 0 AND freed >= $6::bigint
     ORDER BY freed LIMIT $8::bigint + 1
 ),
@@ -14,14 +14,15 @@ search AS MATERIALIZED (
 ),
 claimable AS MATERIALIZED (
     SELECT tasks.key, arrived.created FROM arrived JOIN tasks ON tasks.key = arrived.key
-    WHERE arrived.tool = ANY ($5::text[]) AND tasks.phase || '' = 'ready' AND tasks.lease + 0 = 0
+    WHERE arrived.tool = ANY ($5::text[]) AND arrived.server = ANY ($9::text[]) AND tasks.phase || '' = 'ready' AND tasks.lease + 0 = 0
         AND NOT (SELECT is_partial FROM search)
     ORDER BY arrived.created, arrived.key LIMIT $4::bigint FOR UPDATE OF tasks SKIP LOCKED
 ),
 lease_expired AS MATERIALIZED (
     SELECT key, created, lease FROM tasks
     WHERE lease > least($7::bigint, (SELECT now FROM moment) - 2000) AND lease > 0
-        AND lease <= (SELECT now FROM moment) AND tool = ANY ($5::text[]) AND NOT (SELECT is_partial FROM search)
+        AND lease <= (SELECT now FROM moment) AND tool = ANY ($5::text[]) AND server = ANY ($9::text[])
+        AND NOT (SELECT is_partial FROM search)
     ORDER BY lease LIMIT 1000 + $4::bigint FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (
@@ -34,18 +35,18 @@ claimed AS (
     UPDATE tasks SET token = tasks.token + 1, worker = $2::text, lease = moment.now + $3::bigint
     FROM moment, chosen WHERE tasks.key = chosen.key
     RETURNING tasks.key, tasks.id, tasks.principal, tasks.tool, tasks.phase, tasks.version, tasks.created,
-        tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.token
+        tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.server, tasks.token
 ),
 remaining AS MATERIALIZED (
-    SELECT tool, created, key, freed FROM arrived
-    WHERE tool = ANY ($5::text[]) AND key NOT IN (SELECT key FROM chosen)
+    SELECT server, tool, created, key, freed FROM arrived
+    WHERE tool = ANY ($5::text[]) AND server = ANY ($9::text[]) AND key NOT IN (SELECT key FROM chosen)
 ),
 limits AS (
     SELECT
         search.is_partial,
         moment.now,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS settled,
-        (SELECT array_agg(ROW (tool, created, key)) FROM remaining) AS remaining,
+        (SELECT array_agg(ROW (server, tool, created, key)) FROM remaining) AS remaining,
         (SELECT min(freed) FROM remaining) AS first_freed,
         (SELECT min(lease) FROM lease_expired WHERE key NOT IN (SELECT key FROM chosen)) AS first_ended
     FROM search, moment

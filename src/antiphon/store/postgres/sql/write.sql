@@ -8,17 +8,17 @@ WITH moment AS MATERIALIZED (
 ),
 created AS (
     INSERT INTO tasks (
-        id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head
+        id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head, server
     )
     SELECT
         c.id, c.principal, c.tool, c.phase, c.version, c.created, c.updated, c.expires,
         CASE WHEN c.worker IS NULL THEN 0 ELSE 1 END, c.worker,
-        CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head
+        CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head, c.server
     FROM moment, unnest(
         $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-        $10::bigint[], $11::text[], $12::bigint[], $13::text[]
+        $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::text[]
     ) WITH ORDINALITY AS c (
-        id, principal, tool, phase, version, created, updated, expires, worker, lease, head, place
+        id, principal, tool, phase, version, created, updated, expires, worker, lease, head, server, place
     )
     ORDER BY c.place
     ON CONFLICT (id) DO NOTHING
@@ -44,8 +44,8 @@ appended AS (
         format = $2::smallint,
         head = a.head
     FROM moment, unnest(
-        $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[], $20::boolean[],
-        $21::bigint[], $22::bigint[]
+        $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], $20::bigint[], $21::boolean[],
+        $22::bigint[], $23::bigint[]
     ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by)
     WHERE tasks.id = a.id
         AND (tasks.phase <> 'ended' OR tasks.expires IS NULL OR tasks.expires > moment.now)
@@ -61,12 +61,12 @@ changed AS (
 inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
     SELECT changed.key, e.number, e.kind, moment.now, $2::smallint, e.data
-    FROM moment, unnest($23::text[], $24::bigint[], $25::text[], $26::text[]) AS e (id, number, kind, data)
+    FROM moment, unnest($24::text[], $25::bigint[], $26::text[], $27::text[]) AS e (id, number, kind, data)
     JOIN changed ON changed.id = e.id
 ),
 counted AS (
     INSERT INTO counts AS current (slot, phase, tasks)
-    SELECT $27::integer, phase, sum(change) FROM (
+    SELECT $28::integer, phase, sum(change) FROM (
         SELECT phase, 1 AS change FROM changed UNION ALL SELECT was, -1 FROM appended
     ) AS changes GROUP BY phase HAVING sum(change) <> 0
     ON CONFLICT (slot, phase) DO UPDATE SET tasks = current.tasks + excluded.tasks
@@ -79,7 +79,7 @@ digests AS (
     FROM changed
 ),
 notified AS (
-    SELECT pg_notify($28::text, $29::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
+    SELECT pg_notify($29::text, $30::text || bool_or(free)::int || string_agg(digest, ',')) AS sent
     FROM digests GROUP BY portion
 )
 SELECT changed.id, changed.version, changed.token, changed.phase = 'ready' AND changed.lease = 0 AS free,

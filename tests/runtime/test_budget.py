@@ -99,3 +99,10 @@ def test_the_size_of_decoded_json_is_not_that_of_its_text() -> None:
     assert decoded_size(text) < 2 * len(text)
     assert decoded_size(text.decode()) == decoded_size(text)
     assert size_of({"many": [[] for _ in range(1000)]}) > 50_000
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b'"'])
+def test_a_string_without_an_end_is_read_once(end: bytes) -> None:
+    # A search that began again at each quote would take hours.
+    body = b"[" + 1_000_000 * b"," + 1_000_000 * b'\\"' + end
+    assert len(body) < decoded_size(body) < 200 * len(body)

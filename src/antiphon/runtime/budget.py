@@ -35,7 +35,8 @@ SMALL_MESSAGE_BYTES = 8 * 1024
 """The size of a message for which no memory is reserved: the limits of calls bound small ones."""
 _VALUE_BYTES = 96
 """The memory of one value of decoded JSON, about: an empty list, or an entry of a small dictionary."""
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# A string without an end reaches to the end of the text: so the search never begins again in the middle of one.
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 
 
 def share_of(limit: int, share: float) -> int:

@@ -24,9 +24,14 @@ fuzz: .venv/fuzzed
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 # A service with 2,000 tasks under kills, stops, outages, clock jumps and two versions at once, on both stores; its
-# outside history is compared with the store. About ten minutes.
+# outside history is compared with the store. About ten minutes. Then mixed load with kills, slow and broken clients for
+# SOAK_SECONDS: memory, descriptors, threads and files must not grow. Then a hostile crowd: another caller waits at most
+# three times as long as without it.
+SOAK_SECONDS ?= 300
 soak: .venv/tested
 	$(BIN)/python -m tests.soak $(ARGS)
+	$(BIN)/python -m tests.soak.growing_soak --seconds $(SOAK_SECONDS)
+	$(BIN)/python -m tests.hostile.crowd_ratio
 
 check: .venv/checked
 	$(BIN)/ruff format --check .

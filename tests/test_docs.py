@@ -18,7 +18,7 @@ from tests.pages import RUN, Reader, blocks
 from tests.support.process import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+TEXTS = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"))]
 _LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 

@@ -7,16 +7,17 @@ import string
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import SealError
-from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.carriers.seal import Seal, Use
 from tests.fuzz.strategies import near, target
 
 OURS, OTHER = (Seal([bytes(range(start, start + 32))]) for start in (0, 64))
 CONTENT = {
-    (seal, binding): seal.seal(data, bound_to=binding, lifetime=3600)
+    (seal, binding): seal.seal(data, use="state", bound_to=binding, lifetime=3600)
     for seal, binding, data in ((OURS, b"me", b"mine"), (OURS, b"you", b"yours"), (OTHER, b"me", b"others"))
 }
 TOKENS = list(CONTENT.values())
@@ -61,7 +62,7 @@ def _encode(raw: bytes) -> str:
 @given(altered() | st.text(ALPHABET, max_size=80) | st.text(max_size=20))
 def test_only_the_token_itself_opens(token: str) -> None:
     try:
-        data = OURS.open(token, bound_to=b"me")
+        data = OURS.open(token, use="state", bound_to=b"me")
     except SealError:
         assert token != MINE
     else:
@@ -72,7 +73,7 @@ def test_only_the_token_itself_opens(token: str) -> None:
 @given(altered(), st.lists(near(b"me", b"you", b"") | st.binary(max_size=6), max_size=3))
 def test_a_token_opens_only_for_the_binding_that_it_has(token: str, bindings: list[bytes]) -> None:
     try:
-        data = OURS.open(token, bound_to=bindings)
+        data = OURS.open(token, use="state", bound_to=bindings)
     except SealError:
         assert not any(CONTENT.get((OURS, binding)) == token for binding in bindings)
     else:
@@ -82,14 +83,20 @@ def test_a_token_opens_only_for_the_binding_that_it_has(token: str, bindings: li
         assert token in TOKENS[:2]
 
 
+USES: tuple[Use, ...] = ("state", "session")
+
+
 @target
-@given(st.binary(max_size=200), st.binary(max_size=30), st.binary(max_size=30))
-def test_data_comes_back_and_two_bindings_are_never_confused(data: bytes, one: bytes, other: bytes) -> None:
-    token = OURS.seal(data, bound_to=one, lifetime=60)
-    assert OURS.open(token, bound_to=one) == data
+@given(
+    st.binary(max_size=200),
+    st.tuples(near(*USES), st.binary(max_size=30)),
+    st.tuples(near(*USES), near(b"") | st.binary(max_size=30)),
+)
+def test_data_comes_back_and_uses_and_bindings_are_never_confused(
+    data: bytes, one: tuple[Use, bytes], other: tuple[Use, bytes]
+) -> None:
+    token = OURS.seal(data, use=one[0], bound_to=one[1], lifetime=60)
+    assert OURS.open(token, use=one[0], bound_to=one[1]) == data
     if one != other:
-        try:
-            OURS.open(token, bound_to=other)
-        except SealError:
-            return
-        raise AssertionError("a token opened with another binding")
+        with pytest.raises(SealError):
+            OURS.open(token, use=other[0], bound_to=other[1])

@@ -1,0 +1,105 @@
+"""The threat model says what is true: its tests exist, and its table of memory follows from the limits."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from antiphon import Limits
+from antiphon.runtime.budget import SMALL_MESSAGE_BYTES
+from tests.support.process import ROOT, started
+
+MODEL = ROOT / "docs" / "discussions" / "threat-model.md"
+MIB = 1024 * 1024
+CONNECTION_BUFFER = 64 * 1024
+"""How much a transport of asyncio keeps before it makes its writer wait."""
+DECODED_FACTOR = 28
+"""How much larger JSON can become when it is decoded."""
+PROCESS = 80 * MIB
+"""The memory of an idle server."""
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """Return the cells of the tables below a heading, without the headers."""
+    section = MODEL.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_promise_names_a_test_that_exists() -> None:
+    promises = [row for row in _rows("What holds") if row[0] != "promise"]
+    assert len(promises) > 15
+    assert [row[0] for row in promises if not re.search(r"`tests/", row[1])] == []
+
+
+@pytest.mark.parametrize("page", ["docs/discussions/threat-model.md", "SECURITY.md"])
+def test_the_tests_that_are_named_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    missing = []
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+        if not (ROOT / path).is_file() or (name and name not in _functions(ROOT / path)):
+            missing.append(f"{path}::{name}")
+    assert missing == []
+
+
+def _functions(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def _bounds(limits: Limits) -> list[int]:
+    """Return the numbers of the table of memory, in bytes, with other limits perhaps."""
+    numbers = dataclasses.asdict(limits) | {
+        "CONNECTION_BUFFER": CONNECTION_BUFFER,
+        "SMALL_MESSAGE": SMALL_MESSAGE_BYTES,
+        "DECODED_FACTOR": DECODED_FACTOR,
+        "PROCESS": PROCESS,
+    }
+    formulas = [row[1].strip("`") for row in _rows("Memory at worst") if row[1].startswith("`")]
+    return [int(eval(formula, {}, numbers)) for formula in formulas]
+
+
+def memory_at_worst(limits: Limits) -> int:
+    """Return the most memory that strangers can make a process with these limits use."""
+    return sum(_bounds(limits))
+
+
+def test_the_table_of_memory_follows_from_the_limits() -> None:
+    *rows, total = [row for row in _rows("Memory at worst") if row[0] != "what"]
+    computed = [round(size / MIB) for size in _bounds(Limits())]
+    assert [f"{size} MiB" for size in computed] == [row[2] for row in rows]
+    assert f"**{sum(computed)} MiB**" == total[2]
+
+
+@pytest.mark.parametrize("item", [b"[]", b"{}", b"0", b'""', b"[0]", b'{"":0}', b"1e5", b'"a"'])
+def test_decoded_json_is_at_most_so_many_times_as_large(item: bytes) -> None:
+    body = b"[" + b",".join([item] * (SMALL_MESSAGE_BYTES // (len(item) + 1))) + b"]"
+    decode = msgspec.json.Decoder().decode
+    decode(body)
+    tracemalloc.start()
+    try:
+        value = decode(body)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert value
+    assert size <= len(body) * DECODED_FACTOR, size / len(body)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_idle_server_needs_no_more_than_the_table_says(tmp_path: Path) -> None:
+    with started("load.py", tmp_path) as server:
+        assert server.memory <= PROCESS
+
+
+def test_reports_go_to_a_private_place() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "Report a vulnerability" in text
+    assert not re.search(r"[\w.]+@[\w.]+", text)

@@ -196,6 +196,25 @@ async def test_connections_over_the_limit_are_refused_and_logged_once(
     assert f"Limits.{limit}" in lines[0]
 
 
+async def test_idle_connections_make_room_for_new_ones(log: pytest.LogCaptureFixture) -> None:
+    async with running(server(max_connections=5)) as address, AsyncExitStack() as stack:
+        held = [await stack.enter_async_context(http.connect(address.port)) for _ in range(5)]
+        for connection in held[:3]:
+            await connection.write(post())
+            assert (await connection.receive()).status == 200
+        for closed in range(3):  # the one that has been idle longest is closed first
+            new = await stack.enter_async_context(http.connect(address.port))
+            await new.write(post()[:50])
+            async with asyncio.timeout(20):
+                assert await held[closed].reader.read() == b""
+            connections(address)._has_searched = False  # as after the next sweep
+        assert (await send_raw(address.port)).statuses == [503]
+        for connection in held[3:]:
+            await connection.write(post())
+            assert (await connection.receive()).status == 200
+    assert len(log.records) == 1
+
+
 async def test_a_flood_of_invalid_requests_is_logged_once(log: pytest.LogCaptureFixture) -> None:
     async with running(server()) as address:
         for _ in range(20):
@@ -210,6 +229,7 @@ class Fake:
 
     unread_bytes = 0
     unread_since = 0.0
+    idle_until = None
     transport: Any = None
 
     def expire(self) -> None:

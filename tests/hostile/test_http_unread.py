@@ -71,6 +71,15 @@ def connect(port: int, buffer_bytes: int = 4096) -> socket.socket:
     return connection
 
 
+def is_reset(connection: socket.socket) -> bool:
+    """Return whether the server has reset a connection."""
+    try:
+        connection.getpeername()
+    except OSError:
+        return True
+    return False
+
+
 def open_connections(address: Address) -> int:
     return len(address.runner.server_state.connections)
 
@@ -83,10 +92,11 @@ async def test_a_connection_whose_answer_nobody_reads_is_aborted(
     caplog.set_level(logging.WARNING)
     async with WAYS[way](build()) as address:
         with ExitStack() as stack:
-            for _ in range(10):
-                stack.enter_context(connect(address.port)).sendall(UNREAD[kind])
-            await until(lambda: open_connections(address) == 10)
+            readers = [stack.enter_context(connect(address.port)) for _ in range(10)]
+            for reader in readers:
+                reader.sendall(UNREAD[kind])
             # Nobody closes these connections but the server, and it does not wait until they are read.
+            await until(lambda: all(is_reset(reader) for reader in readers))
             await until(lambda: open_connections(address) == 0)
             await until(lambda: address.under_way == 0)
             assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED

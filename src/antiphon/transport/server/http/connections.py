@@ -28,6 +28,8 @@ RESERVED_DESCRIPTORS = 256
 """How many descriptors are left to stores, files and child processes."""
 MAX_DESCRIPTORS = 1024 * 1024
 """How far the limit of descriptors is raised, even if the hard limit is higher or infinite."""
+IDLE_FRACTION = 16
+"""The part of all connections that is closed at once if there are too many, and some are idle."""
 IPV6_NETWORK_BITS = 64
 """The part of an IPv6 address that says whose it is: a provider gives each customer a whole network."""
 
@@ -40,6 +42,10 @@ class Connection(Protocol):
     """How many bytes the client had not read at the last sweep."""
     unread_since: float
     """Since when the client has read nothing."""
+
+    @property
+    def idle_until(self) -> float | None:
+        """When the connection is closed unless a request comes; `None` while it has a request."""
 
     def expire(self) -> None:
         """Act on a deadline that has passed."""
@@ -59,6 +65,8 @@ class Connections:
         self._log = RateLimitedLog()
         self._interval = max(0.01, min(SWEEP_SECONDS, limits.head_timeout / 4, limits.body_timeout / 4))
         self._sweeping = False
+        self._has_searched = False
+        """Whether idle connections were searched since the last sweep."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -68,6 +76,8 @@ class Connections:
         if not self._sweeping:
             self._sweeping = True
             self._schedule(asyncio.get_running_loop())
+        if len(self._open) >= self._max:
+            self._close_idle()
         if len(self._open) >= self._max:
             self._log.warning(
                 "Refusing connections: %d are open, and no more are allowed. Raise Limits.max_connections, "
@@ -99,6 +109,22 @@ class Connections:
             if not self._by_network[network]:
                 del self._by_network[network]
 
+    def _close_idle(self) -> None:
+        """Close the connections that have been idle longest, a few at once: new clients need the room more.
+
+        The search takes time, so it is done once between two sweeps.
+        """
+        if self._has_searched:
+            return
+        self._has_searched = True
+        idle = [
+            (until, connection) for connection in self._open if (until := connection.idle_until) is not None
+        ]
+        idle.sort(key=lambda pair: pair[0])
+        for _, connection in idle[: 1 + len(self._open) // IDLE_FRACTION]:
+            connection.transport.close()
+            self.leave(connection)
+
     def log(self, message: str, *values: Any) -> None:
         """Log a warning, once per minute for each message."""
         self._log.warning(message, *values)
@@ -108,6 +134,7 @@ class Connections:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._schedule(loop)
+        self._has_searched = False
         now = loop.time()
         for connection, deadline in tuple(self.deadlines.items()):
             if now >= deadline:

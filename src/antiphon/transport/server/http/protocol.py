@@ -125,6 +125,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self.scope["http_version"] not in _VERSIONS:
             raise ValueError("This is not HTTP/1.")
 
+    @property
+    def idle_until(self) -> float | None:
+        """When the connection is closed unless a request comes; `None` while it has a request."""
+        timer = self.timeout_keep_alive_task
+        return None if timer is None or self._awaits_head else timer.when()
+
     def expire(self) -> None:
         """Close the connection: the head did not arrive in time, or the refusal was sent long ago."""
         if self._ignores_data:

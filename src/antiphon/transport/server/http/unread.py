@@ -26,8 +26,8 @@ _RESET = struct.pack("ii", 1, 0)
 """The option that makes `close` reset a connection: linger, for 0 seconds."""
 SMALL_BYTES = 32 * 1024
 """How large an answer may be to be written at once: it fits into the buffer of a socket."""
-PIECE_BYTES = 256 * 1024
-"""How much of a larger answer is written at once. The rest is not copied into the connection's buffer."""
+PIECE_BYTES = 1024 * 1024
+"""How much of a larger answer is written at once. Smaller pieces would slow down clients that read."""
 LOOK_SECONDS = 0.1
 """How often the server looks whether a client reads the response that is being sent."""
 CLOSE_SECONDS = 1.0

@@ -1,0 +1,1 @@
+"""Attacks on whole servers, over raw sockets and in processes of their own."""

@@ -294,7 +294,7 @@ class Engine:
 
     async def metrics(self) -> str:
         """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
-        return await self.tasks.metrics(self.telemetry)
+        return await self.tasks.metrics(self.telemetry, self.budget)
 
     def _offer_artifacts(self) -> None:
         """List the resource template under which callers find artifacts."""

@@ -1,6 +1,7 @@
 """Waits for the outcome of a run, and writes it into the log of its task.
 
-Owns the form of the entry. A run that fails ends its task with an error. An outcome that is not JSON becomes an error, so that the task ends in any case.
+Owns the form of the entry. A run that fails and an outcome that is not JSON become an error, so that the task
+ends in any case.
 """
 
 from __future__ import annotations

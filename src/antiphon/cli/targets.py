@@ -62,7 +62,11 @@ class Target:
             # A token may come from the environment, so it is not refused.
             return cls(text, command, {}, timeout, protocol)
         if not is_url(text):
-            raise CommandError(f"{text!r} is neither a URL (http://…) nor a Python file (….py).")
+            from antiphon.store import hide_password
+
+            raise CommandError(
+                f"{hide_password(text)!r} is neither a URL (http://…) nor a Python file (….py)."
+            )
         return cls(text, text, parsed, timeout, protocol)
 
     @property

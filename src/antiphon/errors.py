@@ -119,6 +119,12 @@ class AntiphonError(Exception):
     """The base class of all errors of this library."""
 
 
+def _writable(message: Any) -> str:
+    """Return a message without lone surrogates, which names of files may have: JSON has none."""
+    text = message if isinstance(message, str) else str(message)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 class Failure(AntiphonError):
     """A failed tool call. Raise it in a tool to fail the call; a client raises it for a call that failed.
 
@@ -134,6 +140,7 @@ class Failure(AntiphonError):
         data: Any = None,
         content: tuple[Any, ...] = (),
     ) -> None:
+        message = _writable(message)
         super().__init__(message)
         self.message = message
         """The text that people and models read."""
@@ -190,6 +197,7 @@ class RequestError(AntiphonError):
     request_id: str | int | None = None
 
     def __init__(self, message: str, *, data: Any = None, code: int | None = None) -> None:
+        message = _writable(message)
         super().__init__(message)
         self.message = message
         """The message of the JSON-RPC error."""

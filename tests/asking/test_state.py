@@ -134,7 +134,10 @@ async def test_a_state_that_was_bound_to_the_spelling_of_numbers_still_opens() -
     """Versions before bound states to the arguments as the client spelled them."""
     spelled = hashlib.sha256(b'["CallTool","t",{"n":4522.0}]').digest()
     state = Seal([SECRET]).seal(
-        b"\0" + msgspec.msgpack.encode({"n": 1}), bound_to=b"state\0server\0ada\0" + spelled, lifetime=60
+        b"\0" + msgspec.msgpack.encode({"n": 1}),
+        use="state",
+        bound_to=b"state\0server\0ada\0" + spelled,
+        lifetime=60,
     )
     assert (await _rounds.open(_call(state, {"n": 4522.0}))).entries == {"n": 1}
     with pytest.raises(InvalidParams):

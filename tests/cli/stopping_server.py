@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from antiphon import Context, Limits, Server
@@ -45,6 +46,15 @@ async def hold(name: str, ctx: Context, speaks: bool = False) -> str:
         await ctx.log("error", "one message, so that the answer is an event stream")
     (FOLDER / name).touch()
     await wait_for_end()
+    return "done"
+
+
+@server.tool(task="optional")
+def block(name: str) -> str:
+    """Answer when the file is there, from a thread."""
+    (FOLDER / name).touch()
+    while not (FOLDER / "end").exists():
+        time.sleep(0.05)
     return "done"
 
 

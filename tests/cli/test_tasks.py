@@ -157,8 +157,26 @@ def test_ctrl_c_cancels_a_call_whose_task_asks_nothing(served: Served) -> None:
         listed = ("tasks", "ls", served.store, "--json", "--limit", "1")
         id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
         terminal.press(CTRL_C)
+        terminal.expect(f"Cancelled task {id}.")
         assert terminal.wait() == (130, "")
     assert wait_for_status(served, id, "cancelled")
+
+
+def test_a_call_whose_server_goes_away_says_how_to_follow_its_task(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    with (
+        running(TASKS_SERVER, "--store", store, directory=tmp_path) as server,
+        in_terminal("call", server.url, "ponder", "--timeout", "3") as terminal,
+    ):
+        listed = ("tasks", "ls", store, "--json", "--limit", "1")
+        id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
+        server.process.kill()
+        server.process.wait()
+        terminal.expect(
+            "The call became a task, which may still be running. "
+            f"To follow it: antiphon tasks watch {server.url} {id}"
+        )
+        assert terminal.wait()[0] == 3
 
 
 def _newest(tasks: list[dict[str, Any]], tool: str) -> str:
@@ -198,13 +216,25 @@ def test_a_store_with_several_servers_names_them(tmp_path: Path) -> None:
     assert "server     two" in antiphon("tasks", "show", url, listed[0]["taskId"]).stdout
 
 
-def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served) -> None:
-    id = start_waiting_task(served, "greet")
+def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served, tmp_path: Path) -> None:
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
-    old = antiphon("tasks", "ls", served.url, *LEGACY, "--json")
-    assert json.loads(old.stdout)[0]["taskId"] == id
+    stranger = antiphon("tasks", "ls", served.url, *LEGACY)
+    assert (stranger.returncode, stranger.stdout) == (2, "")
+    assert "A list of tasks needs authentication" in stranger.stderr
+    assert "antiphon tasks ls sqlite:///tasks.db" in stranger.stderr
+    program = tmp_path / "authenticated.py"
+    program.write_text(
+        "from antiphon import BearerTokens, Server\n\n"
+        "server = Server('authenticated', authenticate=BearerTokens({'token-of-ada': 'ada'}))\n\n\n"
+        "@server.tool(task='required')\ndef done() -> str:\n    return 'done'\n"
+    )
+    header = ("--header", "Authorization: Bearer token-of-ada")
+    with running(program, directory=tmp_path) as server:
+        assert antiphon("call", server.url, "done", *header).returncode == 0
+        (listed,) = json.loads(antiphon("tasks", "ls", server.url, *LEGACY, *header, "--json").stdout)
+    assert listed["taskId"].startswith("done_")
 
 
 def test_a_store_shows_the_log(served: Served) -> None:

@@ -83,8 +83,10 @@ async def test_an_artifact_can_be_used_and_read_on_the_other_instance(both: Both
     made = (await Modern(works.port).call("keep", text="hello")).result
     id = made["structuredContent"]["artifact_id"]
     assert (await Modern(serves.port).call("use", artifact_id=id)).text == "hello"
-    listed = (await Modern(serves.port).ask("resources/list")).result["resources"]
-    assert id in [resource["uri"].rpartition("/")[2] for resource in listed]
+    (link,) = [block for block in made["content"] if block["type"] == "resource_link"]
+    assert link["uri"].rpartition("/")[2] == id
+    read = (await Modern(serves.port).ask("resources/read", {"uri": link["uri"]})).result
+    assert [contents["uri"] for contents in read["contents"]] == [link["uri"]]
 
 
 async def test_changes_reach_listeners_on_the_other_instance(both: Both) -> None:

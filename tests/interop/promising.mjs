@@ -93,6 +93,8 @@ for (const name of options.tools ?? []) told.calls[name] = await call(name);
 told.many = await Promise.all((options.many ?? []).map(call));
 if (options.cancel) {
     told.cancelled = await cancel(await begin(options.cancel));
+}
+if (options.list) {
     told.listed = Object.fromEntries((await tasks.listTasks()).tasks.map(task => [task.taskId, task.status]));
 }
 if (options.begin) {

@@ -120,6 +120,7 @@ async def main() -> None:
         told["many"] = await asyncio.gather(*(finish(session, person, id) for id in many))
         if "cancel" in OPTIONS:
             told["cancelled"] = await cancel(session, person, await begin(session, OPTIONS["cancel"]))
+        if OPTIONS.get("list"):
             listed = (await session.experimental.list_tasks()).tasks
             told["listed"] = {task.taskId: task.status for task in listed}
         if "begin" in OPTIONS:

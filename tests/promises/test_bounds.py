@@ -84,7 +84,7 @@ async def test_a_task_that_makes_no_sense_does_not_hold_up_the_others(
     await store.open()
     nonsense = Record(
         id="ask_nonsense",
-        principal="",
+        principal="anyone",
         tool="ask",
         phase="ready",
         version=0,
@@ -96,7 +96,7 @@ async def test_a_task_that_makes_no_sense_does_not_hold_up_the_others(
     await store.create(nonsense, [("created", {"v": 99})])
     made = msgspec.structs.replace(nonsense, id="add_later", tool="add", created=2)
     task = {"id": "add_later", "tool": "add", "created": 2, "updated": 2}
-    data = {"v": 1, "task": task, "arguments": {"a": 1, "b": 2}, "principal": {"id": ""}}
+    data = {"v": 1, "task": task, "arguments": {"a": 1, "b": 2}, "principal": {"id": "anyone"}}
     await store.create(msgspec.structs.replace(made, head=task), [("created", data)])
     if kind == "sqlite":
         await store.close()

@@ -318,7 +318,7 @@ async def test_an_old_version_is_answered_by_handlers_alone() -> None:
 
 
 async def test_tasks_are_listed_where_the_version_has_that() -> None:
-    async with connected(LEGACY) as client:
+    async with connected(LEGACY, "memory") as client:
         made = [(await client.submit("sleep", ttl=60)).id for _ in range(3)]
         found = await client.tasks()
         assert {status.id for status in found} == set(made)

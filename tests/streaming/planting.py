@@ -25,8 +25,8 @@ async def planted(
     """
     at = int(time.time() * 1000)
     task = Task(id=f"{name}_{at}", tool="count", created=at, updated=at, ttl=60_000)
-    record = Record(task.id, "", "count", "waiting", 0, at, at, at + 60_000, head_of(task))
-    who = {"id": ""}
+    record = Record(task.id, "anyone", "count", "waiting", 0, at, at, at + 60_000, head_of(task))
+    who = {"id": "anyone"}
     created = {"v": 1, "task": head_of(task), "arguments": {"n": 0}, "principal": who, "journal": {}}
     await store.create(record, [("created", created)])
     entries: list[tuple[Any, dict[str, Any]]] = []

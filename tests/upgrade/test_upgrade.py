@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import running
+from tests.cli.command import antiphon, running
 from tests.upgrade.write import HERE, STATES, STORE, Caller, accept
 
 FOLDERS = {"schema 2": HERE, "schema 3": HERE / "schema_3"}
@@ -24,6 +24,7 @@ class Upgraded(Caller):
         super().__init__(port)
         self.kept = kept
         self.tasks: dict[str, str] = kept["tasks"]
+        self.store = folder / "store.sqlite"
         self.gate = folder / "gate"
         self._effects = folder / "effects"
 
@@ -102,7 +103,8 @@ def test_tasks_that_had_ended_say_how(upgraded: Upgraded) -> None:
     assert look("cancelled")["status"] == "cancelled"
     portion = upgraded.bare("tasks/result", {"taskId": upgraded.tasks["ended"], "lastSeqNr": 1})
     assert [part["seqNr"] for part in portion["partial-content"]] == [2, 3]
-    listed = {task["taskId"] for task in upgraded.bare("tasks/list", {})["tasks"]}
+    printed = antiphon("tasks", "ls", f"sqlite:///{upgraded.store}", "--json", "--limit", "100").stdout
+    listed = {task["taskId"] for task in json.loads(printed)}
     assert set(upgraded.tasks.values()) <= listed
 
 

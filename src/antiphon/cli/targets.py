@@ -102,8 +102,10 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine, and raise errors of the connection or the server as `CommandError`."""
     import asyncio
 
+    from antiphon.cli.signals import woken_by_signals
+
     try:
-        return asyncio.run(work)
+        return asyncio.run(woken_by_signals(work))
     except TimedOut as error:
         message = _TIMEOUT_HINT.sub("", str(error))
         raise CommandError(f"{message} To wait longer, use --timeout.", UNREACHABLE) from error

@@ -31,6 +31,8 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     """Whether a caller can subscribe to changes of a resource."""
     tasks: bool = False
     """Whether tool calls can become tasks."""
+    task_list: bool = False
+    """Whether the caller can list its tasks."""
     streams: bool = False
     """Whether the server sends the segments of a tool's output while the tool runs."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from antiphon.model.base import Value
 from antiphon.model.content import Icon
 
-__all__ = ["ANONYMOUS", "LOG_LEVELS", "Implementation", "LogLevel", "Principal", "problem_of"]
+__all__ = ["ANONYMOUS", "LOG_LEVELS", "STRANGER", "Implementation", "LogLevel", "Principal", "problem_of"]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: Mapping[Any, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
@@ -43,7 +43,17 @@ class Principal:
 
 
 ANONYMOUS = Principal("")
-"""The caller of a server without authentication. No authenticated caller has an empty id."""
+"""The caller of a server without authentication, who runs the server or shares its process.
+
+No authenticated caller has an empty id.
+"""
+
+STRANGER = Principal("")
+"""The caller of a server without authentication who comes over the network, and may be anybody.
+
+Compare with `is`: a stranger has the id of `ANONYMOUS`, and so the same tasks, but must name each of them.
+An id cannot be guessed, so it is the key to a task or an artifact. A list would hand out everybody's keys.
+"""
 
 
 def problem_of(principal: Any) -> str | None:

@@ -162,6 +162,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress that `message` describes, while the task works. It is not in the log."""
     keep: int | None = None
     """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
+    quiet_releases: int = 0
+    """How many claims were released without an entry since the last entry of a worker. It is not in the log.
+
+    The next entry of a worker has the number, so that these claims do not count as lost runs.
+    """
 
     @property
     def has_ended(self) -> bool:
@@ -255,8 +260,9 @@ class TaskHistory:
 
     Also counts the runs that were lost: claims that ended without an entry that says so. Every entry of a
     worker names its claim (`by`, the token). A run ends in order with a question, with the end of the task,
-    or with an entry that has `released`. An entry with `attempt` notes a loss that was counted. Progress (a
-    step, segments, an answer) starts the count again.
+    or with an entry that has `released`, or is released without an entry: then the next entry has the number
+    of such claims. An entry with `attempt` notes a loss that was counted. Progress (a step, segments, an
+    answer) starts the count again.
     """
 
     __slots__ = (
@@ -268,6 +274,7 @@ class TaskHistory:
         "last",
         "mismatches",
         "noted_attempts",
+        "quiet_releases",
         "refusals",
         "responses",
         "segment_entries",
@@ -293,6 +300,8 @@ class TaskHistory:
         """How many attempts the log says have failed since the task last made progress."""
         self.refusals = 0
         """How many of the noted attempts failed before the function ran."""
+        self.quiet_releases = 0
+        """How many claims were released without an entry since the last entry of a worker."""
         self._lost = 0
         self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
         self._in_order = True  # whether the last entry queued the task in order
@@ -340,7 +349,7 @@ class TaskHistory:
 
     def silent_claims(self, token: int) -> int:
         """Return how many claims before the one with this token wrote nothing, or did not end in order."""
-        return 0 if self._claim is None else token - 1 - self._claim
+        return 0 if self._claim is None else max(token - 1 - self._claim - self.quiet_releases, 0)
 
     def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
         """Update the count of lost runs after an entry other than the first."""
@@ -351,11 +360,12 @@ class TaskHistory:
             return
         if kind == "cancelled":
             return
+        self.quiet_releases = data.get("quiet_releases", 0)
         if kind in ("emitted", "asked") or data.get("journal"):
             self._lost = self.noted_attempts = self.refusals = 0
         elif by is not None:
             self._lost = self.lost_runs(by)
-        self._claim = None if by is None else by - 1
+        self._claim, self.quiet_releases = None if by is None else by - 1, 0
         if "attempt" in data:
             self.noted_attempts = data["attempt"]
             self.refusals = data.get("refused", self.refusals)

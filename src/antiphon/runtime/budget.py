@@ -35,7 +35,7 @@ SMALL_MESSAGE_BYTES = 8 * 1024
 """The size of a message for which no memory is reserved: the limits of calls bound small ones."""
 _VALUE_BYTES = 96
 """The memory of one value of decoded JSON, about: an empty list, or an entry of a small dictionary."""
-# A string without an end reaches to the end of the text: so the search never begins again in the middle of one.
+# A string without an end reaches to the end of the text: so the search never begins again inside of one.
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 
 

@@ -27,7 +27,7 @@ from antiphon.errors import (
     StoreUnavailable,
 )
 from antiphon.model.capabilities import ServerCapabilities
-from antiphon.model.identity import Implementation
+from antiphon.model.identity import STRANGER, Implementation
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
     DONE,
@@ -186,6 +186,7 @@ class Dispatcher:
             list_changes=frozenset(kind for kind, offered in lists.items() if offered),
             resource_subscriptions=lists["resources"],
             tasks=registry.has_task_tools,
+            task_list=registry.has_task_tools,
             streams=bool(registry.tools),
         )
 
@@ -216,7 +217,7 @@ class Dispatcher:
     async def _list_resources(self, call: Call[ListResources]) -> Page:
         _require_any("resources", self._registry.resources or self._registry.templates)
         registry = self._registry
-        if not self._artifacts.enabled:
+        if not self._artifacts.enabled or call.principal is STRANGER:
             return registry.page("resources", call.request.cursor, self._ttl_ms)
         return await self._artifacts.page(
             lambda cursor: registry.page("resources", cursor, self._ttl_ms), call, registry.page_size
@@ -252,7 +253,10 @@ class Dispatcher:
         return await self._completions.suggest(call, self.environment)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
-        return Discovery(self._info, self.capabilities, self._instructions, self._ttl_ms)
+        capabilities = self.capabilities
+        if call.principal is STRANGER:
+            capabilities = msgspec.structs.replace(capabilities, task_list=False)
+        return Discovery(self._info, capabilities, self._instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:
         size = len(msgspec.json.encode((call.request.capabilities, call.request.client_info)))

@@ -24,7 +24,7 @@ async def test_closing_says_which_functions_keep_the_process(caplog: pytest.LogC
     waiting.cancel()
     threads.close()
     ends.set()
-    assert "cannot be interrupted: 1. The process ends when they have returned." in caplog.text
+    assert "cannot be interrupted: 1. The process ends when they have returned" in caplog.text
 
 
 async def test_closing_is_silent_if_nothing_runs(caplog: pytest.LogCaptureFixture) -> None:

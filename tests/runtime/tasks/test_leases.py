@@ -264,7 +264,53 @@ async def test_a_task_that_its_own_process_claims_again_is_given_back_and_then_r
         assert (await end_of(store, id)).state == "done"
         entries = await log_entries(store, id)
     assert holding.started == 2  # the second run was not forgotten with the first
-    assert [data.get("released", False) for _, data in entries] == [True, False, False]
+    # The claim between them was released without an entry, and is no lost run.
+    assert [data.get("quiet_releases", 0) for _, data in entries] == [1, 1]
+    assert entries[0][1]["attempt"] == 1
+
+
+class Delays(FaultyStore):
+    """A store that notes the delays with which tasks are released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[float] = []
+
+    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+        self.noted.append(delay)
+        await self._store.release(id, token, delay=0.0 if delay else delay)
+
+
+async def test_a_task_whose_function_does_not_stop_is_given_back_with_growing_delays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    store = Delays()
+    await store.open()
+    server = Server("stuck", store=store, limits=Limits(drain_timeout=0.0))  # type: ignore[arg-type]
+    started, gate = 0, asyncio.Event()
+
+    @server.tool(task="optional")
+    async def stuck() -> str:
+        nonlocal started
+        started += 1
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                pass
+        return "done"
+
+    id = await queued_task(store, "stuck")
+    async with server.running():
+        await until(lambda: started == 1)
+        length = len(await store.read(id))
+        await store._store.release(id, 1)
+        await until(lambda: len(store.noted) >= 8)
+        assert len(await store.read(id)) == length
+        gate.set()
+    assert started >= 1
+    assert store.noted[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 # Draining

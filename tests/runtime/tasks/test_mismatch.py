@@ -11,7 +11,9 @@ import pytest
 from antiphon import Context, Server
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.task import Task
+from antiphon.runtime.tasks import worker
 from antiphon.runtime.tasks.claimed_task import task_of
+from antiphon.runtime.tasks.claims import claimed_task, read_history
 from antiphon.runtime.tasks.service import TaskService
 from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
 from tests.support.polling import until
@@ -154,3 +156,62 @@ async def test_a_cancelled_task_is_unwound_by_its_own_version(caplog: pytest.Log
     async with cleaning(charge).running():
         await until(lambda: bool(cleaned))
     assert (cleaned, done) == (["charge"], ["charge 5"])
+
+
+async def test_a_task_whose_version_does_not_come_back_does_not_fill_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    clock = Clock()
+    store: Any = FaultyStore(clock)
+    await store.open()
+    id = await answered_task(store)
+    lengths = []
+    async with version(store, bill).running():
+        for times in range(1, 21):
+            await until(lambda times=times: store.calls["release"] >= times)
+            lengths.append(len(await log_entries(store, id)))
+            clock.now += 61 * 1.5
+    assert lengths[-1] == lengths[10]
+    assert (await reopened(store, id)).message == MESSAGE
+    async with version(store, charge).running():
+        task = await end_of(store, id)
+        entries = await log_entries(store, id)
+    assert (task.state, done) == ("done", ["charge 5"])
+    assert not any("attempt" in data for _, data in entries)  # the worker was never lost
+
+
+async def test_claims_that_were_released_without_an_entry_are_no_lost_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    clock = Clock()
+    store: Any = FaultyStore(clock)
+    await store.open()
+    await answered_task(store)
+    async with version(store, bill).running():
+        for times in range(1, 11):
+            await until(lambda times=times: store.calls["release"] >= times)
+            clock.now += 61 * 1.5
+    await store.open()
+    (claim,) = await store.claim("one", lease=1.0, limit=1)
+    history = await read_history(store, claim)
+    assert history is not None
+    assert history.lost_runs(claim.token) == 0
+    clock.now += 1
+    (later,) = await store.claim("two", lease=1.0, limit=1)
+    history = await read_history(store, later)
+    assert history is not None
+    assert history.lost_runs(later.token) == 1
+    # The entry of a release after these claims says how many of them were lost.
+    claimed = claimed_task(store, later, history, lease=1.0, since=0.0)
+    await claimed.release(note="released in order")
+    (last,) = await store.claim("three", lease=1.0, limit=1)
+    history = await read_history(store, last)
+    assert history is not None
+    assert (history.lost_runs(last.token), history.quiet_releases) == (1, 0)
+
+
+async def reopened(store: Any, id: str) -> Task:
+    await store.open()
+    return await task_in(store, id)

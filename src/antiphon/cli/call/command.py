@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from antiphon.cli.call.follow_task import (
     TaskFollower,
     current_status,
     print_question_hint,
+    print_task_hint,
     raise_if_failed,
 )
 from antiphon.cli.call.progress import ProgressDisplay
@@ -26,6 +28,7 @@ from antiphon.errors import AntiphonError, RequestError
 from antiphon.model.catalog import ToolDefinition
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
+from antiphon.printable import printable
 
 if TYPE_CHECKING:
     from antiphon.client import Client, TaskHandle
@@ -113,13 +116,25 @@ async def _wait_for_call(target: Target, client: Client, name: str, arguments: d
 
 
 async def _leave(target: Target, handle: TaskHandle, status: str | None) -> None:
-    """Cancel the task of a call that was given up, unless the task waits for an answer of the user."""
+    """Cancel the task of a call that was given up, and say so.
+
+    A task that waits for an answer of the user is left alone, and so is one whose server does not respond.
+    """
     if target.is_remote and status == "input_required":
         print_question_hint(target, handle)
-    elif status in ("working", "input_required"):
-        with contextlib.suppress(AntiphonError, TimeoutError):
-            async with asyncio.timeout(GIVE_UP_SECONDS):
-                await handle.cancel()
+    elif status in ("working", "input_required") and await _cancel(handle):
+        print(f"Cancelled task {printable(handle.id or '')}.", file=sys.stderr)
+    elif target.is_remote and status in ("working", None):
+        print_task_hint(target, handle, "The call became a task, which may still be running.")
+
+
+async def _cancel(handle: TaskHandle) -> bool:
+    """Cancel a task; return false if the server does not respond."""
+    with contextlib.suppress(AntiphonError, TimeoutError):
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            await handle.cancel()
+            return True
+    return False
 
 
 async def _stream(

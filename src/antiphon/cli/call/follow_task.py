@@ -24,7 +24,14 @@ from antiphon.printable import printable
 if TYPE_CHECKING:
     from antiphon.client import TaskHandle
 
-__all__ = ["GIVE_UP_SECONDS", "TaskFollower", "current_status", "print_question_hint", "raise_if_failed"]
+__all__ = [
+    "GIVE_UP_SECONDS",
+    "TaskFollower",
+    "current_status",
+    "print_question_hint",
+    "print_task_hint",
+    "raise_if_failed",
+]
 
 REDRAW_SECONDS = 0.5
 GIVE_UP_SECONDS = 2.0
@@ -56,6 +63,11 @@ def _command(action: str, target: Target, handle: TaskHandle) -> str:
     """Return a command that a user can copy into a shell, whatever the server calls its tasks."""
     words = ("antiphon", "tasks", action, target.name, printable(handle.id or ""))
     return " ".join(map(shlex.quote, words))
+
+
+def print_task_hint(target: Target, handle: TaskHandle, says: str) -> None:
+    """Print what became of a task that may be running, and how to follow it."""
+    print(f"{says} To follow it: {_command('watch', target, handle)}", file=sys.stderr)
 
 
 class TaskFollower:
@@ -116,8 +128,7 @@ class TaskFollower:
         if status == "input_required":
             print_question_hint(self._target, handle)
         elif status in ("working", None):
-            command = _command("watch", self._target, handle)
-            print(f"The task is still running. To follow it: {command}", file=sys.stderr)
+            print_task_hint(self._target, handle, "The task is still running.")
 
     async def _follow_status(self, handle: TaskHandle) -> None:
         if self.has_line:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from antiphon.cli.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, CommandError, exit_with
 from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
+from antiphon.cli.run.threads import end_without_threads
+from antiphon.cli.signals import woken_by_signals
 from antiphon.errors import StoreUnavailable
 from antiphon.transport.server.interrupts import Interrupts, exit_at_once
 
@@ -66,7 +68,8 @@ def serve_stdio(settings: Settings) -> None:
     os.dup2(output, 1)
     os.close(output)
     try:
-        asyncio.run(server.stdio())
+        asyncio.run(woken_by_signals(server.stdio()))
+        end_without_threads(server)
     except StoreUnavailable as error:
         raise _startup_error(error) from None
 
@@ -196,6 +199,8 @@ def _serve_alone(server: Server, settings: Settings, listening: socket.socket, a
         if error.code:
             raise _startup_error(app.failure) from None
         raise
+    finally:
+        end_without_threads(server)
 
 
 def _startup_error(failure: Exception | None) -> CommandError:

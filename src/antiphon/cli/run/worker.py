@@ -18,6 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
 from antiphon.cli.run.settings import Settings
+from antiphon.cli.run.threads import end_without_threads
+from antiphon.cli.signals import woken_by_signals
 from antiphon.errors import StoreUnavailable
 from antiphon.transport.server.interrupts import Interrupts, Running
 
@@ -56,7 +58,8 @@ def run_worker(
     announcement = _announcement(server, tools or server.task_tools)
     with nullcontext() if port is None else listen(host, port) as listening:
         try:
-            asyncio.run(_run_until_signal(server, announcement, listening))
+            asyncio.run(woken_by_signals(_run_until_signal(server, announcement, listening)))
+            end_without_threads(server)
         except StoreUnavailable as error:
             raise CommandError(f"Cannot open the store: {error}", UNREACHABLE) from None
 

@@ -51,7 +51,12 @@ class ServerTasks:
         """Return the caller's tasks, if the protocol version lists tasks; with `failed`, the failed ones."""
         try:
             statuses = await self._client.tasks()
-        except MethodNotFound:
+        except MethodNotFound as error:
+            if "authentication" in error.message:
+                raise CommandError(
+                    f"{error.message} From the command line: antiphon tasks show URL ID. Or list all tasks "
+                    "of a store: antiphon tasks ls sqlite:///tasks.db."
+                ) from None
             raise CommandError(
                 f"This server cannot list tasks in protocol version {self._client.version}. Show a task by "
                 "its ID: antiphon tasks show URL ID. Or list tasks in an older version: --protocol "

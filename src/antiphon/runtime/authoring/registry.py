@@ -15,6 +15,7 @@ from antiphon.model.outcome import Page
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.authoring.uri_template import MAX_URI_CHARACTERS
 from antiphon.runtime.change_feed import ChangeFeed
 
 __all__ = ["Registry"]
@@ -90,6 +91,10 @@ class Registry:
         """Return the resource for a URI, and the template variables in the URI; raises `ResourceNotFound`."""
         if (resource := self.resources.get(uri)) is not None:
             return resource, {}
+        if len(uri) > MAX_URI_CHARACTERS:
+            raise ResourceNotFound(
+                f"Resource not found: the URI has {len(uri)} characters, and {MAX_URI_CHARACTERS} is the limit."
+            )
         for candidate in (*self.templates.values(), *self.find_unlisted(uri)):
             if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:
                 return candidate, variables

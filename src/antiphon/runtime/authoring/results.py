@@ -23,6 +23,7 @@ from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.runtime.artifacts.artifact import ANYTHING as _any
 from antiphon.runtime.artifacts.artifact import Artifact, is_artifact
 from antiphon.runtime.authoring.signature import first_sentence, schema_of
+from antiphon.runtime.writable import without_non_finite
 
 __all__ = [
     "InvalidReturnValue",
@@ -115,13 +116,9 @@ def blocks(value: Any) -> tuple[Block, ...]:
     return (Text(_json(value)),)
 
 
-def to_jsonable(value: Any, *, lossy: bool = False) -> Any:
-    """Return a value in types that JSON has.
-
-    Raises `PydanticSerializationError`; with `lossy`, writes the type's name in place of such a value.
-    """
-    fallback = (lambda other: f"<{type(other).__name__}>") if lossy else None
-    return _any.dump_python(value, mode="json", by_alias=True, fallback=fallback)
+def to_jsonable(value: Any) -> Any:
+    """Return a value in types that JSON has; raises `PydanticSerializationError`."""
+    return _any.dump_python(value, mode="json", by_alias=True)
 
 
 def generator_return_type(returns: Any) -> Any:
@@ -203,7 +200,10 @@ def _structured(
             raise InvalidReturnValue(
                 f"The returned value does not match the output schema: {error}"
             ) from error
-        result: Result = Result((Text(_text_of(valid, data)),), data=data)
+        own, text = custom_text(valid), _dumps(data).decode()
+        if "null" in text:
+            data = checked(data)
+        result: Result = Result((Text(text if own is None else own),), data=data)
         result.boxed = boxed
         return result
 
@@ -219,7 +219,7 @@ def _structured(
         if isinstance(given, Mapping):
             given = {**{key: extras[key] for key in extras if key in declared}, **given}
         valid = validate(given)
-        data = dump(valid, mode="json", by_alias=True)
+        data = checked(dump(valid, mode="json", by_alias=True))
         if open and isinstance(data, dict):
             data = {**{key: extras[key] for key in extras if key not in data}, **data}
         result.data, result.structured, result.boxed = data, True, boxed
@@ -227,6 +227,18 @@ def _structured(
             result.meta = to_jsonable(result.meta)
         _add_text(result, valid)
         return result
+
+    def checked(data: Any) -> Any:
+        written = without_non_finite(data)
+        if written is not data:
+            try:
+                validate(written)
+            except pydantic.ValidationError as error:
+                raise InvalidReturnValue(
+                    "The returned value has NaN or infinity where the output schema has a number. JSON has "
+                    "neither: return None there, and declare `float | None`."
+                ) from error
+        return written
 
     return convert
 

@@ -11,15 +11,18 @@ import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 import pydantic
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of, underlying_function
 from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.writable import without_non_finite
 
 __all__ = ["Step", "of"]
 
+_encode = msgspec.json.Encoder().encode
 _MAX_CACHED_STEPS = 4096
 """How many functions have their steps cached."""
 
@@ -65,8 +68,14 @@ class Step:
     def dump(self, value: Any) -> Any:
         """Return a result as JSON; raises `DefinitionError` if JSON cannot represent it."""
         try:
-            return self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-        except (pydantic.ValidationError, ValueError) as error:
+            data = self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+            if b"null" in _encode(data):  # it may stand for NaN
+                written = without_non_finite(data)
+                if written is not data:
+                    self._adapter.validate_python(written)
+                    return written
+            return data
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise DefinitionError(
                 f"The step {self.name!r} returned {type(value).__name__}, which cannot be written as JSON "
                 f"and read back through its return annotation: {str(error).splitlines()[0]}. "

@@ -26,7 +26,6 @@ from antiphon.runtime.authoring.results import (
     blocks,
     generator_return_type,
     is_block,
-    to_jsonable,
 )
 from antiphon.runtime.authoring.signature import explain, name_of
 from antiphon.runtime.execution.call import Call
@@ -34,6 +33,7 @@ from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.failures import SelfCancelled, is_failure
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
+from antiphon.runtime.writable import writable
 
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
 
@@ -224,7 +224,7 @@ class Tool:
             return await prepend_emitted(call, Result(error.message, is_error=True))
         if isinstance(error, RequestError | StoreError | ReplayMismatch):
             if isinstance(error, RequestError) and error.data is not None:
-                error.data = to_jsonable(error.data, lossy=True)
+                error.data = writable(error.data)
             if call.output is not None:
                 await call.output.flush()
             raise error
@@ -286,7 +286,7 @@ def failure_result(failure: Failure) -> Result:
         return Result(content, is_error=True)
     if partial is not None and isinstance(data, Mapping):
         data = {**data, "partial_results": partial}
-    data = to_jsonable(data, lossy=True)
+    data = writable(data)
     result: Result = Result(content, data=data, is_error=True)
     result.boxed = not isinstance(data, dict)
     return result

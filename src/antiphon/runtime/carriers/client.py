@@ -90,7 +90,7 @@ class ClientCarrier:
         return journal
 
     def _opened(self, call: Call[Any], token: str) -> Journal:
-        raw = self._seal.open(token, bound_to=self._bindings(call))
+        raw = self._seal.open(token, use="state", bound_to=self._bindings(call))
         return Journal(_entries.decode(self._unpacked(raw)))
 
     async def _first_use(self, token: str) -> bool:
@@ -127,7 +127,7 @@ class ClientCarrier:
             )
             raise InternalError("The state of this call is too large to continue it.")
         stopped.sealed = self._seal.seal(
-            raw, bound_to=self._bindings(call)[0], lifetime=self._limits.state_lifetime
+            raw, use="state", bound_to=self._bindings(call)[0], lifetime=self._limits.state_lifetime
         )
         return stopped
 

@@ -24,6 +24,7 @@ from antiphon.runtime.execution.executor import is_own_thread
 from antiphon.runtime.execution.failures import contain
 from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.run import Run, Suspended, current_step
+from antiphon.runtime.writable import finite, is_writable, writable, writable_text
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.invoke import Environment
@@ -99,19 +100,20 @@ class Context:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller, if the caller asked for progress.
 
-        `progress` must increase with every report; a value that does not is not sent. In a task, the report
-        becomes the status message of the task, for example `3 of 10: fetching`. It is stored about once a
-        second.
+        `progress` must increase with every report; a value that does not, or is not finite, is not sent. In a
+        task, the report becomes the status message of the task, for example `3 of 10: fetching`. It is stored
+        about once a second.
         """
         token = self._call.request_meta.progress_token
-        if progress <= self._progress:
+        if not progress > self._progress or (reached := finite(progress)) is None:
             return
         if token is None:
             if self._call.task_id is None:
                 return
             token = self._call.task_id
         self._progress = progress
-        await self._call.caller.notify(Progress(token, progress, total, message))
+        text = None if message is None else writable_text(message)
+        await self._call.caller.notify(Progress(token, reached, finite(total), text))
 
     report_progress = progress
     """An alias of `progress`, under the name that other libraries use."""
@@ -119,11 +121,15 @@ class Context:
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the caller, if the caller wants messages of this level.
 
-        In a task, the message goes into the server's log, because no caller is connected.
+        The name of its type replaces data that JSON cannot represent, so no message fails the call. In a
+        task, the message goes into the server's log, because no caller is connected.
         """
         wanted = "debug" if self._call.task_id is not None else self._call.log_level
         if wanted is not None and LOG_LEVELS[level] >= LOG_LEVELS[wanted]:
-            await self._call.caller.notify(Log(level, data, logger))
+            if not is_writable(data):
+                data = writable(data)
+            name = None if logger is None else writable_text(logger)
+            await self._call.caller.notify(Log(level, data, name))
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         """Send a log message at the level `debug`."""

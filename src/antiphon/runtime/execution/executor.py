@@ -60,9 +60,13 @@ class ThreadExecutor:
         if running := sum(submitted.running() for submitted in tuple(self._submitted)):
             logger.warning(
                 "Functions that still run in threads, and cannot be interrupted: %d. The process ends when "
-                "they have returned.",
+                "they have returned, or a few seconds after the server with `antiphon run` or `worker`.",
                 running,
             )
+
+    def wait(self, timeout: float) -> int:
+        """Block until no function runs in a thread, or for `timeout` seconds; return how many still run."""
+        return len(concurrent.futures.wait(tuple(self._submitted), timeout).not_done)
 
 
 def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:

@@ -48,8 +48,8 @@ class OutputStream:
     async def emit(self, blocks: Iterable[Block]) -> None:
         """Add segments; raises `Failure` if the answer becomes too large."""
         for block in blocks:
-            self._blocks.append(block)
             self._size += _size(block)
+            self._blocks.append(block)
         if self._size > self._max_bytes:
             raise Failure(
                 f"The answer exceeds the limit of {self._max_bytes} bytes. "
@@ -271,9 +271,10 @@ class LoggedOutput(OutputStream):
 
 
 def _size(block: Any) -> int:
-    """Return the approximate size of a block on the wire, in bytes."""
+    """Return the approximate size of a block on the wire, in bytes; raises `ValueError` for invalid text."""
     if isinstance(block, Text):
-        return len(block.text) + 32
+        text = block.text
+        return 32 + (len(text) if text.isascii() else len(text.encode()))
     if isinstance(block, Image | Audio):
         return len(block.data) + 64
     if isinstance(block, dict):

@@ -58,6 +58,9 @@ _UNWIND_WITHIN_SECONDS = 3600.0
 
 Not a setting: a worker unwinds it within seconds if there is one.
 """
+_MAX_NOTED_MISMATCHES = 6
+"""How many times the log says that a worker of another version gave the task back. From then on, the delays
+are the same."""
 _PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long a request for a task waits for a change of the task that is being written.
 
@@ -115,6 +118,8 @@ class ClaimedTask:
         "is_handed_over",
         "journal",
         "mismatches",
+        "quiet_releases",
+        "reclaims",
         "refusals",
         "responses",
         "stopped",
@@ -156,6 +161,10 @@ class ClaimedTask:
         """How often a worker of another version has given the task back since it last made progress."""
         self.refusals = 0
         """How many of these attempts failed before the function ran."""
+        self.quiet_releases = 0
+        """How many claims were released without an entry since the last entry of a worker."""
+        self.reclaims = 0
+        """How often this process has claimed the task again while this run has not ended."""
         self.task = task
         self.created = created
         self.token = token
@@ -248,7 +257,7 @@ class ClaimedTask:
         """Append an entry; raises `LeaseLost` if another worker has the task, or the task has ended."""
         if self.stopped is not None:
             raise self.stopped
-        data = {**data, "by": self.token}
+        data = self._signed(data)
         state = self.task.state
         try:
             if TRANSITIONS.get((state, kind), state) == state:
@@ -361,6 +370,8 @@ class ClaimedTask:
         expires: int | UnsetType | None = UNSET,
     ) -> None:
         """Store the task as it is after some entries, together with the entries. Raises `StoreError`."""
+        if entries and task.quiet_releases:  # the entry has the number
+            task = msgspec.structs.replace(task, quiet_releases=0)
         self._version = await self._store.append(
             task.id,
             entries,
@@ -381,18 +392,26 @@ class ClaimedTask:
     async def release(self, *, delay: float = 0.0, **data: Any) -> None:
         """Release the claim, so that another worker can take the task after `delay` seconds.
 
-        Writes an entry first, with `data`, so that the run does not count as lost. Raises `StoreError`.
+        Writes an entry first, with `data`, so that the run does not count as lost. A release that may be one
+        of many for the same reason is only counted in the record. Raises `StoreError`.
         """
+        is_quiet = delay > 0 and (not data or data.get("mismatches", 0) > _MAX_NOTED_MISMATCHES)
         async with self._lock:
-            await self._append_release({**data, "released": True, "by": self.token})
+            await self._append_release(None if is_quiet else self._signed({**data, "released": True}))
         await self.abandon(delay=delay)
+
+    def _signed(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the data of an entry with the claim that it belongs to."""
+        if self.quiet_releases:
+            return {**data, "by": self.token, "quiet_releases": self.quiet_releases}
+        return {**data, "by": self.token}
 
     async def write_unwound(self, *, is_complete: bool) -> None:
         """End a cancelled task whose function was unwound; raises `StoreError`.
 
         `is_complete` is whether the function has cleaned up without an error.
         """
-        data, backoff = {"unwound": is_complete, "by": self.token}, Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        data, backoff = self._signed({"unwound": is_complete}), Backoff(timeout=_STORE_OUTAGE_SECONDS)
         async with self._lock:
             while True:
                 try:
@@ -409,12 +428,19 @@ class ClaimedTask:
         self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
         await self._store.release(self.task.id, self.token, delay=delay)
 
-    async def _append_release(self, data: dict[str, Any]) -> None:
-        """Append the entry of a release. Unlike other entries, it does not wait for a store that is away."""
+    async def _append_release(self, data: dict[str, Any] | None) -> None:
+        """Append the entry of a release, or count it in the record if there is no data.
+
+        Unlike other entries, it does not wait for a store that is away.
+        """
         for _ in range(_MAX_WRITE_ATTEMPTS):
-            task = self.task.after("recorded", data, now_ms())
             try:
-                await self._store_task(task, [("recorded", data)], "ready")
+                if data is None:
+                    task = msgspec.structs.replace(self.task, quiet_releases=self.quiet_releases + 1)
+                    await self._store_task(task, [], "ready")
+                else:
+                    task = self.task.after("recorded", data, now_ms())
+                    await self._store_task(task, [("recorded", data)], "ready")
                 return
             except Stale:
                 await self._reload()

@@ -1,7 +1,7 @@
 """Turns claims into claimed tasks, by reading their logs, or gives the claims back.
 
-Must not know which tools there are. A claim that is given back leaves an entry in the log, so that it does
-not count as a run that was lost.
+Must not know which tools there are. A claim that is given back does not count as a run that was lost: the log
+or the record of the task says so.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ async def read_history(store: Store, claim: Claim) -> TaskHistory | None:
         for entry in entries[: version - number]:
             history.add(cast(EntryKind, entry.kind), entry.at, entry.data)
         number = entries[-1].number
+    history.quiet_releases = claim.record.head.get("quiet_releases", 0)
     return history
 
 
@@ -60,7 +61,7 @@ def claimed_task(
         lease=lease,
         since=since,
     )
-    claimed.mismatches = history.mismatches
+    claimed.mismatches, claimed.quiet_releases = history.mismatches, history.quiet_releases
     return claimed
 
 
@@ -75,6 +76,7 @@ async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:
     claimed = ClaimedTask(
         store, task, {}, version=record.version, token=claim.token, journal={}, responses={}
     )
+    claimed.quiet_releases = task.quiet_releases
     await release(claimed, delay=delay)
 
 

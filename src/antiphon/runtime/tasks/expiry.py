@@ -27,6 +27,10 @@ _CONCURRENT_ENDS = 100
 """How many tasks are ended at once, so that the store can write them in one commit."""
 
 
+_UNREADABLE_DELAY_SECONDS = 60.0
+"""How long a task that this version cannot read stays out of the way of the others."""
+
+
 async def end_overdue(store: Store, stop: Callable[[str], object], *, server: str | None = None) -> None:
     """Cancel the tasks that have not ended although their time is over. `stop` stops a run in this process.
 
@@ -67,7 +71,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
         task = task_of(record)
     except msgspec.ValidationError:  # another version wrote it, and can end it
         logger.debug("Cannot end task %s, which has expired: this version cannot read it.", record.id)
-        return False
+        return await _postpone(store, record)
     entry, after = _last_entry(task)
     try:
         await store.append(
@@ -91,6 +95,18 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
             "waiting for an answer" if task.state == "waiting" else "running",
             _duration(task.ttl or 0),
         )
+    return True
+
+
+async def _postpone(store: Store, record: Record) -> bool:
+    """Look at a task again later, so that the tasks after it are reached; return false if it has changed."""
+    later = now_ms() + int(_UNREADABLE_DELAY_SECONDS * 1000)
+    try:
+        await store.append(
+            record.id, [], expect=record.version, phase=record.phase, head=record.head, expires=later
+        )
+    except (Stale, NoTask):
+        return False
     return True
 
 

@@ -14,6 +14,7 @@ from antiphon.errors import (
     Failure,
     InternalError,
     InvalidParams,
+    MethodNotFound,
     StoreUnavailable,
     TaskForbidden,
     TaskNotFound,
@@ -21,7 +22,7 @@ from antiphon.errors import (
     TaskRequired,
 )
 from antiphon.model.capabilities import can_answer
-from antiphon.model.identity import Principal
+from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.question import Question
 from antiphon.model.request import (
@@ -144,6 +145,11 @@ class TaskHandlers:
         return TaskView(await self._service.with_content(task) if call.request_meta.inlines_results else task)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
+        if call.principal is STRANGER:
+            raise MethodNotFound(
+                "A list of tasks needs authentication, and this server has none: all callers would see each "
+                "other's tasks. Ask for a task by its id."
+            )
         tasks, cursor = await self._service.list(call.principal, call.request.cursor)
         return TaskPage(tuple(tasks), cursor)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from antiphon.errors import StoreError
 from antiphon.model.notification import Log, Progress
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import MAX_MESSAGE_CHARACTERS, TaskProgress
+from antiphon.runtime.writable import finite, writable_text
 
 __all__ = ["ProgressWriter", "log_message"]
 
@@ -33,8 +33,6 @@ _WRITE_INTERVAL_SECONDS = 1.0
 
 Not a setting: people read the message, and clients poll about once a second.
 """
-_LARGEST_EXACT = 2**53
-"""Above this, numbers are stored as floating-point numbers."""
 _LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -63,10 +61,10 @@ class ProgressWriter:
 
     def report(self, message: Progress) -> None:
         """Store a report soon. A later report replaces one that is not stored yet."""
-        progress = _finite(message.progress)
+        progress = finite(message.progress)
         if progress is None:
             return
-        self._latest = TaskProgress(progress, _finite(message.total), _storable(message.message))
+        self._latest = TaskProgress(progress, finite(message.total), _storable(message.message))
         self._unwritten = True
         if self._timer is None and self._writing is None and not self._is_closed:
             self._schedule(_FIRST_WRITE_SECONDS)
@@ -99,22 +97,9 @@ class ProgressWriter:
             self._schedule(_WRITE_INTERVAL_SECONDS)
 
 
-def _finite(number: Any) -> float | None:
-    """Return a number of any type, such as `Decimal`, as JSON can have it; `None` if that is not possible."""
-    if isinstance(number, int) and abs(number) < _LARGEST_EXACT:
-        return int(number)
-    try:
-        converted = float(number)
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return converted if math.isfinite(converted) else None
-
-
 def _storable(message: str | None) -> str | None:
     """Return a message that every store can keep: short, and without lone surrogates."""
-    if message is None:
-        return None
-    return str(message)[:MAX_MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
+    return None if message is None else writable_text(message)[:MAX_MESSAGE_CHARACTERS]
 
 
 def log_message(task_id: str, message: CallerMessage) -> None:

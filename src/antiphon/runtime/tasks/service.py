@@ -5,7 +5,7 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -107,7 +107,8 @@ class TaskService:
         at = now_ms()
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
-            id=f"{tool.name}_{at:011x}-{uuid.uuid4()}",
+            # The rest has 128 random bits: on a server without authentication, the id is the key to the task.
+            id=f"{tool.name}_{at:011x}-{secrets.token_hex(16)}",
             tool=tool.name,
             created=at,
             updated=at,

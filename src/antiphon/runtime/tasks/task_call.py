@@ -6,23 +6,27 @@ progress becomes the status message of the task.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from antiphon.model.identity import Implementation, Principal
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage
+from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
+from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 
-__all__ = ["call_of"]
+__all__ = ["call_of", "run_with_timeout"]
 
 
 def call_of(
@@ -53,6 +57,20 @@ def call_of(
         caller=_TaskCaller(claimed),
         work=Supervised.here(),
     )
+
+
+async def run_with_timeout(
+    tool: Tool, call: Call[CallTool], environment: Environment
+) -> Result | InputRequired:
+    """Run a tool with its `timeout`, if it has one. Waiting for an answer does not count."""
+    if tool.timeout is None:
+        return await tool.run(call, environment)
+    try:
+        async with asyncio.timeout(tool.timeout):
+            return await tool.run(call, environment)
+    except TimeoutError:
+        message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
+        return await prepend_emitted(call, Result(message, is_error=True))
 
 
 class _TaskCaller(Caller):

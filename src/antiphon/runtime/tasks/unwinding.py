@@ -23,7 +23,7 @@ from antiphon.runtime.tasks.attempts import release_mismatched
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.task_call import call_of
 
-__all__ = ["cancel_run", "end_unwound", "unwind", "unwind_unasked"]
+__all__ = ["cancel_run", "end_unwound", "unwind"]
 
 logger = logging.getLogger("antiphon")
 
@@ -101,7 +101,7 @@ async def _unwind(
             await claimed.write_unwound(is_complete=is_complete)
 
 
-async def unwind_unasked(
+async def _unwind_asking(
     claimed: ClaimedTask, tool: Tool, environment: Environment, *, timeout: float
 ) -> None:
     """Unwind a function that stopped at a question, and whose task was cancelled before that was written.
@@ -118,8 +118,15 @@ async def unwind_unasked(
         work.cancel()
 
 
-async def end_unwound(claimed: ClaimedTask) -> None:
-    """Write that the function of a task that was cancelled while it ran here has unwound."""
+async def end_unwound(
+    claimed: ClaimedTask, asking: Tool | None, environment: Environment, *, timeout: float
+) -> None:
+    """Write that the function of a task that was cancelled while it ran here has unwound.
+
+    Unwinds it first if it stopped at a question: then `asking` is its tool.
+    """
+    if asking is not None:
+        await _unwind_asking(claimed, asking, environment, timeout=timeout)
     try:
         await claimed.write_unwound(is_complete=True)
     except StoreError as error:

@@ -25,11 +25,9 @@ from antiphon.errors import (
     StoreError,
     StoreUnavailable,
 )
-from antiphon.model.outcome import InputRequired, Result
-from antiphon.model.request import CallTool
+from antiphon.model.outcome import InputRequired
 from antiphon.model.task import Task, TaskHistory
-from antiphon.runtime.authoring.tool import Tool, prepend_emitted
-from antiphon.runtime.execution.call import Call
+from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.attempts import (
@@ -46,8 +44,8 @@ from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
-from antiphon.runtime.tasks.task_call import call_of
-from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind, unwind_unasked
+from antiphon.runtime.tasks.task_call import call_of, run_with_timeout
+from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
 from antiphon.store.contract import Claim, Store
 
 __all__ = ["Worker"]
@@ -73,7 +71,9 @@ _UNREADABLE_DELAY_SECONDS = 60.0
 _UNKNOWN_TOOL_DELAY_SECONDS = 10.0
 """How long a task waits after its tool vanished between the claim and the run."""
 _OWN_TASK_DELAY_SECONDS = 1.0
-"""How long a task waits if an earlier run of it has not ended in this process."""
+"""How long a task waits if an earlier run of it has not ended in this process; doubles each time."""
+_LONGEST_OWN_TASK_DELAY_SECONDS = 60.0
+"""How long a task waits at most for an earlier run of it."""
 
 
 class Worker:
@@ -304,7 +304,9 @@ class Worker:
                 # The lease of the earlier run ended, and the claim has taken the task from it.
                 earlier[0].is_handed_over = earlier[0].resumes
                 self._stop(*earlier, LeaseLost(f"The lease of task {id} ended while it ran."))
-                await give_back(self._store, claim, delay=_OWN_TASK_DELAY_SECONDS)
+                delay = _OWN_TASK_DELAY_SECONDS * 2.0 ** min(earlier[0].reclaims, 32)
+                earlier[0].reclaims += 1
+                await give_back(self._store, claim, delay=min(delay, _LONGEST_OWN_TASK_DELAY_SECONDS))
             else:
                 await self._resume(claim, since)
         except StoreError as error:
@@ -442,16 +444,22 @@ class Worker:
                 raise  # the event loop or the worker is stopping
             self._log_stopped(claimed, claimed.stopped)
         if claimed.unwinds:
-            if isinstance(outcome, InputRequired):
-                tool = self._find_tool(claimed.task.tool)
-                await unwind_unasked(claimed, tool, self._environment, timeout=self._limits.unwind_timeout)
-            await end_unwound(claimed)
+            asking = self._find_tool(claimed.task.tool) if isinstance(outcome, InputRequired) else None
+            await end_unwound(claimed, asking, self._environment, timeout=self._limits.unwind_timeout)
 
     async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
         try:
             return await work
         except RequestError as error:
             return error
+        except (StoreError, ReplayMismatch):
+            raise
+        except Exception as error:  # without an outcome, the run would count as lost, and be repeated
+            logger.error("The run of task %s failed.", claimed.task.id, exc_info=error)
+            return InternalError(
+                f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
+                f"details, under task {claimed.task.id}."
+            )
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if claimed.stopped is not None or (current is not None and current.cancelling()):
@@ -492,15 +500,4 @@ class Worker:
     async def _perform(self, claimed: ClaimedTask, tool: Tool) -> Outcome:
         if (confirming := claimed.confirm()) is not None:
             await confirming
-        return await self._run_with_timeout(tool, call_of(claimed))
-
-    async def _run_with_timeout(self, tool: Tool, call: Call[CallTool]) -> Result | InputRequired:
-        """Run a tool with its `timeout`, if it has one. Waiting for an answer does not count."""
-        if tool.timeout is None:
-            return await tool.run(call, self._environment)
-        try:
-            async with asyncio.timeout(tool.timeout):
-                return await tool.run(call, self._environment)
-        except TimeoutError:
-            message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
-            return await prepend_emitted(call, Result(message, is_error=True))
+        return await run_with_timeout(tool, call_of(claimed), self._environment)

@@ -28,6 +28,7 @@ from antiphon.store.artifacts.contract import (
     in_chunks,
     newest_page,
 )
+from antiphon.store.private_files import make_private_folder, open_private_file, warn_if_public
 
 __all__ = ["FileArtifacts"]
 
@@ -48,7 +49,8 @@ class FileArtifacts:
 
     async def open(self) -> None:
         """Create the folder if it does not exist."""
-        await self._run("opened", lambda: self._folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+        await self._run("opened", lambda: make_private_folder(self._folder))
+        warn_if_public(self._folder)
 
     async def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -58,9 +60,9 @@ class FileArtifacts:
     ) -> ArtifactRecord:
         """Store an artifact."""
         data, size = self._path(record.principal, record.id, "data"), 0
-        await self._run("written", lambda: data.parent.mkdir(exist_ok=True, mode=0o700))
+        await self._run("written", lambda: make_private_folder(data.parent))
         try:
-            file = await self._run("written", lambda: data.open("wb"))
+            file = await self._run("written", lambda: open_private_file(data))
             try:
                 async for chunk in in_chunks(pieces, max_bytes):
                     await self._run("written", partial(file.write, chunk))
@@ -116,7 +118,8 @@ class FileArtifacts:
     def _write_record(self, record: ArtifactRecord) -> None:
         path = self._path(record.principal, record.id, "json")
         draft = path.with_suffix(".draft")
-        draft.write_bytes(_encode(record))
+        with open_private_file(draft) as file:
+            file.write(_encode(record))
         draft.replace(path)
 
     def _sweep(self, now: int, max_total_bytes: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from antiphon.errors import StoreUnavailable
+from antiphon.store.private_files import create_private_file
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.migrations import check_application
 
@@ -61,6 +62,7 @@ def _check_is_new(target: Path) -> None:
 
 def _copy(database: Database, target: Path) -> None:
     source = database.connect("read")
+    create_private_file(target)
     copy = sqlite3.connect(target, isolation_level=None)
     try:
         # The whole copy reads from one transaction. Otherwise it would start again with every commit.

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from antiphon.errors import StoreUnavailable
+from antiphon.store.private_files import create_private_file, warn_if_public
 from antiphon.store.schema_scripts import read_scripts
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.free_space import allow_release
@@ -44,6 +45,7 @@ def prepare(database: Database) -> None:
     """Create or migrate the file; raises `StoreUnavailable` or `sqlite3.Error`."""
     steps = scripts()
     database.file.forget()
+    create_private_file(database.path)  # its log files get the same permissions from SQLite
     connection = database.connect("write")
     try:
         database.retry_while_busy(lambda: allow_release(connection))
@@ -51,6 +53,7 @@ def prepare(database: Database) -> None:
         database.use_wal(connection)
         migrate(database, connection, steps)
         database.file.remember()
+        warn_if_public(database.path)
     finally:
         connection.close()
 

@@ -51,12 +51,12 @@ class Interrupts:
             _write(f"{waits} for {waiting_for}, {seconds}. Press Ctrl-C again to stop at once.\n")
 
 
-def exit_at_once() -> NoReturn:
+def exit_at_once(code: int = EXIT_CODE) -> NoReturn:
     """End the process without waiting for calls and tasks. Another worker continues the tasks later."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the signal may have interrupted a write
             stream.flush()
-    os._exit(EXIT_CODE)
+    os._exit(code)
 
 
 def _describe(running: Running) -> str:

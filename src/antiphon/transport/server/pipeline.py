@@ -13,7 +13,7 @@ from typing import Any
 
 from antiphon.errors import Busy, InternalError, RequestError
 from antiphon.model.identity import ANONYMOUS, Principal
-from antiphon.model.request import Request, RequestId, RequestMeta
+from antiphon.model.request import RequestId, RequestMeta
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call, Caller, SessionState
 from antiphon.runtime.execution.supervisor import Supervised
@@ -118,11 +118,12 @@ class Pipeline:
         error = self._engine.error_of(call.id if call is not None else request_id, raised)
         if request_id is None:
             request_id = error.request_id
-        if dialect is None:
-            return error, jsonrpc.failure(request_id, error.code, error.message, error.data)
-        if call is None:
-            return error, dialect.error(request_id, error)
-        return error, _refusal(dialect, call.request, call.id, error)
+        try:
+            return error, _refusal(dialect, call, request_id, error)
+        except Exception:
+            logger.exception("The error data of request %r cannot be written as JSON.", request_id)
+            error.data = None
+            return error, _refusal(dialect, call, request_id, error)
 
 
 def stopped_by_shutdown() -> RequestError:
@@ -133,11 +134,11 @@ def stopped_by_shutdown() -> RequestError:
     )
 
 
-def _refusal(dialect: Dialect, request: Request, request_id: RequestId, error: RequestError) -> bytes:
-    """Return the frame of an error, without its data if JSON cannot express the data."""
-    try:
-        return dialect.refusal(request, request_id, error)
-    except Exception:
-        logger.exception("The error data of request %r cannot be written as JSON.", request_id)
-        error.data = None
-        return dialect.refusal(request, request_id, error)
+def _refusal(
+    dialect: Dialect | None, call: Call[Any] | None, request_id: RequestId | None, error: RequestError
+) -> bytes:
+    if dialect is None:
+        return jsonrpc.failure(request_id, error.code, error.message, error.data)
+    if call is None:
+        return dialect.error(request_id, error)
+    return dialect.refusal(call.request, call.id, error)

@@ -233,6 +233,7 @@ def server_capabilities(fields: Fields) -> ServerCapabilities:
         logging="logging" in fields,
         list_changes=changing,
         resource_subscriptions=_flag(fields, "resources", "subscribe"),
+        task_list=isinstance(fields.get("tasks"), dict) and "list" in fields["tasks"],
     )
 
 

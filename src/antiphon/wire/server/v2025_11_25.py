@@ -186,8 +186,10 @@ class V2025(Dialect):
     def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
         value = super()._capabilities(offered)
         if offered.tasks and self.has_tasks:
-            tasks: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            tasks: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             value["tasks"] = {**tasks, "responses": {"modes": MODES}}
+            if offered.task_list:
+                value["tasks"] = {"list": {}, **value["tasks"]}
         return value
 
 

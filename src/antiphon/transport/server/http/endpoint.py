@@ -23,7 +23,7 @@ from antiphon.errors import (
     NotAcceptable,
     RequestError,
 )
-from antiphon.model.identity import ANONYMOUS, Principal
+from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.request import (
     CallTool,
     Initialize,
@@ -130,7 +130,7 @@ class Endpoint:
                 await self._lifespan.start_for_request()
             headers: dict[bytes, bytes] = dict(scope["headers"])
             self.guard.check(scope, headers)
-            principal = await self._principal(exchange, headers) if self._authenticates else ANONYMOUS
+            principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
             if scope["method"] != "POST":
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return

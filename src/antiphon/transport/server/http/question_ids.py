@@ -31,7 +31,9 @@ class QuestionIds:
     def create(self, session: str) -> str:
         """Return the id of a new question in the session with this name."""
         bound_to = self._bound_to + session.encode()
-        return _PREFIX + self._seal.seal(self._origin, bound_to=bound_to, lifetime=ANSWER_TIMEOUT_SECONDS)
+        return _PREFIX + self._seal.seal(
+            self._origin, use="question", bound_to=bound_to, lifetime=ANSWER_TIMEOUT_SECONDS
+        )
 
     def is_of_another_process(self, session: str, question_id: str | int | None) -> bool:
         """Return whether another process asked this question in the session, and may still wait for it."""
@@ -43,9 +45,8 @@ class QuestionIds:
         ):
             return False
         try:
-            origin = self._seal.open(
-                question_id.removeprefix(_PREFIX), bound_to=self._bound_to + session.encode()
-            )
+            token, bound_to = question_id.removeprefix(_PREFIX), self._bound_to + session.encode()
+            origin = self._seal.open(token, use="question", bound_to=bound_to)
         except SealError:
             return False
         return origin != self._origin

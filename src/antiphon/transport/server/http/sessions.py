@@ -150,7 +150,7 @@ class Sessions:
         lifetime = self._limits.session_lifetime
         expires = int((time.time() + lifetime) * 1000)
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated, expires))
-        token = self._seal.seal(data, bound_to=self._bind(principal), lifetime=lifetime)
+        token = self._seal.seal(data, use="session", bound_to=self._bind(principal), lifetime=lifetime)
         self._cache(token, negotiated, principal, expires)
         return token
 
@@ -180,7 +180,7 @@ class Sessions:
         if session is not None:
             return session
         try:
-            data = self._seal.open(token, bound_to=self._bind(principal))
+            data = self._seal.open(token, use="session", bound_to=self._bind(principal))
             content = msgspec.msgpack.decode(data, type=_Token)
         except (SealError, msgspec.DecodeError):
             raise _lost() from None

@@ -1,0 +1,54 @@
+"""Lets signals wake the event loop of a command, so that Ctrl-C is noticed at once.
+
+Python runs the handler of a signal when the main thread next executes bytecode. If the signal arrives just
+before the event loop begins to wait, that is after the next event, which may never come while a prompt is
+open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+__all__ = ["woken_by_signals"]
+
+T = TypeVar("T")
+
+_READ_BYTES = 4096
+
+
+async def woken_by_signals(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in an event loop that every signal wakes."""
+    with _wakeup(asyncio.get_running_loop()):
+        return await work
+
+
+@contextmanager
+def _wakeup(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    # On Windows the event loop does this by itself. Python allows it in the main thread only.
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        reading.setblocking(False)
+        writing.setblocking(False)
+        loop.add_reader(reading, _drain, reading)
+        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reading)
+
+
+def _drain(reading: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        reading.recv(_READ_BYTES)

@@ -1,0 +1,57 @@
+"""Ending tasks whose time is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.model.task import Task
+from antiphon.runtime.tasks import expiry
+from antiphon.runtime.tasks.claimed_task import head_of, now_ms, task_of
+from antiphon.runtime.tasks.expiry import end_overdue
+from antiphon.store.contract import Record
+from antiphon.store.memory import MemoryStore
+
+BATCH = 10
+
+
+async def overdue_task(store: MemoryStore, id: str, *, ago: int, head: Any = None) -> None:
+    """Create a task whose time was over `ago` milliseconds ago."""
+    at = now_ms() - ago
+    task = Task(id=id, tool="count", created=at - 1000, updated=at - 1000, ttl=1000)
+    head = head_of(task) if head is None else head
+    record = Record(id, "", "count", "ready", 0, at - 1000, at - 1000, at, head)
+    await store.create(record, [("created", {"task": head})])
+
+
+async def test_tasks_that_this_version_cannot_read_do_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expiry, "_BATCH_TASKS", BATCH)
+    store = MemoryStore()
+    await store.open()
+    unreadable = {"state": "of a later version"}
+    for number in range(2 * BATCH):
+        await overdue_task(store, f"later-{number}", ago=2000, head=unreadable)
+    await overdue_task(store, "mine", ago=1000)
+    stopped: list[str] = []
+    await end_overdue(store, stopped.append)
+    assert stopped == ["mine"]
+    for number in range(2 * BATCH):
+        record = await store.get(f"later-{number}")
+        assert record is not None
+        assert (record.phase, record.version, record.head) == ("ready", 1, unreadable)
+        assert record.expires is not None
+        assert record.expires > now_ms()  # another look follows
+    assert await store.overdue() == []
+
+
+async def test_a_task_that_was_ended_is_not_overdue_any_more() -> None:
+    store = MemoryStore()
+    await store.open()
+    await overdue_task(store, "mine", ago=1000)
+    await end_overdue(store, lambda _: None)
+    assert await store.overdue() == []
+    (record,) = await store.expire()
+    assert task_of(record).state == "cancelled"

@@ -69,6 +69,7 @@ from antiphon.runtime.execution.call import Call, SessionState, check_uri, subsc
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 __all__ = ["Dispatcher"]
 
@@ -252,6 +253,10 @@ class Dispatcher:
     async def _complete(self, call: Call[Complete]) -> Completion:
         return await self._completions.suggest(call, self.environment)
 
+    async def _initialize(self, call: Call[Initialize]) -> Discovery:
+        _check_portable(call.request.capabilities)
+        return await self._discover(call)
+
     async def _discover(self, call: Call[Any]) -> Discovery:
         capabilities = self.capabilities
         if call.principal is STRANGER:
@@ -344,6 +349,18 @@ def _final_response(call: Call[CallTool], result: Result) -> Result | StreamEnd:
 def _require_any(kind: str, items: Mapping[str, Any]) -> None:
     if not items:
         raise MethodNotFound(f"This server has no {kind}.")
+
+
+def _check_portable(capabilities: Mapping[str, Any]) -> None:
+    """Raise `InvalidParams` for capabilities that no session id can hold."""
+    if is_nested_deeply(capabilities):
+        raise InvalidParams(
+            f"The capabilities are nested too deeply: at most {MAX_NESTING} levels are allowed."
+        )
+    try:
+        msgspec.msgpack.encode(capabilities)
+    except OverflowError:
+        raise InvalidParams("The numbers in the capabilities must fit in 64 bits.") from None
 
 
 def _session_state(call: Call[Any]) -> SessionState:

@@ -51,6 +51,7 @@ from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
+from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
 
 __all__ = ["TaskService", "requested_ttl", "result_of"]
@@ -104,6 +105,8 @@ class TaskService:
         segments that the call emitted before it became a task.
         """
         await self._admission.check(call.principal.id)
+        _check_nesting(call.request.arguments, "arguments")
+        _check_nesting(call.request_meta.capabilities, "capabilities")
         at = now_ms()
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
@@ -263,6 +266,7 @@ class TaskService:
         `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
         undo the other responses.
         """
+        _check_nesting(responses, "responses")
         sorted_responses = SortedResponses({}, {}, {})
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
@@ -414,6 +418,12 @@ def requested_ttl(request: CallTool) -> int | None:
             "until it has ended."
         )
     return min(ttl, _MAX_TTL_MILLISECONDS)
+
+
+def _check_nesting(data: Any, what: str) -> None:
+    """Raise `InvalidParams` for data that one worker could store, and another one could not read."""
+    if is_nested_deeply(data):
+        raise InvalidParams(f"The {what} are nested too deeply: a task takes at most {MAX_NESTING} levels.")
 
 
 def result_of(task: Task) -> Result:

@@ -253,10 +253,6 @@ class Dispatcher:
     async def _complete(self, call: Call[Complete]) -> Completion:
         return await self._completions.suggest(call, self.environment)
 
-    async def _initialize(self, call: Call[Initialize]) -> Discovery:
-        _check_portable(call.request.capabilities)
-        return await self._discover(call)
-
     async def _discover(self, call: Call[Any]) -> Discovery:
         capabilities = self.capabilities
         if call.principal is STRANGER:
@@ -264,6 +260,7 @@ class Dispatcher:
         return Discovery(self._info, capabilities, self._instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:
+        _check_portable(call.request.capabilities)
         size = len(msgspec.json.encode((call.request.capabilities, call.request.client_info)))
         most = self._limits.max_capabilities_bytes
         if size > most:

@@ -14,6 +14,7 @@ import msgspec
 from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
+    InternalError,
     InvalidParams,
     MissingCapability,
     NoTask,
@@ -53,6 +54,7 @@ from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["TaskService", "requested_ttl", "result_of"]
 
@@ -89,6 +91,7 @@ class TaskService:
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
+        self._unreadable = UnreadableTasks(type(store).__name__)
 
     async def create(
         self,
@@ -216,7 +219,7 @@ class TaskService:
         Raises `TaskNotFound`, with the same message for every reason.
         """
         local = await self.worker.find_local(id, principal.id)
-        return task_of(await self._record(id, principal)) if local is None else local
+        return _task_of(await self._record(id, principal)) if local is None else local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -224,7 +227,8 @@ class TaskService:
             page = await self.store.list(principal.id, cursor=cursor, server=self._server)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
-        return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
+        found = (self._read(record) for record in page.records)
+        return [task for task in found if task is not None], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Cancel a task; raises `TaskEnded` if the task has ended."""
@@ -285,7 +289,7 @@ class TaskService:
             record = await self._record(id, principal)
             if not await is_repeated(self.store, record, responses):
                 raise
-            return task_of(record)
+            return _task_of(record)
         if sorted_responses.malformed:
             raise InvalidParams(" ".join(sorted_responses.malformed.values()))
         return task
@@ -303,7 +307,7 @@ class TaskService:
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if _state_of(record) != seen:
                     seen = _state_of(record)
-                    task = task_of(record)
+                    task = _task_of(record)
                     yield task
                     if task.has_ended:
                         return
@@ -331,7 +335,7 @@ class TaskService:
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if _state_of(record) != seen:
                     seen = _state_of(record)
-                    task = task_of(record)
+                    task = _task_of(record)
                     if (
                         nothing_sent
                         and task.state == "working"
@@ -350,7 +354,7 @@ class TaskService:
         """Return a task and its segments numbered above `after`, without further content of its result."""
         record = await self._record(id, principal)
         reader = SegmentReader(self.store, id, after)
-        return task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
+        return _task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
 
     async def with_content(self, task: Task) -> Task:
         """Return the task with its segments in the content of its result, if it has a result."""
@@ -360,6 +364,14 @@ class TaskService:
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
     # Reading and writing records
+
+    def _read(self, record: Record) -> Task | None:
+        """Return the task of a record; `None` if it has expired, or if it is damaged, which is logged."""
+        try:
+            return None if _has_expired(record) else task_of(record)
+        except msgspec.ValidationError as error:
+            self._unreadable.log(record.id, error)
+            return None
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
@@ -376,7 +388,7 @@ class TaskService:
         """Append the entry that `entry` returns for the task; try again if the task changes meanwhile."""
         for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
-            task = task_of(record)
+            task = _task_of(record)
             new_entry = entry(task)
             if new_entry is None:
                 return task
@@ -440,8 +452,18 @@ def result_of(task: Task) -> Result:
 
 def _has_expired(record: Record) -> bool:
     """Return whether a task has expired for its caller. The store may have to keep it for a worker."""
-    ttl = record.head.get("ttl")
-    return ttl is not None and record.created + int(ttl) <= now_ms()
+    ttl = record.head.get("ttl") if isinstance(record.head, dict) else None
+    return isinstance(ttl, int) and record.created + ttl <= now_ms()
+
+
+def _task_of(record: Record) -> Task:
+    """Return the task of a record; raises `InternalError` if the record is damaged."""
+    try:
+        return task_of(record)
+    except msgspec.ValidationError:
+        raise InternalError(
+            f"Cannot read task {record.id}: its record in the store is damaged, or another version wrote it."
+        ) from None
 
 
 def _state_of(record: Record) -> tuple[int, int]:

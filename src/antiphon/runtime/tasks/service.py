@@ -6,7 +6,7 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -79,15 +79,26 @@ _NOTHING_SEEN = (-1, -1)
 
 
 class TaskService:
-    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators."""
+    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators.
+
+    `has_tool` returns whether the server has a tool of this name.
+    """
 
     def __init__(
-        self, store: Store, worker: Worker, limits: Limits, relay: Relay, *, server: str | None = None
+        self,
+        store: Store,
+        worker: Worker,
+        limits: Limits,
+        relay: Relay,
+        *,
+        server: str | None = None,
+        has_tool: Callable[[str], bool] = lambda name: True,
     ) -> None:
         self.store = store
         self._server = server
         self.worker = worker
         self._relay = relay
+        self._has_tool = has_tool
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
@@ -219,7 +230,7 @@ class TaskService:
         Raises `TaskNotFound`, with the same message for every reason.
         """
         local = await self.worker.find_local(id, principal.id)
-        return _task_of(await self._record(id, principal)) if local is None else local
+        return self._explained(_task_of(await self._record(id, principal))) if local is None else local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -307,7 +318,7 @@ class TaskService:
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if _state_of(record) != seen:
                     seen = _state_of(record)
-                    task = _task_of(record)
+                    task = self._explained(_task_of(record))
                     yield task
                     if task.has_ended:
                         return
@@ -362,6 +373,13 @@ class TaskService:
             return task
         content = await self._finished_content.of(task)
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
+
+    def _explained(self, task: Task) -> Task:
+        """Return the task with a message that says why it may not run, if its tool is missing here."""
+        if task.state != "working" or task.message is not None or self._has_tool(task.tool):
+            return task
+        message = f"This server does not have the tool {task.tool!r}. A worker that has it can run the task."
+        return msgspec.structs.replace(task, message=message)
 
     # Reading and writing records
 

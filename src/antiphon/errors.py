@@ -12,6 +12,7 @@ the error.
     │   ├── ParseError        −32700   not JSON
     │   ├── InvalidRequest    −32600   JSON, but not a valid JSON-RPC request
     │   │   ├── BodyTooLarge             413
+    │   │   ├── HeadTooLarge             431
     │   │   ├── BadMediaType             415
     │   │   ├── NotAcceptable            406
     │   │   ├── BadOrigin                403
@@ -75,6 +76,7 @@ __all__ = [
     "DefinitionError",
     "Failure",
     "Forbidden",
+    "HeadTooLarge",
     "HeaderMismatch",
     "InternalError",
     "InvalidParams",
@@ -223,6 +225,12 @@ class BodyTooLarge(InvalidRequest):
     """The body, or a part of it, is larger than a limit. The message names the part and the limit."""
 
     status = 413
+
+
+class HeadTooLarge(InvalidRequest):
+    """The request has more than `Limits.max_headers` headers, or they exceed `Limits.max_head_bytes`."""
+
+    status = 431
 
 
 class BadMediaType(InvalidRequest):

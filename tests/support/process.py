@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,17 +74,23 @@ def started(
     within: float = 60.0,
     command: bool = False,
     port: int | None = None,
+    options: Sequence[str] = (),
+    descriptors: tuple[int, int] | None = None,
 ) -> Iterator[ServerProcess]:
-    """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`; wait for its port, and stop it afterwards."""
+    """Run `python SCRIPT PORT`, or `antiphon run SCRIPT`; wait for its port, and stop it afterwards.
+
+    `options` are further options of the command. `descriptors` are the soft and the hard limit of open files.
+    """
     port = free_port() if port is None else port
     path = SERVERS / script
     log = directory / f"{path.stem}-{port}.log"
     arguments = (
         ["-m", "antiphon", "run", str(path), "--port", str(port)] if command else [str(path), str(port)]
     )
+    limit = ["prlimit", "--nofile={}:{}".format(*descriptors)] if descriptors else []
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*limit, sys.executable, *arguments, *options],
             cwd=ROOT,
             env=environment(env),
             stdin=subprocess.DEVNULL,

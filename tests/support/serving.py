@@ -12,6 +12,7 @@ import uvicorn
 
 from antiphon import Server
 from antiphon.transport.server.http.app import App
+from antiphon.transport.server.http.serve import HttpServer, create_config
 from tests.support.polling import until
 
 
@@ -47,7 +48,6 @@ class Address:
 async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any) -> AsyncIterator[Address]:
     """Serve a server, with the options of `Server.asgi`, or any ASGI app."""
     app = served.asgi(**options) if isinstance(served, Server) else served
-    listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -55,7 +55,26 @@ async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any)
         timeout_graceful_shutdown=5,
         access_log=False,  # type: ignore[arg-type]
     )
-    runner = _Uvicorn(config)
+    async with _running(_Uvicorn(config), app) as address:
+        yield address
+
+
+@asynccontextmanager
+async def running(served: Server, **options: Any) -> AsyncIterator[Address]:
+    """Serve a server as `Server.run` and `antiphon run` do, with the options of `Server.asgi`."""
+    app = served.asgi(**options)
+    config = create_config(app, limits=app.limits, lifespan="on", log_config=None, access_log=False)
+    async with _running(HttpServer(config, handle_signals=False), app) as address:
+        yield address
+
+
+WAYS = {"run": running, "asgi": serving}
+"""The ways into a server over HTTP: our own server, and an ASGI app under a plain uvicorn."""
+
+
+@asynccontextmanager
+async def _running(runner: uvicorn.Server, app: Any) -> AsyncIterator[Address]:
+    listening = socket.create_server(("127.0.0.1", 0))
     task = asyncio.create_task(runner.serve(sockets=[listening]))
     try:
         await until(lambda: runner.started or task.done())

@@ -12,6 +12,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command that the process was started with."""
+    import sys
+
     from antiphon.cli.commands import app
 
+    # A character that the terminal cannot show is printed as an escape, and does not end the command.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="antiphon")

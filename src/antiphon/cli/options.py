@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from antiphon.cli.exit_codes import INTERRUPTED, CommandError, exit_with
+from antiphon.cli.exit_codes import INTERRUPTED, UNREACHABLE, CommandError, exit_with
 
 __all__ = [
     "AnswerFileOption",
@@ -112,6 +112,8 @@ def handle_errors() -> Iterator[None]:
         yield
     except CommandError as error:
         exit_with(error)
+    except RecursionError:  # JSON of the server, or of a file, is printed or compared
+        exit_with(CommandError("The JSON is nested too deeply.", UNREACHABLE))
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 _MARKDOWN = re.compile(r"^(#{1,6} |```|[-*] |\d+\. |> |\|.*\|$)|\*\*\S|`\S|\]\(", re.MULTILINE)
+_MAX_STYLED_CHARACTERS = 20_000
+"""Up to this length, a text is rendered as Markdown, and data is coloured. Longer ones would take seconds."""
 _UNIT_THRESHOLD = 10 * 1024
 """From this count on, a size is shown in the next larger unit."""
 
@@ -117,11 +119,14 @@ def _print_styled(result: Result) -> None:
     from rich.text import Text as Styled
 
     console = Console()
-    data = JSON(compact(result.data)) if result.structured else None
+    data: RenderableType | None = None
+    if result.structured:
+        text = compact(result.data)
+        data = JSON(text) if len(text) <= _MAX_STYLED_CHARACTERS else Styled(text)
     for block in () if data is not None and _content_repeats_data(result) else result.content:
         text = printable_text(_block_text(block))
         # Markdown joins lines, so text without any Markdown is printed as it is.
-        if isinstance(block, Text) and _MARKDOWN.search(text):
+        if isinstance(block, Text) and len(text) <= _MAX_STYLED_CHARACTERS and _MARKDOWN.search(text):
             # A link prints its URL: a hyperlink of the terminal would hide where it leads.
             console.print(_Cleaned(Markdown(text, hyperlinks=False)))
         else:
@@ -157,7 +162,7 @@ def _content_repeats_data(result: Result) -> bool:
         return False
     try:
         value = msgspec.json.decode(result.content[0].text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return bool(value == result.data)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
-from antiphon.printable import redacted_url
+from antiphon.printable import printable, redacted_url
 
 if TYPE_CHECKING:
     from antiphon.client import Client
@@ -73,8 +73,10 @@ class Target:
             # A token may come from the environment, so it is not refused.
             return cls(text, command, {}, response_timeout, protocol, _parse_environment(env), timeout)
         if not is_url(text):
+            from antiphon.store import hide_password
+
             raise CommandError(
-                f"{redacted_url(text)!r} is neither a URL (http://…) nor a Python file (….py)."
+                f"{printable(hide_password(text))!r} is neither a URL (http://…) nor a Python file (….py)."
             )
         if env:
             raise CommandError("A URL has no environment: remove --env. It is for a Python file.")

@@ -12,6 +12,9 @@ from antiphon.model.catalog import ToolDefinition
 
 __all__ = ["list_tools", "signature"]
 
+MAX_SHOWN_ARGUMENTS = 100
+"""How many arguments a signature shows."""
+
 
 def list_tools(target: Target, *, as_json: bool) -> None:
     """Print the tools of a server. Raises `CommandError`."""
@@ -30,11 +33,16 @@ def signature(tool: ToolDefinition) -> str:
     For example: `greet(name: string, times: integer = 1)`.
     """
     schema = tool.input_schema
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    required = set(schema.get("required", ()))
+    properties, listed = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping):
+        properties = {}
+    required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     ordered = sorted(properties, key=lambda name: name not in required)
-    arguments = ", ".join(_argument(name, properties[name], schema, required) for name in ordered)
-    return f"{tool.name}({arguments})"
+    shown = ordered[:MAX_SHOWN_ARGUMENTS]
+    arguments = [_argument(name, properties[name], schema, required) for name in shown]
+    if len(ordered) > len(shown):
+        arguments.append("…")
+    return f"{tool.name}({', '.join(arguments)})"
 
 
 def _argument(name: str, prop: Any, schema: Mapping[str, Any], required: set[str]) -> str:

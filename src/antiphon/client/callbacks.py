@@ -164,6 +164,10 @@ class Callbacks:
         """Start to answer a request that came on a stream."""
         request_id = frame.request_id
         assert request_id is not None
+        # A refusal is a message too, so in a flood the client does not answer at all.
+        if request_id in self._working or len(self._working) >= 2 * self._max_requests:
+            logger.debug("Ignored a request of the server: its id is in use, or too many are open.")
+            return
         task = asyncio.create_task(self._work(frame, request_id, reply, refuse))
         self._working[request_id] = task
         task.add_done_callback(lambda _: self._working.pop(request_id, None))

@@ -37,6 +37,10 @@ _STALE: Mapping[str, tuple[Kind, ...]] = {
 """The cached lists to evict when the server announces a change."""
 
 
+_MAX_WARNINGS = 10
+"""How many unreadable entries of one page are logged by name."""
+
+
 class CatalogCache:
     """The lists of one server, each cached for as long as the server allows. `clock` counts seconds."""
 
@@ -85,8 +89,11 @@ class CatalogCache:
         seen: set[str] = set()
         for _ in range(self._max_pages):
             listing = await ask(_REQUESTS[kind](cursor))
-            for name, reason in listing.rejected:
+            for name, reason in listing.rejected[:_MAX_WARNINGS]:
                 logger.warning("Left out of the %s: %s, which cannot be read. %s", kind, name, reason)
+            if len(listing.rejected) > _MAX_WARNINGS:
+                more = len(listing.rejected) - _MAX_WARNINGS
+                logger.warning("Left out of the %s: %d more, which cannot be read.", kind, more)
             page = listing.page
             items += page.items
             fresh_until = min(fresh_until, self._clock() + page.ttl_ms / 1000)

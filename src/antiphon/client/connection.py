@@ -44,6 +44,8 @@ Callback = Callable[[Any], Awaitable[None] | None]
 
 _GOODBYE_SECONDS = 2.0
 """How long the client tries to tell the server that a request or the session is over."""
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading raises for a value that no rule of the protocol foresees."""
 _FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS = 1.0, 60.0
 
 
@@ -109,6 +111,8 @@ class Connection:
         self._session = 0
         self._recovering: asyncio.Task[None] | None = None
         self._open = False
+        self._is_restoring = False
+        self._has_warned = False
 
     async def open(self) -> None:
         """Connect and negotiate a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
@@ -157,6 +161,8 @@ class Connection:
         try:
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
         except SessionLost:
+            if self._is_restoring:  # the server has lost the session that was just opened
+                raise
             await self._renew(session)
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
 
@@ -169,7 +175,7 @@ class Connection:
         self.dialect = dialect
         message = dialect.request(next(self._ids), request, RequestMeta())
         try:
-            return dialect.read(request, await self.channel.request(message))
+            return self._read(dialect, request, await self.channel.request(message))
         except asyncio.CancelledError:
             self.abandon(dialect, message)
             raise
@@ -251,7 +257,17 @@ class Connection:
         finally:
             self._progress.pop(request_id, None)
             self._sinks.pop(request_id, None)
-        return dialect.read(request, frame)
+        return self._read(dialect, request, frame)
+
+    def _read(self, dialect: ClientDialect, request: Request, frame: Frame) -> Any:
+        """Return the value in a response; raises the error in it, or `BadAnswer`."""
+        try:
+            return dialect.read(request, frame)
+        except _UNREADABLE as error:
+            name = dialect.methods[type(request)]
+            raise BadAnswer(
+                f"{self.channel.peer} answered {name} with a result that cannot be read: {error}."
+            ) from error
 
     async def _renew(self, lost: int | None) -> None:
         """Open a new session in place of the lost one, unless another request has done so."""
@@ -261,11 +277,18 @@ class Connection:
             async with self._deadline(self._connect_timeout, "opening a new session"):
                 self._agree(await self._negotiation.reopen(self.dialect.version))
             self._session += 1
-        await self._on_new_session()
+        self._is_restoring = True
+        try:
+            await self._on_new_session()
+        finally:
+            self._is_restoring = False
 
     def _agree(self, settled: Settled) -> None:
         self.dialect, self.welcome = settled
-        self.offers = self.dialect.read_capabilities(self.welcome.capabilities)
+        try:
+            self.offers = self.dialect.read_capabilities(self.welcome.capabilities)
+        except _UNREADABLE as error:
+            raise BadAnswer(f"{self.channel.peer} sent capabilities that cannot be read: {error}.") from error
 
     def deadline(self, what: str) -> AbstractAsyncContextManager[None]:
         """Return a context that raises `TimedOut` if several requests together take longer than `timeout`."""
@@ -275,15 +298,22 @@ class Connection:
         return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
 
     async def _receive(self, frame: Frame) -> None:
-        """Handle a message that is not the last response to a request."""
+        """Handle a message that is not the last response to a request; raises nothing."""
+        try:
+            await self._handle(frame)
+        except (AntiphonError, *_UNREADABLE) as error:
+            logger.debug("%s sent a message that cannot be read: %s", self.channel.peer, error)
+
+    async def _handle(self, frame: Frame) -> None:
         if (self._sinks and self._take_part(frame)) or frame.method is UNSET:
             return
         if frame.request_id is not None:
             if self.dialect.has_sessions:
                 self._callbacks.accept(frame, self._reply, self._refuse)
-            else:
+            elif not self._has_warned:
+                self._has_warned = True
                 logger.warning(
-                    "%s sent a request, which protocol version %s forbids. The request is ignored.",
+                    "%s sent a request, which protocol version %s forbids. Such requests are ignored.",
                     self.channel.peer,
                     self.dialect.version,
                 )

@@ -73,9 +73,17 @@ class InputRounds:
 
 
 def _problems(question: Question, response: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why a response does not fit the form; only accepted forms can be wrong."""
+    """Return the reasons why a response does not fit the form; only accepted forms can be wrong.
+
+    Raises `BadAnswer` if the form has no valid schema.
+    """
     content = accepted_content(response)
-    return [] if content is None or not isinstance(question, Elicit) else problems(question.schema, content)
+    if content is None or not isinstance(question, Elicit):
+        return []
+    try:
+        return problems(question.schema, content)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadAnswer(f"The server asks for a form that cannot be read: {error}.") from error
 
 
 def responses(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

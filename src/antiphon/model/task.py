@@ -17,6 +17,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 __all__ = [
     "ANSWER_KIND",
     "HISTORY_FORMAT",
+    "MAX_ENTRY_RANGES",
     "MAX_MESSAGE_CHARACTERS",
     "SEGMENT_ENTRIES",
     "STORED_QUESTIONS",
@@ -52,6 +53,9 @@ ANSWER_KIND = "ask"
 
 SEGMENT_ENTRIES = "segment_entries"
 """The key, in the entry that ends a task, of the ranges of entries that hold segments."""
+
+MAX_ENTRY_RANGES = 1000
+"""How many ranges the entry that ends a task names at most."""
 
 MAX_MESSAGE_CHARACTERS = 500
 """The length of the longest status message. A longer progress message is cut."""
@@ -113,19 +117,29 @@ class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EntryRanges:
-    """The numbers of some entries of a log, as ranges that include their ends."""
+    """The numbers of some entries of a log, as ranges that include their ends.
 
-    __slots__ = ("ranges",)
+    There are few ranges even if other entries are between the entries: then a range includes some of these.
+    """
+
+    __slots__ = ("_gap", "ranges")
 
     def __init__(self) -> None:
         self.ranges: list[list[int]] = []
+        self._gap = 1
 
     def add(self, number: int) -> None:
         """Add the number of a later entry."""
-        if self.ranges and self.ranges[-1][1] == number - 1:
+        if self.ranges and number - self.ranges[-1][1] <= self._gap:
             self.ranges[-1][1] = number
-        else:
-            self.ranges.append([number, number])
+            return
+        self.ranges.append([number, number])
+        while len(self.ranges) > MAX_ENTRY_RANGES:
+            self._gap *= 2
+            before, self.ranges = self.ranges, []
+            for first, end in before:
+                self.add(first)
+                self.ranges[-1][1] = end
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):

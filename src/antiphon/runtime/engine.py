@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from antiphon.authentication import Authenticate
@@ -56,15 +56,15 @@ class Settings:
 
     info: Implementation
     limits: Limits
-    secrets: Sequence[str | bytes] = ()
+    secrets: Sequence[str | bytes] = field(default=(), repr=False)
     instructions: str | None = None
     authenticate: Authenticate | None = None
     lifespan: Lifespan | None = None
     middleware: Sequence[Middleware] = ()
     shed: Shed | None = None
-    store: str | Store | None = None
+    store: str | Store | None = field(default=None, repr=False)  # its URL may have a password
     single_use_state: bool = False
-    artifacts: str | ArtifactStore | None = None
+    artifacts: str | ArtifactStore | None = field(default=None, repr=False)
     log_arguments: bool = False
     page_size: int = 100
     list_ttl: float = 0
@@ -294,7 +294,7 @@ class Engine:
 
     async def metrics(self) -> str:
         """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
-        return await self.tasks.metrics(self.telemetry)
+        return await self.tasks.metrics(self.telemetry, self.budget)
 
     def _offer_artifacts(self) -> None:
         """List the resource template under which callers find artifacts."""

@@ -11,6 +11,17 @@ from antiphon.errors import DefinitionError
 
 __all__ = ["Limits"]
 
+_POSITIVE = (
+    "lease_seconds",
+    "max_threads",
+    "max_head_bytes",
+    "max_headers",
+    "head_timeout",
+    "max_connections",
+    "max_connections_per_address",
+)
+"""The limits with which a server could do nothing if they were 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -19,7 +30,17 @@ class Limits:
     max_body_bytes: int = 4 * 1024 * 1024
     """The size of the largest request body."""
     body_timeout: float = 30.0
-    """How long a client may take to send a request body."""
+    """How long a client may take to send a request body, and may read nothing of its answer."""
+    max_head_bytes: int = 64 * 1024
+    """The size of the largest head of a request: the request line and all headers."""
+    max_headers: int = 100
+    """How many headers a request may have."""
+    head_timeout: float = 10.0
+    """How long a client may take to send the head of a request, from the connection or the first byte on."""
+    max_connections: int = 4096
+    """How many HTTP connections are open at once. Further ones are refused with 503 and `Retry-After`."""
+    max_connections_per_address: int = 3072
+    """How many of these connections one address may have. A load balancer is one address."""
     max_calls: int = 1000
     """How many calls run at once. Further calls are refused with 503 and `Retry-After`."""
     call_timeout: float = 300.0
@@ -90,7 +111,7 @@ class Limits:
             value = getattr(self, field.name)
             if not isinstance(value, int | float) or not value >= 0:  # also refuses NaN
                 raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number of at least 0.")
-        for name in ("lease_seconds", "max_threads"):
+        for name in _POSITIVE:
             if getattr(self, name) == 0:
                 raise DefinitionError(f"Limits({name}=0): this limit must be greater than 0.")
         if not 0 < self.principal_share <= 1:

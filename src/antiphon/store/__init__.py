@@ -8,9 +8,15 @@ knows the meaning of an entry, a version of the protocol, or who calls.
 from __future__ import annotations
 
 from antiphon.store.contract import Store
-from antiphon.store.urls import is_database_url, is_store_url, parse_store_url, require_asyncpg
+from antiphon.store.urls import (
+    hide_password,
+    is_database_url,
+    is_store_url,
+    parse_store_url,
+    require_asyncpg,
+)
 
-__all__ = ["is_database_url", "is_store_url", "open_store"]
+__all__ = ["hide_password", "is_database_url", "is_store_url", "open_store"]
 
 
 def open_store(url: str) -> Store:

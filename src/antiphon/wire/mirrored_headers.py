@@ -57,7 +57,7 @@ def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     Raises `DefinitionError` if the specification does not allow the annotation.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for path, name, prop in _annotated(schema, (), reachable=True):
+    for path, name, prop in _annotated(schema):
         if not isinstance(name, str) or not _TOKEN.match(name):
             raise DefinitionError(f"x-mcp-header {name!r} is not a header name.")
         if path is None:
@@ -73,24 +73,25 @@ def declared(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _annotated(
-    node: Any, path: tuple[str, ...], *, reachable: bool
-) -> Iterator[tuple[tuple[str, ...] | None, Any, Mapping[str, Any]]]:
-    """Yield every annotation below a schema node, with its path, or `None` where it is not allowed."""
-    if isinstance(node, Sequence) and not isinstance(node, str):
-        for item in node:
-            yield from _annotated(item, path, reachable=False)
-        return
-    if not isinstance(node, Mapping):
-        return
-    if "x-mcp-header" in node:
-        yield (path if reachable and path else None), node["x-mcp-header"], node
-    for key, value in node.items():
-        if key == "properties" and isinstance(value, Mapping):
-            for name, prop in value.items():
-                yield from _annotated(prop, (*path, name), reachable=reachable)
-        elif key not in ("enum", "const", "default", "examples"):
-            yield from _annotated(value, path, reachable=False)
+def _annotated(schema: Any) -> Iterator[tuple[tuple[str, ...] | None, Any, Mapping[str, Any]]]:
+    """Yield every annotation in a schema, with its path, or `None` where it is not allowed."""
+    # A server can nest a schema deeper than a function may call itself.
+    nodes: list[tuple[Any, tuple[str, ...] | None]] = [(schema, ())]
+    while nodes:
+        node, path = nodes.pop()
+        if isinstance(node, Sequence) and not isinstance(node, str):
+            nodes += [(item, None) for item in reversed(node)]
+        if not isinstance(node, Mapping):
+            continue
+        if "x-mcp-header" in node:
+            yield path or None, node["x-mcp-header"], node
+        below: list[tuple[Any, tuple[str, ...] | None]] = []
+        for key, value in node.items():
+            if key == "properties" and isinstance(value, Mapping):
+                below += [(prop, None if path is None else (*path, name)) for name, prop in value.items()]
+            elif key not in ("enum", "const", "default", "examples"):
+                below.append((value, None))
+        nodes += reversed(below)
 
 
 def mirror(mirrored: Mirrored, arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,9 @@ from antiphon.errors import BadAnswer
 
 __all__ = ["COMMENT", "Decoder", "Event", "event"]
 
+_LINE_BYTES = 64
+"""How much memory a line needs beside its text."""
+
 COMMENT = b":\n\n"
 """A comment, which readers ignore. It keeps a connection alive."""
 
@@ -78,7 +81,7 @@ class Decoder:
             if buffer[0] == 10:
                 del buffer[0]
             self._skip_newline = False
-        if b"\r" not in buffer:
+        if buffer.find(b"\r", self._scanned) < 0:
             end = buffer.rfind(b"\n", self._scanned)
             if end < 0:
                 self._scanned = len(buffer)
@@ -99,7 +102,7 @@ class Decoder:
             return
         text = value.removeprefix(b" ").decode("utf-8", "replace")
         if name == b"data":
-            self._size += len(line) + 1
+            self._size += len(line) + _LINE_BYTES
             self._data.append(text)
         elif name == b"event":
             self._name = text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 from antiphon import Context, Server
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.outcome import Result
-from antiphon.model.task import Task, dump_result
+from antiphon.model.task import MAX_ENTRY_RANGES, EntryRanges, Task, dump_result
 from antiphon.runtime.execution.output_stream import LoggedOutput
+from antiphon.runtime.execution.run import _REPLAY_ENTRIES
 from antiphon.runtime.tasks import finished_content
 from antiphon.runtime.tasks.claimed_task import PHASES, head_of, now_ms
 from antiphon.runtime.tasks.claims import read_history
+from antiphon.runtime.tasks.segment_reader import READ_PAGE_ENTRIES
 from tests.promises.speaking import TASKS
 from tests.runtime.faulty_store import FaultyStore, created_task
 from tests.runtime.tasks.test_service import promises
@@ -248,3 +251,82 @@ async def test_segments_that_are_emitted_again_do_not_hold_the_event_loop() -> N
         for _ in range(segments):
             await output.emit(["segment"])  # type: ignore[list-item]
     assert turns[0] >= 10
+
+
+# Segments that alternate with steps
+
+
+class TurnStore(CountingStore):
+    """A store that notes how many entries were read in each turn of the event loop."""
+
+    def __init__(self, turns: list[int]) -> None:
+        super().__init__()
+        self._turns = turns
+        self.read_in_turn: Counter[int] = Counter()
+
+    async def read(self, *args: Any, **kwargs: Any) -> Any:
+        """Read entries, and note the turn."""
+        found = await super().read(*args, **kwargs)
+        self.read_in_turn[self._turns[0]] += len(found)
+        return found
+
+
+async def test_segments_that_alternate_with_steps_are_replayed_and_read_in_small_slices() -> None:
+    pairs, handled, runs = 3000, Counter[int](), 0
+
+    async def work(number: int) -> int:
+        return number
+
+    async with counting_turns() as turns:
+        store = TurnStore(turns)
+        server = Server("tests", store=store)  # type: ignore[arg-type]
+
+        @server.tool(task="required", poll_interval=0.01)
+        async def tool(ctx: Context) -> str:
+            nonlocal runs
+            runs += 1
+            handled.clear()
+            for number in range(pairs):
+                handled[turns[0]] += 1
+                await ctx.emit(f"segment {number}")
+                if runs == 1:
+                    await written()
+                await ctx.step(work, number)
+            return await ctx.elicit("Who?", str, key="name")
+
+        async with in_memory(server) as client:
+            started = await client.result("tools/call", {"name": "tool", "task": {}})
+            task = {"taskId": started["task"]["taskId"]}
+            assert "name" in (await client.result("tasks/result", task))["inputRequests"]
+            log = await store._store.read(task["taskId"], limit=10 * pairs)
+            assert sum(entry.kind == "emitted" for entry in log) > pairs // 2
+            store.read_in_turn.clear()
+            answer = {"name": {"action": "accept", "content": {"value": "Ada"}}}
+            result = await client.result("tasks/result", {**task, "inputResponses": answer})
+            assert len(result["content"]) == pairs + 1
+            log = await store._store.read(task["taskId"], limit=10 * pairs)
+    # A page of the log, and pages that the store reads together, are the work of one turn.
+    assert max(store.read_in_turn.values()) <= 2 * READ_PAGE_ENTRIES
+    assert max(handled.values()) <= _REPLAY_ENTRIES
+    assert len(log[-1].data["segment_entries"]) <= MAX_ENTRY_RANGES
+
+
+@pytest.mark.parametrize("every", [2, 3, 50])
+def test_the_ranges_of_entries_are_few_and_cover_all_entries(every: int) -> None:
+    ranges, numbers = EntryRanges(), range(2, 20_000 * every, every)
+    for number in numbers:
+        ranges.add(number)
+    assert len(ranges.ranges) <= MAX_ENTRY_RANGES
+    starts = [first for first, _ in ranges.ranges]
+    assert starts == sorted(starts)
+    covered = {number for first, end in ranges.ranges for number in range(first, end + 1)}
+    assert covered.issuperset(numbers)
+    assert max(covered) == numbers[-1]
+
+
+def test_steps_between_segments_are_not_in_the_ranges() -> None:
+    ranges = EntryRanges()
+    for start in range(0, 100_000, 1000):  # ten segments, then many steps
+        for number in range(start, start + 10):
+            ranges.add(number)
+    assert ranges.ranges == [[start, start + 9] for start in range(0, 100_000, 1000)]

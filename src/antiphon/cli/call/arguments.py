@@ -16,8 +16,8 @@ __all__ = ["allowed_types", "parse_arguments"]
 
 Schema = Mapping[str, Any]
 
-MAX_SCHEMA_DEPTH = 20
-"""How many references and unions are followed: a schema can refer to itself."""
+MAX_SCHEMA_NODES = 200
+"""How many references and members of unions are followed: a schema can refer to itself a thousandfold."""
 MAX_QUOTED_CHARACTERS = 60
 """How much of a value an error message quotes."""
 
@@ -55,26 +55,42 @@ def parse_arguments(pairs: Sequence[str], args: str | None, schema: Schema) -> d
 
 def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
     """Return the JSON types that a schema allows. An empty set means that the schema does not say."""
-    return frozenset(_types(schema, root, depth=0))
+    found: set[str] = set()
+    nodes, seen = [schema], 0
+    while nodes and seen < MAX_SCHEMA_NODES:
+        node = nodes.pop()
+        seen += 1
+        if isinstance(node, Mapping):
+            found.update(_own_types(node))
+            nodes += _members(node, root)[:MAX_SCHEMA_NODES]
+    return frozenset(found)
 
 
-def _types(schema: Any, root: Schema, depth: int) -> Iterator[str]:
-    if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
-        return
+def _own_types(schema: Schema) -> Iterator[str]:
+    """Yield the types that a schema names itself."""
     kind = schema.get("type")
     if isinstance(kind, str):
         yield kind
     elif isinstance(kind, list):
-        yield from kind
-    elif isinstance(reference := schema.get("$ref"), str):
-        yield from _types(_resolve(reference, root), root, depth + 1)
+        yield from (each for each in kind if isinstance(each, str))
+    elif isinstance(schema.get("$ref"), str):
+        return
     elif "const" in schema:
         yield _JSON_TYPES[type(schema["const"])]
     elif isinstance(values := schema.get("enum"), list):
-        yield from (_JSON_TYPES[type(value)] for value in values)
-    else:
-        for member in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
-            yield from _types(member, root, depth + 1)
+        yield from {_JSON_TYPES[type(value)] for value in values}
+
+
+def _members(schema: Schema, root: Schema) -> list[Any]:
+    """Return the schemas that a schema without types of its own refers to."""
+    if isinstance(schema.get("type"), str | list):
+        return []
+    if isinstance(reference := schema.get("$ref"), str):
+        return [_resolve(reference, root)]
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        return []
+    unions = (schema.get(keyword) for keyword in ("anyOf", "oneOf", "allOf"))
+    return [member for union in unions if isinstance(union, list) for member in union]
 
 
 def _resolve(reference: str, root: Schema) -> Any:

@@ -184,8 +184,14 @@ def form_fields(schema: Mapping[str, Any]) -> list[Field]:
         form = msgspec.convert(schema, _Form)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    properties = schema.get("properties", {})
-    return [Field(name, properties[name], name in form.required) for name in form.properties]
+    properties, required = schema.get("properties", {}), set(form.required)
+    fields = [Field(name, properties[name], name in required) for name in form.properties]
+    try:
+        for field in fields:
+            _ = (field.title, field.labels, field.hint, field.default)
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"the field {field.name} cannot be shown: {error}") from None
+    return fields
 
 
 def _range(minimum: float | None, maximum: float | None) -> str:

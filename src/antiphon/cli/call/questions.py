@@ -33,6 +33,9 @@ _KEYS = (
 )
 _OMITTED: Any = object()
 
+MAX_SHOWN_CHOICES = 100
+"""How many choices of a field are listed."""
+
 
 class PreparedAnswers:
     """The answers on the command line, by field.
@@ -180,8 +183,11 @@ class ElicitationHandler:
     async def _prompt_field(self, terminal: Terminal, field: Field) -> Any:
         if field.schema.get("description"):
             terminal.show(printable(field.schema["description"]), "dim")
-        for number, label in enumerate(field.labels, 1):
+        labels = field.labels
+        for number, label in enumerate(labels[:MAX_SHOWN_CHOICES], 1):
             terminal.show(printable(f"  {number}. {label}" if field.is_numbered else f"  {label}"))
+        if len(labels) > MAX_SHOWN_CHOICES:
+            terminal.show(f"  … and {len(labels) - MAX_SHOWN_CHOICES} more")
         optional = "" if field.required or field.has_default else ", optional"
         default = f" [{field.default}]" if field.has_default else ""
         prompt = f"{field.title} ({field.hint}{optional}){default}: "

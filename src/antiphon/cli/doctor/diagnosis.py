@@ -18,6 +18,8 @@ __all__ = ["explain_failure"]
 
 COMMON_PATHS = ("/mcp", "/mcp/", "/", "/sse")
 PROBE_TIMEOUT_SECONDS = 3.0
+_MAX_FIRST_LINE_BYTES = 1024
+_EVENT_HEADERS = {"accept": "text/event-stream", "accept-encoding": "identity"}
 
 
 async def explain_failure(target: Target, error: AntiphonError) -> str | None:
@@ -67,12 +69,16 @@ async def _speaks_http_sse(url: str) -> bool:
         async with (
             httpx2.AsyncClient(timeout=PROBE_TIMEOUT_SECONDS) as http,
             asyncio.timeout(PROBE_TIMEOUT_SECONDS),
-            http.stream("GET", url, headers={"accept": "text/event-stream"}) as response,
+            http.stream("GET", url, headers=_EVENT_HEADERS) as response,
         ):
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 return False
-            async for line in response.aiter_lines():
-                return line.replace(" ", "") == "event:endpoint"
+            begun = b""
+            async for chunk in response.aiter_raw():
+                begun += chunk[:_MAX_FIRST_LINE_BYTES]
+                if b"\n" in begun or len(begun) >= _MAX_FIRST_LINE_BYTES:
+                    break
+            return begun.partition(b"\n")[0].strip().replace(b" ", b"") == b"event:endpoint"
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError):
         pass
     return False

@@ -212,7 +212,7 @@ def _startup_error(failure: Exception | None) -> CommandError:
 def _serve_with_workers(
     server: Server, settings: Settings, listening: socket.socket, workers: int, announcement: str
 ) -> None:
-    from uvicorn.supervisors import Multiprocess
+    from antiphon.cli.run.supervisor import WorkerSupervisor
 
     if server.task_tools and not has_shared_store(server):
         raise CommandError(
@@ -226,12 +226,14 @@ def _serve_with_workers(
             "this command ends.",
             file=sys.stderr,
         )
+    if isinstance(server.store, str) and has_shared_store(server):
+        asyncio.run(_check_store(server.store))
     settings.to_environment()
     config = _config(
         f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
     )
     print(announcement, flush=True)
-    supervisor = Multiprocess(config, sockets=[listening])
+    supervisor = WorkerSupervisor(config, sockets=[listening])
     with _ending_on_second_interrupt(supervisor):
         supervisor.run()
     exit_codes = {process.exitcode for process in supervisor.processes}
@@ -239,6 +241,19 @@ def _serve_with_workers(
         exit_at_once()
     if exit_codes - {0, -signal.SIGTERM, -signal.SIGINT}:
         raise CommandError("A worker process failed to start or was killed.", FAILED)
+
+
+async def _check_store(url: str) -> None:
+    """Open the store once, so that not each worker process reports the same error. Raises `CommandError`."""
+    from antiphon.store import open_store
+
+    store = open_store(url)
+    try:
+        await store.open()
+    except StoreUnavailable as error:
+        raise _startup_error(error) from None
+    finally:
+        await store.close()
 
 
 @contextmanager
@@ -274,7 +289,7 @@ def _config(
 
     return create_config(
         app,
-        drain_timeout=server.limits.drain_timeout,
+        limits=server.limits,
         factory=factory,
         workers=workers,
         interface="asgi3",

@@ -31,6 +31,9 @@ class Settings(msgspec.Struct, frozen=True):
     run_tasks: bool = True
     """Whether this process runs tasks. If not, it only serves."""
 
+    def __repr__(self) -> str:
+        return f"Settings({self.target!r})"  # without the store's URL, which may have a password
+
     def to_environment(self) -> None:
         """Store the settings in the environment, for the processes that this process starts."""
         os.environ[_VARIABLE] = msgspec.json.encode(self).decode()

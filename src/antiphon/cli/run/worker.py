@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
@@ -21,6 +20,7 @@ from antiphon.cli.run.settings import Settings
 from antiphon.cli.run.threads import end_without_threads
 from antiphon.cli.signals import woken_by_signals
 from antiphon.errors import StoreUnavailable
+from antiphon.store import hide_password
 from antiphon.transport.server.interrupts import Interrupts, Running
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def _probes(
 
     config = create_config(
         ProbeApp(server.engine, is_ready),
-        drain_timeout=server.limits.drain_timeout,
+        limits=server.limits,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -113,12 +113,5 @@ async def _probes(
 
 
 def _announcement(server: Server, tools: Sequence[str]) -> str:
-    source = f" from {_without_password(server.store)}" if isinstance(server.store, str) else ""
+    source = f" from {hide_password(server.store)}" if isinstance(server.store, str) else ""
     return f"{server.name} is running tasks{source}. Tools: {', '.join(tools)}."
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{parts.username}@{parts.netloc.rpartition('@')[2]}"))

@@ -17,6 +17,8 @@ from antiphon.model.task_status import TaskStatus
 __all__ = ["follow", "poll_delay"]
 
 _SHORTEST_POLL_SECONDS, _DEFAULT_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.02, 1.0, 60.0
+_EAGER_POLLS = 10
+"""After how many polls that bring nothing new the client doubles a short interval."""
 _TRUSTED_POLL_SECONDS = 15.0
 """How often the client polls a task whose stream is open, in case a notification was lost."""
 _MAX_BREAKS = 5
@@ -25,10 +27,14 @@ _STABLE_STREAM_SECONDS = 5.0
 """How long a stream has to stay open to count as stable."""
 
 
-def poll_delay(status: TaskStatus) -> float:
-    """Return the seconds until the next poll: the server's interval, within bounds."""
+def poll_delay(status: TaskStatus, polls: int = 0) -> float:
+    """Return the seconds until the next poll: the server's interval, within bounds.
+
+    A short interval grows with the number of `polls` that brought nothing new.
+    """
     interval = _DEFAULT_POLL_SECONDS if status.poll_interval is None else status.poll_interval
-    return min(max(interval, _SHORTEST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
+    patient = min(_SHORTEST_POLL_SECONDS * 2.0 ** (min(polls, 100) // _EAGER_POLLS), _DEFAULT_POLL_SECONDS)
+    return min(max(interval, patient), _LONGEST_POLL_SECONDS)
 
 
 async def follow(
@@ -47,14 +53,19 @@ async def follow(
             is_fresh = known is not None and known.status == "working"
             status = known if is_fresh and known is not None else await tasks.get(id)
             shown = None
+            polls = 0
             while True:
+                polls += 1
                 if status.visible_state != shown:
                     shown = status.visible_state
+                    polls = 0
                     yield status
                 if status.has_ended:
                     return
                 stream.keep_open()
-                news = await inbox.next(_wait(status, loop.time() - began, is_trusted=stream.is_trusted))
+                news = await inbox.next(
+                    _wait(status, polls, loop.time() - began, is_trusted=stream.is_trusted)
+                )
                 if news is not None and _is_outdated(news, status):
                     continue
                 status = news if news is not None and _is_complete(news, tasks) else await tasks.get(id)
@@ -63,9 +74,9 @@ async def follow(
             await stream.close()
 
 
-def _wait(status: TaskStatus, followed: float, *, is_trusted: bool) -> float:
+def _wait(status: TaskStatus, polls: int, followed: float, *, is_trusted: bool) -> float:
     """Return the seconds to wait for a notification. A server need not announce that a task has expired."""
-    delay = poll_delay(status)
+    delay = poll_delay(status, polls)
     if not is_trusted:
         return delay
     left = float("inf") if status.ttl is None else status.ttl - followed

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = ["StopReason", "Supervised", "Supervisor"]
 
-StopReason: TypeAlias = Literal["deadline", "cancelled", "disconnected", "shutdown"]
+StopReason: TypeAlias = Literal["deadline", "cancelled", "disconnected", "unread", "shutdown"]
 
 TICK_SECONDS = 0.1
 """How often deadlines are checked."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from antiphon.errors import StoreError
+from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.observability.telemetry import Telemetry
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store.contract import Phase, Store
@@ -29,7 +30,12 @@ _PHASES: tuple[Phase, ...] = ("ready", "waiting", "ended")
 
 
 async def render(
-    telemetry: Telemetry, store: Store | None, worker: Worker | None, *, server: str | None = None
+    telemetry: Telemetry,
+    store: Store | None,
+    worker: Worker | None,
+    budget: MemoryBudget | None = None,
+    *,
+    server: str | None = None,
 ) -> str:
     """Return all metrics of this process."""
     page = _Page()
@@ -51,6 +57,9 @@ async def render(
             timing[1],
             timing.total,
         )
+    if budget is not None:
+        about = "Memory that this process keeps for its callers, of at most Limits.max_memory_bytes."
+        page.add("antiphon_memory_reserved_bytes", "gauge", about, [({}, budget.reserved)])
     if worker is not None:
         _add_worker(page, worker)
     if store is not None:

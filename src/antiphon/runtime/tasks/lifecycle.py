@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from antiphon.errors import StoreError
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
@@ -142,9 +143,9 @@ class TaskLifecycle:
         self._responds = True
         return True
 
-    async def metrics(self, telemetry: Telemetry) -> str:
-        """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
-        return await render(telemetry, self._store, self._worker, server=self._server)
+    async def metrics(self, telemetry: Telemetry, budget: MemoryBudget) -> str:
+        """Return metrics about calls, memory, tasks and the store, in the text format of Prometheus."""
+        return await render(telemetry, self._store, self._worker, budget, server=self._server)
 
     async def use_once(self, key: str, *, until: int) -> bool:
         """Record a key in the store; return false if it was recorded before."""

@@ -1,16 +1,19 @@
-"""Writes the outcome of a run into the log of its task.
+"""Waits for the outcome of a run, and writes it into the log of its task.
 
-Owns the form of the entry. An outcome that is not JSON becomes an error, so that the task ends in any case.
+Owns the form of the entry. A run that fails and an outcome that is not JSON become an error, so that the task
+ends in any case.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import Any, TypeAlias
 
 import msgspec
 
-from antiphon.errors import InternalError, MissingCapability, RequestError, StoreError
+from antiphon.errors import InternalError, MissingCapability, ReplayMismatch, RequestError, StoreError
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.task import (
     STORED_QUESTIONS,
@@ -23,12 +26,45 @@ from antiphon.model.task import (
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 
-__all__ = ["Outcome", "write_outcome"]
+__all__ = ["Outcome", "await_outcome", "write_outcome"]
 
 logger = logging.getLogger("antiphon")
 
 Outcome: TypeAlias = Result | InputRequired | RequestError
 """The end of a run: a result, questions to wait for, or an error in place of a result."""
+
+
+async def await_outcome(claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
+    """Return the outcome of a run. An exception that the function should not have raised becomes an error.
+
+    Raises `StoreError` and `ReplayMismatch`, after which the task is run again.
+    """
+    try:
+        return await work
+    except RequestError as error:
+        return error
+    except (StoreError, ReplayMismatch):
+        raise
+    except Exception as error:  # without an outcome, the run would count as lost, and be repeated
+        logger.error("The run of task %s failed.", claimed.task.id, exc_info=error)
+        return InternalError(
+            f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
+            f"details, under task {claimed.task.id}."
+        )
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if claimed.stopped is not None or (current is not None and current.cancelling()):
+            raise
+        logger.error(
+            "The tool %r raised asyncio.CancelledError in task %s, though nobody cancelled the task.",
+            claimed.task.tool,
+            claimed.task.id,
+            exc_info=True,
+        )
+        return InternalError(
+            f"The tool {claimed.task.tool!r} stopped itself: it raised CancelledError, though nobody "
+            "cancelled the task."
+        )
 
 
 async def write_outcome(claimed: ClaimedTask, outcome: Outcome) -> None:

@@ -21,7 +21,6 @@ from antiphon.errors import (
     NoTask,
     NotFound,
     ReplayMismatch,
-    RequestError,
     StoreError,
     StoreUnavailable,
 )
@@ -43,7 +42,7 @@ from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history,
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
-from antiphon.runtime.tasks.outcomes import Outcome, write_outcome
+from antiphon.runtime.tasks.outcomes import Outcome, await_outcome, write_outcome
 from antiphon.runtime.tasks.task_call import call_of, run_with_timeout
 from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
 from antiphon.store.contract import Claim, Store
@@ -429,7 +428,7 @@ class Worker:
         outcome: Outcome | None = None
         try:
             try:
-                outcome = await self._outcome(claimed, work)
+                outcome = await await_outcome(claimed, work)
             except ReplayMismatch as mismatch:
                 await release_mismatched(claimed, mismatch)
             else:
@@ -446,34 +445,6 @@ class Worker:
         if claimed.unwinds:
             asking = self._find_tool(claimed.task.tool) if isinstance(outcome, InputRequired) else None
             await end_unwound(claimed, asking, self._environment, timeout=self._limits.unwind_timeout)
-
-    async def _outcome(self, claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outcome:
-        try:
-            return await work
-        except RequestError as error:
-            return error
-        except (StoreError, ReplayMismatch):
-            raise
-        except Exception as error:  # without an outcome, the run would count as lost, and be repeated
-            logger.error("The run of task %s failed.", claimed.task.id, exc_info=error)
-            return InternalError(
-                f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
-                f"details, under task {claimed.task.id}."
-            )
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if claimed.stopped is not None or (current is not None and current.cancelling()):
-                raise
-            logger.error(
-                "The tool %r raised asyncio.CancelledError in task %s, though nobody cancelled the task.",
-                claimed.task.tool,
-                claimed.task.id,
-                exc_info=True,
-            )
-            return InternalError(
-                f"The tool {claimed.task.tool!r} stopped itself: it raised CancelledError, though nobody "
-                "cancelled the task."
-            )
 
     def _log_stopped(self, claimed: ClaimedTask, reason: StoreError) -> None:
         if isinstance(reason, StoreUnavailable):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import asyncpg
 
 from antiphon.errors import StoreUnavailable
+from antiphon.store.urls import hide_password
 
 __all__ = ["CONNECTION_LOST", "Database"]
 
@@ -76,7 +76,7 @@ _ADVICE = (
 class Database:
     """One database, and how to connect to it."""
 
-    dsn: str
+    dsn: str = field(repr=False)
     schema: str
     display_url: str
     """The URL without its password, for messages."""
@@ -94,8 +94,7 @@ class Database:
                 f"Invalid schema name {schema!r}: use lowercase letters, digits and underscores."
             )
         options = urlencode([pair for pair in pairs if pair[0] != "schema"], safe="/")
-        without_password = re.sub(r"(?<=//)([^/@]*?):[^/@]*@", r"\1@", base)
-        return cls(f"{base}?{options}" if options else base, schema, without_password, timeout)
+        return cls(f"{base}?{options}" if options else base, schema, hide_password(url), timeout)
 
     async def connect(self) -> asyncpg.Connection:
         """Return a new connection; raises `StoreUnavailable`."""
@@ -153,10 +152,12 @@ class Database:
                 command_timeout=self.timeout + _EXTRA_TIMEOUT_SECONDS,
                 **options,
             )
-        except ValueError as error:  # asyncpg cannot parse the URL
+        except ValueError as error:  # asyncpg cannot parse the URL, and may quote a part of the password
+            reason = str(error) if self.display_url == self.dsn.partition("?")[0] else "its URL is malformed"
             raise StoreUnavailable(
-                f"The store {self.display_url} cannot be reached: {error}. Correct the URL."
-            ) from error
+                f"The store {self.display_url} cannot be reached: {reason}. Correct the URL. Special "
+                "characters of a user or a password have to be percent-encoded."
+            ) from None
         except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             raise self.explain(error, "reached") from error
 

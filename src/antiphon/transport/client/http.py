@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
@@ -38,6 +39,7 @@ logger = logging.getLogger("antiphon.client")
 
 _JSON_OR_EVENTS = "application/json, text/event-stream"
 _EVENTS = "text/event-stream"
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,8192}")
 _LISTEN_SECONDS = 2.0
 """How long `listen` waits for its stream. Some servers send the headers with the first event."""
 _LONGEST_LISTEN_RETRY_SECONDS = 60.0
@@ -107,7 +109,7 @@ class HttpChannel:
             if response.status_code == 202:
                 raise BadAnswer(f"{self.peer} accepted {message.method} and sent no response.")
             if message.opens_session:
-                self._session = response.headers.get("mcp-session-id")
+                self._session = self._read_session(response)
             kind = media_type(response)
             if kind == "application/json":
                 frame = decode(await body(response, self._max_message), self.peer)
@@ -314,6 +316,14 @@ class HttpChannel:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+
+    def _read_session(self, response: httpx2.Response) -> str | None:
+        """Return the session id in a response; raises `BadAnswer` if no header can carry it."""
+        session = response.headers.get("mcp-session-id")
+        if session is not None and not _SESSION_ID.fullmatch(session):
+            # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+            raise BadAnswer(f"{self.peer} sent a session id that is not of visible ASCII characters.")
+        return session
 
     def _checked(self, frame: Frame, message: Message, *, alone: bool) -> Frame:
         """Return the frame if it is the response to the message; raises `BadAnswer`."""

@@ -23,6 +23,7 @@ from antiphon.errors import (
     Unreachable,
 )
 from antiphon.printable import printable, redacted_url
+from antiphon.transport.client import decoding
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
@@ -31,7 +32,9 @@ from antiphon.wire.sse import Decoder
 __all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal", "silent"]
 
 _MAX_REFUSAL_BYTES = 64 * 1024
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 600.0
+_SHORTEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 1.0, 600.0
+_MAX_EVENT_ID_CHARACTERS = 1024
+"""How long an event id may be, with which a client resumes a stream."""
 
 
 class EventCursor:
@@ -46,11 +49,17 @@ class EventCursor:
         self._retry = _FIRST_RETRY_SECONDS
 
     def retry_after(self, seconds: float) -> None:
-        """Use the delay that the server asks for, longer with each failure."""
+        """Use the delay that the server asks for, within bounds and longer with each failure."""
         if seconds != self._retry:
             self._retry = seconds
-            first = min(seconds, _LONGEST_RETRY_SECONDS)
+            first = min(max(seconds, _SHORTEST_RETRY_SECONDS), _LONGEST_RETRY_SECONDS)
             self.backoff = Backoff(first, max(first, self._longest))
+
+
+def _can_resume(event_id: str) -> bool:
+    """Return whether an event id can be sent back in a header: it is short, and of printable ASCII."""
+    is_short = 0 < len(event_id) <= _MAX_EVENT_ID_CHARACTERS
+    return is_short and event_id.isascii() and event_id.isprintable() and event_id == event_id.strip()
 
 
 def media_type(response: httpx2.Response) -> str:
@@ -61,7 +70,7 @@ def media_type(response: httpx2.Response) -> str:
 def decode(text: str | bytes | bytearray, url: str) -> Frame:
     """Return one message of the server; raises `BadAnswer`."""
     try:
-        return jsonrpc.decode(text)
+        return decoding.decode(text)
     except RequestError as error:
         raise BadAnswer(f"{url} sent a message that is not JSON-RPC. {error.message}") from None
 
@@ -93,7 +102,7 @@ async def frames(
         async for chunk in chunks:
             for event in decoder.feed(chunk):
                 if event.id is not None:
-                    cursor.last_id = event.id or None
+                    cursor.last_id = event.id if _can_resume(event.id) else None
                 if event.retry is not None:
                     cursor.retry_after(event.retry / 1000)
                 if event.data and event.name == "message":

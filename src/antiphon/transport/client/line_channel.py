@@ -18,7 +18,7 @@ from msgspec import UNSET
 from antiphon.errors import BadAnswer, ClientError, RequestError, Unreachable
 from antiphon.model.request import RequestId
 from antiphon.transport.client.channel import Receiver
-from antiphon.wire import jsonrpc
+from antiphon.transport.client.decoding import decode
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
@@ -137,7 +137,7 @@ class LineConnection:
         if not line.strip():
             return
         try:
-            frame = jsonrpc.decode(line)
+            frame = decode(line)
         except RequestError as error:
             self._unreadable += 1
             logger.warning("%s printed a line that is not a JSON-RPC message: %.80r", self._peer, line)

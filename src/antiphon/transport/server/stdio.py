@@ -65,17 +65,18 @@ async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
     buffer = bytearray()
     skipping = False
     async for chunk in _chunks(source):
-        *lines, rest = (bytes(buffer) + chunk).split(b"\n")
-        for line in lines:
-            if skipping or len(line) > limit:
-                skipping = False
-                yield None
-            else:
-                yield line
-        buffer[:] = rest
-        if len(buffer) > limit:
-            skipping = True
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if not skipping:
+                buffer += chunk[start:end]
+            yield None if skipping or len(buffer) > limit else bytes(buffer)
             buffer.clear()
+            skipping, start = False, end + 1
+        if not skipping:
+            buffer += chunk[start:]
+            if len(buffer) > limit:
+                skipping = True
+                buffer.clear()
     if buffer and not skipping:
         yield bytes(buffer)
 

@@ -74,6 +74,9 @@ __all__ += [
 ]
 __all__ += ["resource", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
+MAX_PAGE_ITEMS = 100_000
+"""How many entries of one page a client reads."""
+
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -197,6 +200,8 @@ def listing(kind: Kind) -> Callable[[Fields], Listing]:
         entries = fields.get(key)
         if not isinstance(entries, list):
             raise BadAnswer(f"The server sent a page of {kind} without {key!r}.")
+        if len(entries) > MAX_PAGE_ITEMS:
+            raise BadAnswer(f"The server sent a page of {len(entries)} {kind}: more than {MAX_PAGE_ITEMS}.")
         items: list[Definition] = []
         rejected: list[tuple[str, str]] = []
         for value in entries:
@@ -274,7 +279,7 @@ def notification(frame: Frame) -> Notification | Cancel | None:
         return None
     try:
         return reader(params_of(frame))
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, TypeError, msgspec.ValidationError):
         return None
 
 

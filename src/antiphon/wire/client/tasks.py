@@ -6,7 +6,7 @@ Reading is lenient with times and messages, and strict with the id, the status a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -118,6 +118,9 @@ def _seconds(fields: Fields, *keys: str) -> float | None:
 
 def _moment(value: Any) -> datetime | None:
     try:
-        return datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
+    if not 1970 < moment.year < 9999:  # times at the ends of the calendar cannot be converted
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

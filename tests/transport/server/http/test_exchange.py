@@ -23,7 +23,7 @@ CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood",
 
 async def test_a_client_that_does_not_read_is_disconnected() -> None:
     ended = asyncio.Event()
-    server = Server("stuck", limits=Limits(max_calls=1, keep_alive_interval=0.3))
+    server = Server("stuck", limits=Limits(max_calls=1, body_timeout=0.3))
 
     @server.tool
     async def flood() -> AsyncIterator[str]:

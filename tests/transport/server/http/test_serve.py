@@ -7,6 +7,7 @@ import signal
 import socket
 from typing import Any
 
+from antiphon import Limits
 from antiphon.transport.server.http.serve import HttpServer, create_config
 
 
@@ -15,7 +16,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 def server(**options: Any) -> HttpServer:
-    config = create_config(app, drain_timeout=1, lifespan="off", log_config=None)
+    config = create_config(app, limits=Limits(drain_timeout=1), lifespan="off", log_config=None)
     return HttpServer(config, **options)
 
 

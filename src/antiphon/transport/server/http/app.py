@@ -80,6 +80,10 @@ class App:
         """The limits of the server."""
         return self._engine.limits
 
+    def skip_head_checks(self) -> None:
+        """Do not check the size of request heads: the HTTP server that runs the app bounds them."""
+        self._endpoint.checks_heads = False
+
     @property
     def failure(self) -> Exception | None:
         """Why the server did not start, or `None`."""

@@ -43,10 +43,12 @@ from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
+from antiphon.transport.server.http.headers import check_head, read_headers
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.request_body import ClientGone, read_body
 from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Session, Sessions
+from antiphon.transport.server.http.unread import SMALL_BYTES, abort
 from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
@@ -62,8 +64,6 @@ _SESSION_REQUESTS = (SetLogLevel, Subscribe, Unsubscribe)
 """Requests that change the state of a session, which other processes have to know."""
 _HOST_SHUTDOWN = "graceful shutdown"
 """The words in the cancellation with which uvicorn stops requests at the end of its own timeout."""
-_UNBOUNDED_BYTES = 32 * 1024
-"""How large an answer may be to be sent without a deadline: it fits into the socket's buffer."""
 
 Headers = Mapping[bytes, bytes]
 _NO_META = RequestMeta()
@@ -88,8 +88,10 @@ class Endpoint:
         self._max_body = limits.max_body_bytes
         self._small_body = min(SMALL_MESSAGE_BYTES, limits.max_body_bytes)
         self._max_body_digits = len(str(limits.max_body_bytes))
+        self._max_headers = limits.max_headers
+        self.checks_heads = True
+        """Whether the size of a head is checked here, because the HTTP server may not have a bound for it."""
         self._body_timeout = limits.body_timeout
-        self._keep_alive_interval = limits.keep_alive_interval
         self.guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
         self._handle = self._pipeline.handle
@@ -118,7 +120,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        exchange = Exchange(send, receive, self._keep_alive_interval)
+        exchange = Exchange(send, receive, self._limits)
         loop = self._loop
         if loop is None or loop.is_closed():
             loop = self._loop = asyncio.get_running_loop()
@@ -128,7 +130,10 @@ class Endpoint:
         try:
             if not self._lifespan.started:
                 await self._lifespan.start_for_request()
-            headers: dict[bytes, bytes] = dict(scope["headers"])
+            lines = scope["headers"]
+            if self.checks_heads or len(lines) > self._max_headers:
+                check_head(scope, self._limits)
+            headers = read_headers(lines)
             self.guard.check(scope, headers)
             principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
             if scope["method"] != "POST":
@@ -158,14 +163,17 @@ class Endpoint:
                 if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
                     await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
-            if len(answer) > _UNBOUNDED_BYTES:  # a client that does not read may not hold the answer for ever
+            if len(answer) > SMALL_BYTES:
                 exchange.open_account(self._budget, principal.id).reserve(len(answer), "the response")
-                exchange.deadline = loop.time() + self._body_timeout
             exchange.phase = "answering"
             if exchange.event_stream is not None or exchange.streams_only or type(call.request) is Initialize:
                 await self._answer(exchange, call, answer)
             else:
                 head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+                if len(answer) > SMALL_BYTES:
+                    del outcome  # it may be as large as the answer, and is not needed while a client reads
+                    await exchange.send_pieces(head, answer)
+                    return
                 await send({"type": "http.response.start", "status": 200, "headers": head})
                 await send({"type": "http.response.body", "body": answer})
         except Exception as error:
@@ -348,6 +356,7 @@ class Endpoint:
         """Send an answer: on the event stream if there is one, with a session id if it opens a session."""
         request = call.request
         if exchange.event_stream is not None or exchange.streams_only:
+            exchange.deadline = float("inf")  # from here on, only a client that stops reading is too slow
             await exchange.stream().finish(answer)
         elif type(request) is Initialize:
             negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
@@ -385,6 +394,9 @@ class Endpoint:
             reason = "shutdown"
         exchange.uncancel()
         exchange.stop_reason = None
+        if reason == "unread" or (reason == "deadline" and exchange.phase == "answering"):
+            await abort(exchange.receive)
+            return
         if exchange.phase == "answering":
             return
         if reason == "shutdown":

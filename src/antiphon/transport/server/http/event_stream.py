@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from antiphon.transport.server.http.asgi import Send
 from antiphon.transport.server.http.event_buffer import EventBuffer
+from antiphon.transport.server.http.unread import pieces
 from antiphon.wire import sse
 
 __all__ = ["EventStream"]
@@ -101,8 +102,9 @@ class EventStream:
     async def _put(self, event: bytes, *, last: bool = False) -> None:
         if self.detached or (self._buffer is not None and self._buffer.resumptions):
             return
-        self.written = self.waiting_since = self._loop.time()
-        await self._send({"type": "http.response.body", "body": event, "more_body": not last})
+        for piece, more in pieces(event, more_body=not last):
+            self.written = self.waiting_since = self._loop.time()
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
         self.waiting_since = None
         if self.written - self._yielded > _YIELD_SECONDS:
             # Sending to a client that has disconnected never waits. Without this, a tool that emits much

@@ -15,9 +15,11 @@ from antiphon.model.segment import CallerMessage
 from antiphon.runtime.budget import Account, MemoryBudget, Usage
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.event_stream import EventStream
 from antiphon.transport.server.http.sessions import Session
+from antiphon.transport.server.http.unread import ReadingWatch, pieces
 from antiphon.wire.server.dialect import Dialect
 
 __all__ = ["Exchange", "Phase", "send_json"]
@@ -61,11 +63,14 @@ class Exchange(Supervised, Caller):
     usage: Usage | None = None
     """Where the call is counted, if its caller is authenticated."""
     _watching: bool = False
+    _written: float = 0.0
+    """When the last piece of a JSON answer was written."""
+    _reading: ReadingWatch | None = None
 
-    def __init__(self, send: Send, receive: Receive, keep_alive_interval: float) -> None:
+    def __init__(self, send: Send, receive: Receive, limits: Limits) -> None:
         self.send = send
         self.receive = receive
-        self._keep_alive_interval = keep_alive_interval
+        self._limits = limits
 
     # While the call runs
 
@@ -98,7 +103,13 @@ class Exchange(Supervised, Caller):
         return self.event_stream
 
     def tick(self, now: float) -> None:
-        """Watch for a disconnect, and keep the connection alive, while a long call runs."""
+        """Watch for a disconnect, and keep the connection alive, while a long call runs.
+
+        Stop a client that does not read its answer: it must not occupy a place for ever.
+        """
+        if self._is_unread(now):
+            self.stop("unread")
+            return
         if self.phase != "running" or (self.event_stream is not None and self.event_stream.detached):
             return
         if not self._watching and (self.dialect.closing_cancels or self.call is None):
@@ -106,12 +117,9 @@ class Exchange(Supervised, Caller):
             self._spawn(self._watch())
         events = self.event_stream
         if events is not None and events.waiting_since is not None:
-            if now - events.waiting_since >= 2 * self._keep_alive_interval:
-                # The client is connected, but does not read: it must not occupy a place for ever.
-                self.stop("disconnected")
             return
         written = self.started if events is None else events.written
-        if self.takes_streams and now - written >= self._keep_alive_interval:
+        if self.takes_streams and now - written >= self._limits.keep_alive_interval:
             stream = self.stream()
             stream.written = now
             self._spawn(stream.keep_alive())
@@ -130,6 +138,28 @@ class Exchange(Supervised, Caller):
         if self.usage is not None:
             self.usage.calls -= 1
             self.usage = None
+
+    async def send_pieces(self, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a large JSON answer in pieces, for as long as the client goes on reading."""
+        self.deadline = float("inf")
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+        for piece, more in pieces(body):
+            self._written = asyncio.get_running_loop().time()
+            await self.send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    def _is_unread(self, now: float) -> bool:
+        """Return whether the client has read nothing of the answer for `Limits.body_timeout` seconds."""
+        written: float | None = None
+        if self.event_stream is not None:
+            written = self.event_stream.waiting_since
+        elif self.phase == "answering":
+            written = self._written
+        if written is None:
+            self._reading = None
+            return False
+        if self._reading is None:
+            self._reading = ReadingWatch(self.receive, self._limits.body_timeout)
+        return self._reading.is_stalled(now, written)
 
     def close(self) -> None:
         """Stop the background work, close the event stream, and release the memory."""

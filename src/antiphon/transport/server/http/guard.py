@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stream
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, 
 
 __all__ = ["Guard", "accepts"]
 
-_LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]", "::1"}
 _MAX_CACHED_CHECKS = 256
 
 
@@ -70,19 +70,31 @@ class Guard:
             return error
         return None
 
-    def check_page(self, scope: Mapping[str, Any]) -> None:
+    def check_page(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Check a request for a page; raises `BadOrigin` if its host or origin is not trusted."""
-        problem = self._find_origin_problem(scope, dict(scope["headers"]))
+        problem = self._find_origin_problem(scope, headers)
+        if problem is not None:
+            raise problem
+
+    def check_probe(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+        """Check a request for a probe; raises `BadOrigin`.
+
+        Health checks name the process by its address, whatever names its clients use: an address is always
+        trusted. A web page that reaches the server through a visitor's browser has a name in its `Host`.
+        """
+        host = _without_port(_text(headers.get(b"host")))
+        is_no_name = host in ("", "localhost") or _address(host) is not None
+        problem = self._find_origin_problem(scope, headers, trusts_host=is_no_name)
         if problem is not None:
             raise problem
 
     def _find_origin_problem(
-        self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]
+        self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], *, trusts_host: bool = False
     ) -> RequestError | None:
-        address = scope.get("server")
-        local = address is not None and (address[0] in _LOCAL_HOSTS or str(address[0]).startswith("127."))
+        server = scope.get("server")
+        local = server is not None and _is_local(str(server[0]))
         host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
-        if not self._is_trusted_host(host, local):
+        if not trusts_host and not self._is_trusted_host(host, local):
             return BadOrigin(f"This server does not trust the host {host!r}: add it to `hosts`.")
         if origin and not self._is_trusted_origin(origin, host, local):
             return BadOrigin(f"This server does not trust pages from {origin!r}: add it to `origins`.")
@@ -91,7 +103,7 @@ class Guard:
     def _is_trusted_host(self, host: str, local: bool) -> bool:
         if self._hosts is not None:
             return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
-        return not local or not host or _without_port(host) in _LOCAL_HOSTS
+        return not local or not host or _is_local(_without_port(host))
 
     def _is_trusted_origin(self, origin: str, host: str, local: bool) -> bool:
         if self._origins is not None and ("*" in self._origins or origin in self._origins):
@@ -99,7 +111,7 @@ class Guard:
         _, _, authority = origin.partition("://")
         if authority and authority == host:
             return True
-        return self._origins is None and local and _without_port(authority) in _LOCAL_HOSTS
+        return self._origins is None and local and _is_local(_without_port(authority))
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
@@ -145,10 +157,28 @@ def _read_accept(accept: str) -> tuple[bool, bool]:
 
 
 def _without_port(host: str) -> str:
-    """Return a host without its port."""
-    if host.startswith("["):
-        return host[: host.find("]") + 1]
-    return host.partition(":")[0]
+    """Return a host without its port, or the whole text if this is not a host and a port."""
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        return host
+    return name if port.isdecimal() or not port else host
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a host is `localhost` or a loopback address, also one that is mapped into IPv6."""
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is, or `None` if it is a name."""
+    text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
 
 
 def _text(raw: bytes | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.observability.metrics import CONTENT_TYPE
 from antiphon.transport.server.http.asgi import Receive, Send
+from antiphon.transport.server.http.guard import Guard
 from antiphon.transport.server.http.router import HttpRequest, HttpResponse, Router, Routes
 
 __all__ = ["ProbeApp", "probe_routes"]
@@ -50,14 +51,18 @@ class ProbeApp:
         async def check_ready() -> bool:
             return is_ready()
 
+        self._timeout = engine.limits.body_timeout
         probes = probe_routes(engine, check_ready)
-        self._router = Router(engine.limits, engine.threads.run, own=Routes(), probes=probes)
+        self._router = Router(
+            engine.limits, engine.threads.run, own=Routes(), probes=probes, guard=Guard((), None, None)
+        )
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         page = self._router.find(scope)
         if page is None:
-            await HttpResponse("not found\n", status=404).send(send)
+            response = HttpResponse("not found\n", status=404)
+            await response.send(send, receive, timeout=self._timeout)
         else:
             await self._router.serve(page, scope, receive, send)

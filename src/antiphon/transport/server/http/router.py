@@ -20,6 +20,8 @@ from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.guard import Guard
+from antiphon.transport.server.http.headers import check_head, read_headers
+from antiphon.transport.server.http.unread import send_body
 
 __all__ = ["HttpRequest", "HttpResponse", "Router", "Routes"]
 
@@ -34,7 +36,14 @@ class HttpRequest:
     """A request to one of the server's own pages."""
 
     def __init__(
-        self, scope: Mapping[str, Any], path: str, receive: Receive, *, max_bytes: int, timeout: float
+        self,
+        scope: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        path: str,
+        receive: Receive,
+        *,
+        max_bytes: int,
+        timeout: float,
     ) -> None:
         self.method: str = scope["method"]
         """The HTTP method, in upper case."""
@@ -43,7 +52,7 @@ class HttpRequest:
         self.query: dict[str, str] = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         """The query parameters. If a name occurs several times, the last value counts."""
         self.headers: Mapping[str, str] = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers.items()
         }
         """The headers, with lower-case names."""
         self.client: tuple[str, int] | None = scope.get("client")
@@ -112,8 +121,11 @@ class HttpResponse:
             self.body, kind = msgspec.json.encode(body), _JSON
         self.media_type = media_type or kind
 
-    async def send(self, send: Send, *, head: bool = False) -> None:
-        """Send the response; without the body for a HEAD request."""
+    async def send(self, send: Send, receive: Receive, *, timeout: float, head: bool = False) -> None:
+        """Send the response; without the body for a HEAD request.
+
+        A client that reads nothing for `timeout` seconds is disconnected.
+        """
         lines = [(b"content-length", b"%d" % len(self.body))]
         if self.body:
             lines.append((b"content-type", self.media_type.encode("latin-1")))
@@ -121,7 +133,7 @@ class HttpResponse:
             (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()
         ]
         await send({"type": "http.response.start", "status": self.status, "headers": lines})
-        await send({"type": "http.response.body", "body": b"" if head else self.body})
+        await send_body(send, receive, b"" if head else self.body, timeout)
 
 
 class Routes:
@@ -170,8 +182,8 @@ class Page:
 class Router:
     """Serves pages; `find` says which requests are for them.
 
-    The author's pages (`own`) are guarded against foreign hosts and origins, bounded in time, and counted.
-    The pages of the library (`probes`) respond whatever the author's pages do.
+    All pages are guarded against foreign hosts and origins. The author's pages (`own`) are bounded in time,
+    and counted. The pages of the library (`probes`) respond whatever the author's pages do.
     """
 
     def __init__(
@@ -210,27 +222,44 @@ class Router:
         """Answer a request for a page."""
         method = scope["method"]
         handler = page.handlers.get(method) or (page.handlers.get("GET") if method == "HEAD" else None)
-        if handler is None:
-            allowed = ", ".join(sorted(page.handlers))
-            response = HttpResponse("Method not allowed.\n", status=405, headers={"allow": allowed})
+        try:
+            headers = self._check(page, scope)
+        except RequestError as error:
+            response = _refusal(error)
         else:
-            limits = self._limits
-            request = HttpRequest(
-                scope, _path(scope), receive, max_bytes=limits.max_body_bytes, timeout=limits.body_timeout
-            )
-            response = await self._respond(page, handler, request, scope)
-        await response.send(send, head=method == "HEAD")
+            if handler is None:
+                allowed = ", ".join(sorted(page.handlers))
+                response = HttpResponse("Method not allowed.\n", status=405, headers={"allow": allowed})
+            else:
+                limits = self._limits
+                request = HttpRequest(
+                    scope,
+                    headers,
+                    _path(scope),
+                    receive,
+                    max_bytes=limits.max_body_bytes,
+                    timeout=limits.body_timeout,
+                )
+                response = await self._respond(page, handler, request)
+        await response.send(send, receive, head=method == "HEAD", timeout=self._limits.body_timeout)
 
-    async def _respond(
-        self, page: Page, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]
-    ) -> HttpResponse:
+    def _check(self, page: Page, scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:
+        """Return the headers of a request for a page; raises `RequestError` if the request is refused."""
+        check_head(scope, self._limits)
+        headers = read_headers(scope["headers"])
+        if self._guard is not None:
+            check = self._guard.check_page if page.is_own else self._guard.check_probe
+            check(scope, headers)
+        return headers
+
+    async def _respond(self, page: Page, handler: Handler, request: HttpRequest) -> HttpResponse:
         limit, work = asyncio.timeout(self._limits.call_timeout), Supervised.here()
         try:
             async with limit:
-                value = await (self._run_own(handler, request, scope) if page.is_own else handler(request))
+                value = await (self._run_own(handler, request) if page.is_own else handler(request))
             return value if isinstance(value, HttpResponse) else HttpResponse(value)
         except RequestError as error:
-            return HttpResponse(f"{error.message}\n", status=error.status, headers=dict(error.headers))
+            return _refusal(error)
         except BaseException as error:
             if not is_failure(error, work):
                 raise
@@ -242,9 +271,7 @@ class Router:
                 "The server failed to serve this page. Its log has the details.\n", status=500
             )
 
-    async def _run_own(self, handler: Handler, request: HttpRequest, scope: Mapping[str, Any]) -> Any:
-        if self._guard is not None:
-            self._guard.check_page(scope)
+    async def _run_own(self, handler: Handler, request: HttpRequest) -> Any:
         if self._running >= self._limits.max_calls:
             raise Busy("The server is at its limit of requests: try again.")
         self._running += 1
@@ -256,6 +283,10 @@ class Router:
             return await self._in_thread(lambda: handler(request), {})
         finally:
             self._running -= 1
+
+
+def _refusal(error: RequestError) -> HttpResponse:
+    return HttpResponse(f"{error.message}\n", status=error.status, headers=dict(error.headers))
 
 
 def _hides_endpoint(path: str) -> DefinitionError:

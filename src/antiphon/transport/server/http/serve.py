@@ -18,10 +18,13 @@ from typing import Any
 import uvicorn
 
 from antiphon.log_records import clean_records
+from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.app import App
+from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
+from antiphon.transport.server.http.protocol import HttpProtocol
 from antiphon.transport.server.interrupts import Interrupts
 
-__all__ = ["HttpServer", "create_config", "create_server", "serve_http"]
+__all__ = ["HttpConfig", "HttpServer", "create_config", "create_server", "serve_http"]
 
 ANSWER_SECONDS = 5
 """How long calls that the app stopped at the end of the drain may take to send their errors."""
@@ -99,20 +102,39 @@ class HttpServer(uvicorn.Server):
             yield
 
 
-def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.Config:
+class HttpConfig(uvicorn.Config):
+    """The configuration of uvicorn, with the limits that apply to connections and heads."""
+
+    connections: Connections
+    """The connections of this process, once the configuration is loaded."""
+
+    def __init__(self, app: Any, *, limits: Limits, **options: Any) -> None:
+        super().__init__(app, http=HttpProtocol, **options)
+        self.limits = limits
+
+    def load(self) -> None:
+        """Load the app, and raise the limit of open descriptors, which bounds the connections."""
+        super().load()
+        self.connections = Connections(self.limits, raise_descriptor_limit())
+        if isinstance(self.loaded_app, App):
+            self.loaded_app.skip_head_checks()
+
+
+def create_config(app: Any, *, limits: Limits, **options: Any) -> HttpConfig:
     """Create the configuration of uvicorn for an MCP app.
 
-    Calls that are running when the server stops get `drain_timeout` seconds to finish; the app answers the
-    others with an error. `options` are further options of `uvicorn.Config`.
+    Calls that are running when the server stops get `Limits.drain_timeout` seconds to finish; the app answers
+    the others with an error. `options` are further options of `uvicorn.Config`.
     """
-    config = uvicorn.Config(
+    config = HttpConfig(
         app,
+        limits=limits,
         ws="none",
         # Forwarded headers are not trusted: the guard checks the Host header as it arrives.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(drain_timeout) + ANSWER_SECONDS,
+        timeout_graceful_shutdown=math.ceil(limits.drain_timeout) + ANSWER_SECONDS,
         **options,
     )
     clean_records(("uvicorn.access", "uvicorn.error"))
@@ -121,7 +143,7 @@ def create_config(app: Any, *, drain_timeout: float, **options: Any) -> uvicorn.
 
 def serve_http(app: App, *, host: str, port: int) -> None:
     """Serve an app until SIGINT or SIGTERM. Running calls then get `Limits.drain_timeout` seconds."""
-    config = create_config(app, drain_timeout=app.limits.drain_timeout, host=host, port=port, lifespan="on")
+    config = create_config(app, limits=app.limits, host=host, port=port, lifespan="on")
     create_server(config, app).run()
 
 

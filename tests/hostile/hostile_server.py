@@ -1,0 +1,87 @@
+"""A server that sends what a test wants: a raw socket with scripted answers, on a thread of its own.
+
+The command line runs in processes, and the client's tests must not share an event loop with the attacker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tests.client.fakes import MODERN, Answer, Fake, Reply, serving
+from tests.test_printable import BIDIRECTIONAL, CONTROL
+
+POISON = f"\x1b]0;pwned\x07\x1b[2J\x9b2J{CONTROL}{BIDIRECTIONAL}\u2028\u2029\n\r\nError: forged"
+"""Everything that a terminal must not get and that JSON can carry."""
+TASKS = {"io.modelcontextprotocol/tasks": {}}
+
+
+@contextmanager
+def hostile_server(answer: Answer) -> Iterator[Fake]:
+    """Run a server that answers every request with `answer`."""
+    started: list[Fake] = []
+    ready, stop = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        async with serving(answer) as fake:
+            started.append(fake)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield started[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()
+
+
+def scripted(answers: Mapping[str, Any], name: str = "hostile", **capabilities: Any) -> Answer:
+    """Answer each method with a result, with an exception's JSON-RPC error, or as a function does."""
+
+    async def answer(reply: Reply) -> None:
+        method = reply.request.method
+        if method not in answers and method == "server/discover":
+            await reply.result(
+                {
+                    "resultType": "complete",
+                    "supportedVersions": [MODERN],
+                    "capabilities": capabilities,
+                    "serverInfo": {"name": name, "version": name},
+                }
+            )
+        elif method not in answers:
+            error = {"code": -32601, "message": f"There is no {method}."}
+            await reply.message({"id": reply.request.id, "error": error}, 404)
+        elif callable(answers[method]):
+            await answers[method](reply)
+        else:
+            await reply.result(answers[method])
+
+    return answer
+
+
+def fails_with(message: str, code: int = -32603) -> Answer:
+    """Answer with a JSON-RPC error."""
+
+    async def answer(reply: Reply) -> None:
+        await reply.message({"id": reply.request.id, "error": {"code": code, "message": message}})
+
+    return answer
+
+
+def tool(schema: Any, name: str = "tool", **fields: Any) -> dict[str, Any]:
+    """Return a list with one tool."""
+    return {"tools": [{"name": name, "inputSchema": schema, **fields}]}
+
+
+def text(value: str, **fields: Any) -> dict[str, Any]:
+    """Return the result of a tool."""
+    return {"resultType": "complete", "content": [{"type": "text", "text": value}], **fields}

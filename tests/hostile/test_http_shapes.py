@@ -1,0 +1,158 @@
+"""Requests that two parsers could read in two ways: each has one answer, and the server stays up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from antiphon import Limits, Server
+from tests.hostile.raw import MARKER, PING, post, send_raw
+from tests.support.serving import WAYS, Address
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOST = b"Host: 127.0.0.1\r\n"
+CHUNKED = "Transfer-Encoding: chunked"
+IN_CHUNKS = b"28\r\n" + PING + b"\r\n0\r\n\r\n"
+REFUSED = [400]
+"""The request is refused, and nothing after it is read."""
+SERVED = [200, 404]
+"""The request is served, and so is the one after it."""
+
+SHAPES: dict[str, tuple[bytes, list[int]]] = {
+    # Where does the body end?
+    "a length and chunks": (post(b"0\r\n\r\n", "Content-Length: 5", CHUNKED), REFUSED),
+    "chunks and a length": (post(b"0\r\n\r\n", CHUNKED, "Content-Length: 5"), REFUSED),
+    "two lengths": (post(PING, "Content-Length: 40", "Content-Length: 41"), REFUSED),
+    "the same length twice": (post(PING, "Content-Length: 40", "Content-Length: 40"), REFUSED),
+    "a list of lengths": (post(PING, "Content-Length: 40, 40"), REFUSED),
+    "a negative length": (post(PING, "Content-Length: -1"), REFUSED),
+    "a length with a sign": (post(PING, "Content-Length: +40"), REFUSED),
+    "a hexadecimal length": (post(PING, "Content-Length: 0x28"), REFUSED),
+    "a length with a space": (post(PING, "Content-Length: 4 0"), REFUSED),
+    "a length that overflows": (post(PING, "Content-Length: 99999999999999999999999"), REFUSED),
+    "an empty length": (post(PING, "Content-Length: "), REFUSED),
+    "a body that is too short": (post(PING, length=1000), [408]),
+    "identity coding": (post(PING, "Transfer-Encoding: identity"), REFUSED),
+    "an unknown coding": (post(PING, "Transfer-Encoding: xchunked"), REFUSED),
+    "chunked is not the last coding": (post(IN_CHUNKS, "Transfer-Encoding: chunked, identity"), REFUSED),
+    "chunked twice": (post(IN_CHUNKS, CHUNKED, CHUNKED), REFUSED),
+    "a space before the colon": (post(IN_CHUNKS, "Transfer-Encoding : chunked"), REFUSED),
+    "a tab after the colon": (post(IN_CHUNKS, "Transfer-Encoding:\tchunked"), SERVED),
+    # Chunks
+    "chunks": (post(IN_CHUNKS, CHUNKED), SERVED),
+    "chunk extensions": (post(b"28;a=b\r\n" + PING + b"\r\n0;x\r\n\r\n", CHUNKED), SERVED),
+    "a line feed in an extension": (post(b"28;a\nb\r\n" + PING + b"\r\n0\r\n\r\n", CHUNKED), REFUSED),
+    "a chunk size that overflows": (post(b"ffffffffffffffffff\r\n" + PING, CHUNKED), REFUSED),
+    "the largest chunk size": (post(b"7fffffffffffffff\r\n" + PING, CHUNKED), [408]),
+    "a negative chunk size": (post(b"-1\r\n" + PING, CHUNKED), REFUSED),
+    "a chunk size that is no number": (post(b"zz\r\n" + PING, CHUNKED), REFUSED),
+    "a chunk that does not end": (post(b"28\r\n" + PING + b"XX0\r\n\r\n", CHUNKED), REFUSED),
+    "line feeds between chunks": (post(b"28\n" + PING + b"\n0\n\n", CHUNKED), REFUSED),
+    # Lines of the head
+    "a folded header": (post(PING, "X-A: b\r\n c"), REFUSED),
+    "a folded host": (post().replace(HOST, b"Host: evil\r\n 127.0.0.1\r\n"), REFUSED),
+    "line feeds only": (post().replace(b"\r\n", b"\n"), REFUSED),
+    "a line feed in a header": (post(PING, "X-A: b\nX-C: d"), REFUSED),
+    "a carriage return in a header": (post(PING, "X-A: b\rX-C: d"), REFUSED),
+    "NUL in a value": (post(PING, "X-A: b\0c"), REFUSED),
+    "NUL in a name": (post(PING, "X\0A: b"), REFUSED),
+    "a space in a name": (post(PING, "X A: b"), REFUSED),
+    "a header without a colon": (post(PING, "XA"), REFUSED),
+    "a header without a name": (post(PING, ": b"), REFUSED),
+    "a space before the first header": (post().replace(b"Host:", b" Host:"), REFUSED),
+    # The request line
+    "HTTP/0.9 without an end": (b"GET /mcp\r\n", REFUSED),
+    "HTTP/1.2": (post().replace(b"HTTP/1.1", b"HTTP/1.2"), REFUSED),
+    "HTTP/9.9": (post().replace(b"HTTP/1.1", b"HTTP/9.9"), REFUSED),
+    "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", REFUSED),
+    "an absolute URI": (post().replace(b"POST /mcp", b"POST http://127.0.0.1/mcp"), SERVED),
+    "OPTIONS *": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", [404, 404]),
+    "OPTIONS": (b"OPTIONS /mcp HTTP/1.1\r\n" + HOST + b"\r\n", [405, 404]),
+    "CONNECT": (b"CONNECT evil.example:443 HTTP/1.1\r\n" + HOST + b"\r\n", REFUSED),
+    "TRACE": (b"TRACE /mcp HTTP/1.1\r\n" + HOST + b"\r\n", [405, 404]),
+    "an unknown method": (b"BREW /mcp HTTP/1.1\r\n" + HOST + b"\r\n", REFUSED),
+    "a method in lower case": (post().replace(b"POST", b"post"), REFUSED),
+    "a path that is not ASCII": (post().replace(b"/mcp", b"/m\xe9"), REFUSED),
+    "NUL in a path": (post().replace(b"/mcp", b"/mcp%00"), [404, 404]),
+    "a control character in a path": (post().replace(b"/mcp", b"/m\x01cp"), REFUSED),
+    "no path": (post().replace(b" /mcp ", b"  "), REFUSED),
+    "a relative path": (post().replace(b" /mcp ", b" mcp "), REFUSED),
+    "a path with two slashes": (post().replace(b" /mcp ", b" //mcp "), [404, 404]),
+    # Around requests
+    "100-continue": (post(PING, "Expect: 100-continue"), [100, *SERVED]),
+    "another expectation": (post(PING, "Expect: 200-ok"), SERVED),
+    "an upgrade with a body": (post(PING, "Connection: Upgrade", "Upgrade: h2c"), REFUSED),
+    "blank lines before a request": (b"\r\n\r\n" + post(), SERVED),
+    "a GET with a body": (b"GET /mcp HTTP/1.1\r\n" + HOST + b"Content-Length: 40\r\n\r\n" + PING, [405, 404]),
+    "ten requests at once": (post() * 10, [200] * 10 + [404]),
+    "a request, then garbage": (post() + b"\x00\x01\x02\r\n\r\n", REFUSED),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100, REFUSED),
+    "garbage": (bytes(range(256)), REFUSED),
+}
+
+STRICTER: dict[str, tuple[bytes, list[int]]] = {
+    "HTTP/0.9": (b"GET /mcp\r\n\r\n", REFUSED),
+    "HTTP/2.0": (post().replace(b"HTTP/1.1", b"HTTP/2.0"), REFUSED),
+    "an upgrade to WebSocket": (
+        b"GET /mcp HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        [405],
+    ),
+    "a trailer": (post(IN_CHUNKS[:-2] + b"Authorization: Bearer x\r\n\r\n", CHUNKED), REFUSED),
+    "a hundred requests at once": (post() * 100, []),
+}
+"""Shapes that our own server refuses, and a plain uvicorn does not."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=list(WAYS))
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Address]:
+    server = Server("tests", limits=Limits(body_timeout=0.5, head_timeout=5))
+    async with WAYS[request.param](server) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def run() -> AsyncIterator[Address]:
+    async with WAYS["run"](Server("tests", limits=Limits(body_timeout=0.5, head_timeout=5))) as address:
+        yield address
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_each_shape_has_one_answer(served: Address, shape: str) -> None:
+    data, expected = SHAPES[shape]
+    assert (await send_raw(served.port, data, MARKER)).statuses == expected
+    assert (await send_raw(served.port, post(), MARKER)).statuses == SERVED
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_shape_that_comes_byte_by_byte_has_the_same_answer(run: Address, shape: str) -> None:
+    data, expected = SHAPES[shape]
+    answers = await send_raw(run.port, *(data[place : place + 1] for place in range(len(data))), MARKER)
+    # A request that a client has sent in full may be answered before the garbage behind it arrives.
+    assert answers.statuses == (
+        [200, 400] if "then garbage" in shape and 200 in answers.statuses else expected
+    )
+
+
+@pytest.mark.parametrize("shape", STRICTER)
+async def test_our_own_server_is_stricter(run: Address, shape: str) -> None:
+    data, expected = STRICTER[shape]
+    assert (await send_raw(run.port, data, MARKER)).statuses == expected
+    assert (await send_raw(run.port, post(), MARKER)).statuses == SERVED
+
+
+async def test_a_client_that_closes_its_half_is_disconnected(served: Address) -> None:
+    assert (await send_raw(served.port, post()[:50], half_close=True)).statuses == []
+    assert (await send_raw(served.port, post(), MARKER)).statuses == SERVED
+
+
+@pytest.mark.parametrize(
+    "tail", [b"0\r\nX: " + b"x" * 200_000, b"1;" + b"x" * 200_000], ids=["trailer", "extension"]
+)
+async def test_what_comes_beside_a_body_is_bounded(run: Address, tail: bytes) -> None:
+    head = post(b"28\r\n" + PING + b"\r\n", CHUNKED)
+    assert (
+        await send_raw(run.port, head, *(tail[place : place + 9999] for place in range(0, len(tail), 9999)))
+    ).statuses == REFUSED

@@ -1,0 +1,280 @@
+"""Every command against a server whose every string is poisoned: the terminal gets printable text alone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.cli.command import COMMAND, PATIENCE, plain_environment
+from tests.client.fakes import Reply
+from tests.hostile.hostile_server import POISON, TASKS, fails_with, hostile_server, scripted, text, tool
+from tests.support.process import ROOT
+from tests.test_printable import FORBIDDEN
+
+# What the command line itself sends to a terminal: styles, and the moves of its progress bar and status line.
+OWN = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\r?\x1b\[2K|\r\n|\r(?=\x1b)")
+URL = f"https://ada:pw@аррӏе.example/{POISON}"
+TASK = {"taskId": f"t{POISON}", "statusMessage": POISON, "ttlMs": None, "pollIntervalMs": 10}
+SCHEMA = {
+    "type": "object",
+    "properties": {f"a{POISON}": {"type": ["string", POISON], "default": POISON, "description": POISON}},
+    "required": [POISON],
+}
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": POISON, "description": POISON, "default": POISON},
+        f"n{POISON}": {"type": "string", "enum": [POISON, f"b{POISON}"], "enumNames": [POISON, POISON]},
+    },
+    "required": ["name"],
+}
+CONTENT = [
+    {"type": "text", "text": f"# Head {POISON}\n\n[{POISON}]({URL}) &#x202e; &#27; **b** `{POISON}`"},
+    {"type": "resource_link", "uri": URL, "name": POISON, "title": POISON},
+    {"type": "image", "mimeType": POISON, "data": "aGk="},
+    {"type": "resource", "resource": {"uri": URL, "blob": "aGk=", "mimeType": POISON}},
+    {"type": "resource", "resource": {"uri": URL, "text": POISON}},
+    {"type": POISON, "text": POISON, "url": URL},
+    {"type": POISON, POISON: [POISON]},
+]
+
+
+async def noisy(reply: Reply) -> None:
+    """Send progress and log messages, then the result."""
+    token = reply.request.params["_meta"].get("progressToken")
+    await reply.events()
+    progress = {"progressToken": token, "progress": 1, "total": 2, "message": POISON}
+    await reply.event({"method": "notifications/progress", "params": progress})
+    log = {"level": "info", "logger": POISON, "data": POISON}
+    await reply.event({"method": "notifications/message", "params": log})
+    await reply.event({"method": "notifications/message", "params": {**log, "data": {POISON: POISON}}})
+    result = {"resultType": "complete", "content": CONTENT, "structuredContent": {POISON: [POISON]}}
+    await reply.event({"id": reply.request.id, "result": result})
+
+
+async def unauthorized(reply: Reply) -> None:
+    await reply.body(401, "text/plain", b"", www_authenticate="Bearer realm=\xc2\x9b2J")
+
+
+async def moved(reply: Reply) -> None:
+    await reply.head(301, None, location="https://evil.example/\xe2\x80\xae", content_length="0")
+
+
+def asks(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask a question in place of the result."""
+    request = {"method": "elicitation/create", "params": question}
+    return {"resultType": "input_required", "inputRequests": {POISON: request}, "requestState": "s"}
+
+
+def task(status: str, **fields: Any) -> dict[str, Any]:
+    return {"resultType": "complete", **TASK, "status": status, **fields}
+
+
+LISTED: dict[str, Any] = {"tools/list": tool(SCHEMA, description=f"x{POISON}", title=POISON)}
+LISTED["tools/list"]["tools"].append({"name": f"other{POISON}", "inputSchema": {}})
+LISTED |= {
+    "resources/list": {"resources": [{"uri": URL, "name": POISON}]},
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": POISON, "name": POISON}]},
+    "prompts/list": {"prompts": [{"name": POISON}]},
+    "tools/call": noisy,
+}
+QUESTION = {"mode": "form", "message": POISON, "requestedSchema": FORM}
+PAGE = {"mode": "url", "message": POISON, "url": URL, "elicitationId": POISON}
+ASKING = {
+    POISON: {"method": "elicitation/create", "params": QUESTION},
+    "page": {"method": "elicitation/create", "params": PAGE},
+}
+FAULT = {"code": -32603, "message": POISON, "data": POISON}
+AS_TASK = {"tools/call": {**TASK, "resultType": "task", "status": "working"}}
+
+CASES: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
+    "tools": ({}, ("tools", "URL")),
+    "tools-json": ({}, ("tools", "URL", "--json")),
+    "tools-error": ({"tools/list": fails_with(POISON)}, ("tools", "URL")),
+    "call": ({}, ("call", "URL", "tool")),
+    "call-json": ({}, ("call", "URL", "tool", "--json")),
+    "call-unknown": ({}, ("call", "URL", "nothing")),
+    "call-similar": ({}, ("call", "URL", "othe")),
+    "call-invalid": ({}, ("call", "URL", "tool", "--args", "{nope")),
+    "call-failed": ({"tools/call": text(POISON, isError=True)}, ("call", "URL", "tool")),
+    "call-error": ({"tools/call": fails_with(POISON)}, ("call", "URL", "tool")),
+    "call-unknown-result": ({"tools/call": {"resultType": POISON}}, ("call", "URL", "tool")),
+    "call-bad-content": ({"tools/call": {"content": [POISON]}}, ("call", "URL", "tool")),
+    "call-stream": ({}, ("call", "URL", "tool", "--stream")),
+    "call-question": ({"tools/call": asks(QUESTION)}, ("call", "URL", "tool", "--no-input")),
+    "call-page": ({"tools/call": asks(PAGE)}, ("call", "URL", "tool", "--no-input")),
+    "call-file": ({"tools/call": asks({**PAGE, "url": f"file:{POISON}"})}, ("call", "URL", "tool")),
+    "call-prompted": ({"tools/call": asks(QUESTION)}, ("call", "URL", "tool")),
+    "call-prompted-page": ({"tools/call": asks(PAGE)}, ("call", "URL", "tool")),
+    "task": (
+        {**AS_TASK, "tasks/get": task("completed", result=text(POISON))},
+        ("call", "URL", "tool", "--task"),
+    ),
+    "task-failed": ({**AS_TASK, "tasks/get": task("failed", error=FAULT)}, ("call", "URL", "tool", "--task")),
+    "task-cancelled": ({**AS_TASK, "tasks/get": task("cancelled")}, ("call", "URL", "tool", "--task")),
+    "task-late": (
+        {**AS_TASK, "tasks/get": task("working")},
+        ("call", "URL", "tool", "--task", "--timeout", "1"),
+    ),
+    "doctor": ({}, ("doctor", "URL")),
+    "doctor-json": ({}, ("doctor", "URL", "--json")),
+    "doctor-lists": ({"resources/list": fails_with(POISON)}, ("doctor", "URL")),
+    "doctor-401": ({"server/discover": unauthorized}, ("doctor", "URL")),
+    "doctor-301": ({"server/discover": moved, "initialize": moved}, ("doctor", "URL")),
+    "show": ({"tasks/get": task("completed", result=text(POISON))}, ("tasks", "show", "URL", TASK["taskId"])),
+    "show-asking": (
+        {"tasks/get": task("input_required", inputRequests=ASKING)},
+        ("tasks", "show", "URL", TASK["taskId"]),
+    ),
+    "show-json": (
+        {"tasks/get": task("failed", error=FAULT)},
+        ("tasks", "show", "URL", TASK["taskId"], "--json"),
+    ),
+    "show-other": ({"tasks/get": task("working", taskId=f"other{POISON}")}, ("tasks", "show", "URL", "t")),
+    "watch": ({"tasks/get": task("failed", error=FAULT)}, ("tasks", "watch", "URL", TASK["taskId"])),
+    "watch-asking": (
+        {"tasks/get": task("input_required", inputRequests=ASKING)},
+        ("tasks", "watch", "URL", TASK["taskId"], "--timeout", "1"),
+    ),
+    "answer": (
+        {"tasks/get": task("input_required", inputRequests=ASKING)},
+        ("tasks", "answer", "URL", TASK["taskId"], "--no-input"),
+    ),
+    "answer-key": (
+        {"tasks/get": task("input_required", inputRequests=ASKING)},
+        ("tasks", "answer", "URL", TASK["taskId"], "--key", "none"),
+    ),
+    "answer-late": ({"tasks/get": task("working")}, ("tasks", "answer", "URL", TASK["taskId"])),
+    "cancel": (
+        {"tasks/get": task("working"), "tasks/cancel": task("working")},
+        ("tasks", "cancel", "URL", TASK["taskId"]),
+    ),
+    "ls": ({}, ("tasks", "ls", "URL")),
+}
+
+
+# On these commands, the output differs between a terminal and a pipe.
+PIPED = (
+    "tools",
+    "tools-json",
+    "call",
+    "call-json",
+    "call-failed",
+    "call-stream",
+    "call-prompted",
+    "task",
+    "doctor",
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "on_terminal"), [*((case, True) for case in CASES), *((case, False) for case in PIPED)]
+)
+def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool) -> None:
+    answers, words = CASES[case]
+    script = scripted(
+        {**LISTED, **answers},
+        name=f"srv{POISON}",
+        tools={},
+        resources={},
+        prompts={},
+        extensions=TASKS,
+    )
+    with hostile_server(script) as server:
+        # An argument of a process cannot have a NUL.
+        arguments = [word.replace("URL", server.url).replace("\0", "") for word in words]
+        shown = in_pseudo_terminal(arguments) if on_terminal else in_pipes(arguments)
+    assert shown.strip(), "it printed nothing"
+    assert "Traceback" not in shown
+    rest = OWN.sub("\n", shown) if on_terminal else shown
+    found = {hex(ord(character)) for character in set(rest) & (set(FORBIDDEN) - {"\n", "\t"})}
+    assert not found, repr(rest)
+    if case in ("call", "call-stream"):
+        assert "***@xn--80ak6aa92e.example/" in rest
+    elif "json" not in case:
+        assert "ada:pw" not in rest.replace("\n", "")
+    # The line that the server forges begins no line, except in the text of a result.
+    if not any(name in case for name in ("call-failed", "task", "show")) and case not in (
+        "call",
+        "call-stream",
+    ):
+        assert "\nError: forged" not in rest.replace("\r", "")
+
+
+def in_pipes(arguments: Sequence[str]) -> str:
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return (done.stdout + done.stderr).decode()
+
+
+def in_pseudo_terminal(arguments: Sequence[str]) -> str:
+    """Run a command whose input and outputs are a terminal, and answer its prompts with a question mark."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=plain_environment({"TERM": "xterm", "COLUMNS": "200"}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([ours], [], [], 0.5)[0]:
+                os.write(ours, b"!decline\n")
+                continue
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # the command has ended
+                break
+            shown += data
+        process.wait(PATIENCE)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(ours)
+    return shown.decode()
+
+
+def test_a_terminal_without_unicode_gets_escapes() -> None:
+    with hostile_server(scripted({**LISTED, "tools/call": text("snow ☃ \ufffd")}, tools={})) as server:
+        done = subprocess.run(
+            [*COMMAND, "call", server.url, "tool"],
+            env={**plain_environment(), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, b"snow \\u2603 \\ufffd\n")
+
+
+def test_the_cases_cover_every_command_that_talks_to_a_server() -> None:
+    from antiphon.cli.commands import app
+    from antiphon.cli.tasks.commands import app as tasks
+
+    local = {"run", "worker", "export", "retry", "rm"}
+    names = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
+    names |= {each.name or each.callback.__name__ for each in tasks.registered_commands if each.callback}
+    covered = {word for _, words in CASES.values() for word in words[:2]}
+    assert names - local <= covered

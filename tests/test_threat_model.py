@@ -14,6 +14,9 @@ import pytest
 
 from antiphon import Limits
 from antiphon.runtime.budget import SMALL_MESSAGE_BYTES
+from antiphon.runtime.tasks import finished_content
+from antiphon.transport.server.http import sessions
+from antiphon.transport.server.http.ended_sessions import EndedSessions
 from tests.support.process import ROOT, started
 
 MODEL = ROOT / "docs" / "discussions" / "threat-model.md"
@@ -24,6 +27,8 @@ DECODED_FACTOR = 28
 """How much larger JSON can become when it is decoded."""
 PROCESS = 80 * MIB
 """The memory of an idle server."""
+ENDED_SESSION = 10 * 300
+"""The memory of the ended sessions that a process remembers for each session that it may have."""
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -61,6 +66,8 @@ def _bounds(limits: Limits) -> list[int]:
         "SMALL_MESSAGE": SMALL_MESSAGE_BYTES,
         "DECODED_FACTOR": DECODED_FACTOR,
         "PROCESS": PROCESS,
+        "ENDED_SESSION": ENDED_SESSION,
+        "FINISHED_CONTENT": finished_content._MAX_BYTES,
     }
     formulas = [row[1].strip("`") for row in _rows("Memory at worst") if row[1].startswith("`")]
     return [int(eval(formula, {}, numbers)) for formula in formulas]
@@ -91,6 +98,20 @@ def test_decoded_json_is_at_most_so_many_times_as_large(item: bytes) -> None:
         tracemalloc.stop()
     assert value
     assert size <= len(body) * DECODED_FACTOR, size / len(body)
+
+
+def test_an_ended_session_needs_little() -> None:
+    count = 20_000
+    tracemalloc.start()
+    try:
+        ended = EndedSessions(count)
+        for number in range(count):
+            ended.add(f"{number:032}", 2**50 + number)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(ended) == count
+    assert size / count * sessions._ENDED_PER_SESSION <= ENDED_SESSION, size / count
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

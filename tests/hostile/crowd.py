@@ -26,7 +26,7 @@ __all__ = ["ADA", "crowd"]
 
 ADA = {"authorization": "Bearer token-of-ada"}
 SLOW_HEADS, SLOW_BODIES, LISTENERS, UNREAD, FLOODING = 500, 500, 1000, 200, 8
-HEAD_BYTES, BODY_BYTES, ANSWER_BYTES = 8_000, 40_000, 1_000_000
+HEAD_BYTES, BODY_BYTES, ANSWER_BYTES = 8_000, 40_000, 4_000_000
 AT_ONCE = 64
 """How many connections are opened at the same time."""
 DESCRIPTORS = 4096

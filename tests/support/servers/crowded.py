@@ -11,7 +11,15 @@ import uvicorn
 
 from antiphon import BearerTokens, Limits, Server
 
-LIMITS = Limits(max_memory_bytes=64 * 1024 * 1024, max_calls=400, max_listeners=2000, body_timeout=20.0)
+LIMITS = Limits(
+    max_memory_bytes=64 * 1024 * 1024,
+    max_connections=3000,
+    max_connections_per_address=3000,
+    max_head_bytes=16 * 1024,
+    max_calls=400,
+    max_listeners=2000,
+    body_timeout=20.0,
+)
 TOKENS = {f"token-of-{name}": name for name in ("ada", "bodies", "listeners", "unread", "flood")}
 
 server = Server("crowded", limits=LIMITS, authenticate=BearerTokens(TOKENS), secrets=[bytes(range(32))])

@@ -123,17 +123,10 @@ class Exchange(Supervised, Caller):
             self.has_resources = True
         return self.account
 
-    def release(self) -> None:
-        """Release the memory of the body, and do not count the call any more."""
-        if self.account is not None:
-            self.account.release(self.account.size)
-        if self.usage is not None:
-            self.usage.calls -= 1
-            self.usage = None
-
     def close(self) -> None:
         """Stop the background work, close the event stream, and release the memory."""
-        self.release()
+        if self.account is not None:
+            self.account.close()
         if self.tasks is not None:
             for task in self.tasks:
                 task.cancel()

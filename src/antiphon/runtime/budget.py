@@ -65,19 +65,20 @@ class Usages:
     """
 
     def __init__(self) -> None:
-        self._by_principal: dict[str, Usage] = {}
+        self.known: dict[str, Usage] = {}
+        """The principals that use something, by id, and some that do not."""
         self._sweep_at = _MIN_SWEEP_PRINCIPALS
 
     def __len__(self) -> int:
-        return len(self._by_principal)
+        return len(self.known)
 
     def of(self, principal_id: str) -> Usage:
         """Return the usage of a principal."""
-        usage = self._by_principal.get(principal_id)
+        usage = self.known.get(principal_id)
         return self._add(principal_id) if usage is None else usage
 
     def _add(self, principal_id: str) -> Usage:
-        known = self._by_principal
+        known = self.known
         if len(known) >= self._sweep_at:
             for idle in [id for id, usage in known.items() if usage.is_idle]:
                 del known[idle]

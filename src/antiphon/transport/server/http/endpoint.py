@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -34,7 +34,7 @@ from antiphon.model.request import (
     Subscribe,
     Unsubscribe,
 )
-from antiphon.runtime.budget import SMALL_MESSAGE_BYTES, share_of
+from antiphon.runtime.budget import SMALL_MESSAGE_BYTES, Usage, share_of
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import is_failure
@@ -45,6 +45,7 @@ from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
 from antiphon.transport.server.http.headers import check_head, read_headers
 from antiphon.transport.server.http.lifespan import ServerLifespan
+from antiphon.transport.server.http.listeners import Listeners
 from antiphon.transport.server.http.request_body import ClientGone, read_body
 from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Session, Sessions
@@ -110,7 +111,7 @@ class Endpoint:
         self._authenticates = engine.authenticates
         self._max_calls = limits.max_calls
         self._calls = 0
-        self._listeners = 0
+        self._listeners = Listeners(limits, engine.usages)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -189,6 +190,8 @@ class Endpoint:
             self.supervisor.leave(exchange)
             if exchange.is_counted:
                 self._calls -= 1
+            if exchange.usage is not None:
+                exchange.usage.calls -= 1
             if exchange.session is not None and exchange.call is not None:
                 exchange.session.calls.remove(exchange.call.id, exchange)
             exchange.call = None  # the two refer to each other: without this, each request waits for the gc
@@ -288,7 +291,11 @@ class Endpoint:
     ) -> Call[Any]:
         """Build the call of an exchange, and count it; raises `Busy` if the principal has too many."""
         if self._authenticates:
-            self._count_call(exchange, principal, request_id)
+            usage = self._usages.known.get(principal.id)
+            if usage is None or usage.calls >= self._call_share:
+                usage = self._check_share(principal, request_id)
+            usage.calls += 1
+            exchange.usage = usage
         state = None if exchange.session is None else exchange.session.state
         call = exchange.call = self._pipeline.call(
             dialect, request, request_meta, request_id, exchange, exchange, principal, state
@@ -298,15 +305,14 @@ class Endpoint:
         exchange.is_counted = True
         return call
 
-    def _count_call(self, exchange: Exchange, principal: Principal, request_id: RequestId) -> None:
+    def _check_share(self, principal: Principal, request_id: RequestId) -> Usage:
+        """Return where the calls of a principal are counted; raises `Busy` if it has too many."""
         usage = self._usages.of(principal.id)
         if usage.calls >= self._call_share:
             error = Busy(f"You have {usage.calls} of at most {self._call_share} running calls: try again.")
             error.request_id = request_id
             raise error
-        usage.calls += 1
-        exchange.usage = usage
-        exchange.has_resources = True
+        return usage
 
     def _version(self, headers: Headers) -> str | None:
         version = self._versions.get(headers.get(b"mcp-protocol-version"), UNSET)
@@ -447,32 +453,19 @@ class Endpoint:
                 await self._session_relay.request_state(session)
                 await get_streams.listen(self._engine.changes, session, exchange)
 
-    @contextmanager
-    def _listening(self, exchange: Exchange, principal: Principal) -> Iterator[None]:
+    def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
-        if self._listeners >= self._limits.max_listeners:
-            raise Busy("The server is at its limit of listeners: try again later.", retry_after=30)
-        usage = self._usages.of(principal.id) if self._authenticates else None
-        if usage is not None:
-            most = share_of(self._limits.max_listeners, self._limits.principal_share)
-            if usage.listeners >= most:
-                message = (
-                    f"You have {usage.listeners} of at most {most} listeners: close one, or try again later."
-                )
-                raise Busy(message, retry_after=30)
-            usage.listeners += 1
+        listening = self._listeners.counting(principal.id if self._authenticates else None)
         exchange.deadline = float("inf")
         if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False
             self._calls -= 1
-        exchange.release()  # the body is not needed any more
-        self._listeners += 1
-        try:
-            yield
-        finally:
-            self._listeners -= 1
-            if usage is not None:
-                usage.listeners -= 1
+            if exchange.usage is not None:
+                exchange.usage.calls -= 1
+                exchange.usage = None
+        if exchange.account is not None:  # the body is not needed any more
+            exchange.account.release(exchange.account.size)
+        return listening
 
 
 class _NotCached(Exception):

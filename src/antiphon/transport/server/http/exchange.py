@@ -131,14 +131,6 @@ class Exchange(Supervised, Caller):
             self.has_resources = True
         return self.account
 
-    def release(self) -> None:
-        """Release the memory of the body, and do not count the call any more."""
-        if self.account is not None:
-            self.account.release(self.account.size)
-        if self.usage is not None:
-            self.usage.calls -= 1
-            self.usage = None
-
     async def send_pieces(self, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
         """Send a large JSON answer in pieces, for as long as the client goes on reading."""
         self.deadline = float("inf")
@@ -163,7 +155,8 @@ class Exchange(Supervised, Caller):
 
     def close(self) -> None:
         """Stop the background work, close the event stream, and release the memory."""
-        self.release()
+        if self.account is not None:
+            self.account.close()
         if self.tasks is not None:
             for task in self.tasks:
                 task.cancel()

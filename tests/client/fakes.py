@@ -131,8 +131,10 @@ async def serving(answer: Answer) -> AsyncIterator[Fake]:
     try:
         yield fake
     finally:
+        # The event loop loses a connection that it accepts while the server closes.
+        await _let_run()
         server.close()
-        await _let_run()  # connections that were just accepted
+        await _let_run()
         for task in tuple(tasks):
             task.cancel()
         if tasks:

@@ -98,11 +98,16 @@ async def serving(answer: Answer) -> AsyncIterator[Fake]:
     """A fake that answers every request with `answer`."""
     fake = Fake()
     tasks: set[asyncio.Task[None]] = set()
+    writers: list[asyncio.StreamWriter] = []
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        writers.append(writer)
+        if not server.is_serving():  # it came too late
+            writer.transport.abort()
+            return
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 request = await _read(reader)
@@ -126,11 +131,23 @@ async def serving(answer: Answer) -> AsyncIterator[Fake]:
     try:
         yield fake
     finally:
+        # The event loop loses a connection that it accepts while the server closes.
+        await _let_run()
         server.close()
+        await _let_run()
         for task in tuple(tasks):
             task.cancel()
         if tasks:
             await asyncio.wait(tuple(tasks))
+        for writer in writers:  # a client that has gone does not read the rest
+            writer.transport.abort()
+        await _let_run()
+
+
+async def _let_run() -> None:
+    """Let the event loop do what is due."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def _until(answer: Answer, reply: Reply) -> None:

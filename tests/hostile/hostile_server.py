@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,25 +22,25 @@ TASKS = {"io.modelcontextprotocol/tasks": {}}
 @contextmanager
 def hostile_server(answer: Answer) -> Iterator[Fake]:
     """Run a server that answers every request with `answer`."""
-    started: list[Fake] = []
-    ready, stop = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
+    started: list[tuple[Fake, Callable[[], None]]] = []
+    ready = threading.Event()
 
     async def run() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
         async with serving(answer) as fake:
-            started.append(fake)
+            started.append((fake, lambda: loop.call_soon_threadsafe(stop.set)))
             ready.set()
             await stop.wait()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     try:
         assert ready.wait(10)
-        yield started[0]
+        yield started[0][0]
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        started[0][1]()
         thread.join(10)
-        loop.close()
+        assert not thread.is_alive()
 
 
 def scripted(answers: Mapping[str, Any], name: str = "hostile", **capabilities: Any) -> Answer:

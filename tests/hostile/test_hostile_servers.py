@@ -1,0 +1,582 @@
+"""Servers that attack the client: an error in time, in bounded memory, without a busy loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from antiphon import Client
+from antiphon.client import Elicitation
+from antiphon.errors import AntiphonError, BadAnswer, SessionLost, TaskLost, TimedOut, Unreachable
+from antiphon.transport.client.http_response import EventCursor
+from tests.client.fakes import MODERN, Answer, Fake, Reply, legacy, modern, serving
+from tests.hostile.hostile_server import TASKS, hostile_server, scripted, text
+
+EVERYTHING = {"tools": {}, "resources": {}, "prompts": {}, "extensions": TASKS}
+
+
+@asynccontextmanager
+async def connected(answer: Answer, **options: Any) -> AsyncIterator[tuple[Client, Fake]]:
+    """A client of a server that answers so. The server has a thread, so that it cannot delay the client."""
+    options = {"timeout": 5, "max_message": 1024 * 1024, **options}
+    with hostile_server(answer) as fake:
+        async with Client(fake.url, **options) as client:
+            yield client, fake
+
+
+def cpu_seconds() -> float:
+    return time.process_time()
+
+
+# Session ids, event ids and retries
+
+
+@pytest.mark.parametrize("session", ["säß", "a b", "a\tb", "\x01", "☃", "x" * 9000])
+async def test_a_session_id_that_no_header_can_carry_is_a_bad_answer(session: str) -> None:
+    with pytest.raises((BadAnswer, Unreachable)):
+        async with connected(legacy(Reply.hang, session=session)):
+            pass
+
+
+@pytest.mark.parametrize("event_id", ["säß", "\x01", "☃" * 10, "x" * 100_000, " a "])
+async def test_an_event_id_that_no_header_can_carry_is_not_sent_back(event_id: str) -> None:
+    async def answer(reply: Reply) -> None:
+        await reply.events()
+        await reply.raw(f"id: {event_id}\nretry: 0\ndata:\n\n".encode())
+
+    async with connected(legacy(answer)) as (client, fake):
+        with pytest.raises(Unreachable):
+            await client.call("tool")
+    assert all("last-event-id" not in request.headers for request in fake.heard)
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"), [(0, 0.1), (0.001, 0.1), (0.5, 0.5), (2, 2), (600, 600), (999_999_999, 600)]
+)
+def test_the_delay_that_a_server_asks_for_has_bounds(asked: float, first: float) -> None:
+    cursor = EventCursor()
+    cursor.retry_after(asked)
+    delays = [cursor.backoff.next_delay() for _ in range(20)]
+    assert delays[0] == first
+    assert max(delays) <= 600
+
+
+async def test_a_stream_that_breaks_at_once_is_not_opened_in_a_loop() -> None:
+    async def answer(reply: Reply) -> None:
+        if reply.request.verb == "GET":
+            await reply.events()
+            await reply.raw(b"retry: 0\n\n")
+        else:
+            await reply.result(text("done"))
+
+    async with connected(legacy(answer), on_log=print) as (client, fake):
+        await client.call("tool")
+        await asyncio.sleep(1)
+        opened = sum(request.verb == "GET" for request in fake.heard)
+    assert 1 <= opened <= 10
+
+
+async def test_a_server_that_loses_every_session_is_given_up() -> None:
+    async def answer(reply: Reply) -> None:
+        await reply.body(404, "text/plain", b"")
+
+    async with serving(legacy(answer)) as fake:
+        async with Client(fake.url, timeout=5, log_level="info") as client:
+            with pytest.raises(SessionLost):
+                await client.call("tool")
+        assert sum(request.method == "initialize" for request in fake.heard) <= 5
+
+
+# Streams and bodies without an end
+
+
+async def drip(reply: Reply, data: bytes) -> None:
+    await reply.events()
+    while True:
+        await reply.raw(data)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b":\n\n", b": comment\n" * 1000, b"id: 1\n\n", b"retry: 1\n\n", b"event: other\ndata: x\n\n", b"\r"],
+)
+async def test_a_stream_without_messages_does_not_move_the_deadline(data: bytes) -> None:
+    async with connected(modern(lambda reply: drip(reply, data)), timeout=0.5) as (client, _):
+        with pytest.raises(TimedOut):
+            await client.call("tool")
+
+
+@pytest.mark.parametrize("start", [b"data: ", b": ", b"id: ", b"retry: ", b"x", b""])
+async def test_a_line_without_an_end_is_a_bad_answer(start: bytes) -> None:
+    async def answer(reply: Reply) -> None:
+        await reply.events()
+        await reply.raw(start)
+        while True:
+            await reply.raw(b"x" * 65536)
+
+    async with connected(modern(answer)) as (client, _):
+        with pytest.raises(BadAnswer, match="more than 1048576 bytes"):
+            await client.call("tool")
+
+
+async def test_a_long_line_is_read_in_linear_time() -> None:
+    size = 32 * 1024 * 1024
+
+    async def answer(reply: Reply) -> None:
+        await reply.events()
+        await reply.raw(b"data: " + b"x" * size)
+        await reply.hang()
+
+    async with connected(modern(answer), timeout=60, max_message=size) as (client, _):
+        began = cpu_seconds()
+        with pytest.raises(BadAnswer, match="more than"):
+            await client.call("tool")
+        # Scanning the whole buffer for each chunk would read 8 GB.
+        assert cpu_seconds() - began < 20
+
+
+async def never_ends(reply: Reply) -> None:
+    await reply.head(200, "application/json")
+    while True:
+        await reply.raw(b" ")
+        await asyncio.sleep(0.01)
+
+
+async def too_short(reply: Reply) -> None:
+    await reply.head(200, "application/json", content_length="5")
+    await reply.raw(b'{"jsonrpc":"2.0","id":2,"result":{}}')
+
+
+async def too_long(reply: Reply) -> None:
+    await reply.head(200, "application/json", content_length=str(10**15))
+    await reply.raw(b"{}")
+
+
+async def negative(reply: Reply) -> None:
+    await reply.head(200, "application/json", content_length="-1")
+    await reply.raw(b"{}")
+
+
+async def two_lengths(reply: Reply) -> None:
+    await reply.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}")
+
+
+async def no_http(reply: Reply) -> None:
+    await reply.raw(b"\x00\xff" * 1000)
+
+
+async def huge_head(reply: Reply) -> None:
+    await reply.raw(b"HTTP/1.1 200 OK\r\n" + b"a: " + b"x" * 10_000_000 + b"\r\n\r\n")
+
+
+async def informational(reply: Reply) -> None:
+    while True:
+        await reply.raw(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await asyncio.sleep(0)
+
+
+async def bad_chunks(reply: Reply) -> None:
+    await reply.raw(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    await reply.raw(b"ffffffffffffffff\r\n{}")
+
+
+async def bomb(reply: Reply) -> None:
+    await reply.body(200, "application/json", b"\x1f\x8b", content_encoding="gzip, gzip, br")
+
+
+async def refused_for_ever(reply: Reply) -> None:
+    await reply.head(400, "application/json")
+    while True:
+        await reply.raw(b"[")
+        await asyncio.sleep(0.01)
+
+
+async def redirected(reply: Reply) -> None:
+    await reply.head(308, None, location="/mcp", content_length="0")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        never_ends,
+        too_short,
+        too_long,
+        negative,
+        two_lengths,
+        no_http,
+        huge_head,
+        informational,
+        bad_chunks,
+        bomb,
+        refused_for_ever,
+        redirected,
+    ],
+    ids=lambda each: each.__name__,
+)
+async def test_http_that_lies_is_an_error_in_time(answer: Answer) -> None:
+    began = time.monotonic()
+    async with connected(modern(answer), timeout=2) as (client, fake):
+        with pytest.raises(AntiphonError):
+            await client.call("tool")
+    assert time.monotonic() - began < 20
+    assert sum(request.method == "tools/call" for request in fake.heard) == 1
+
+
+# JSON that is deep, wide or large
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, 1100, 5000, 100_000])
+@pytest.mark.parametrize("kind", ["list", "object"])
+async def test_json_of_any_depth_is_a_result_or_an_error(depth: int, kind: str) -> None:
+    opening, closing = (b"[", b"]") if kind == "list" else (b'{"a":', b"}")
+    deep = opening * depth + b"1" + closing * depth
+
+    async def answer(reply: Reply) -> None:
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":%s,"tools":[{"name":"a",'
+        body += b'"inputSchema":{"a":%s}}],"capabilities":%s,"resultType":"complete"}}'
+        await reply.body(200, "application/json", body % (reply.request.id, deep, deep, deep))
+
+    async with connected(modern(answer, **EVERYTHING)) as (client, _):
+        for work in (client.call("tool"), client.tools(), client.ping(), client.resources()):
+            await asyncio.gather(_ours(work))
+    with hostile_server(answer) as fake:
+        await _ours(_connect(fake.url))
+
+
+async def _connect(url: str) -> None:
+    async with Client(url, timeout=5):
+        pass
+
+
+async def _ours(work: Any) -> None:
+    """Await a request. It may fail with an error of this library, and with no other one."""
+    try:
+        await work
+    except AntiphonError:
+        pass
+
+
+async def test_a_message_of_many_lists_is_refused_before_they_are_built() -> None:
+    async def answer(reply: Reply) -> None:
+        lists = b"[]," * 2_000_000
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[%s[]]}}' % (reply.request.id, lists)
+        await reply.body(200, "application/json", body)
+
+    async with connected(modern(answer), max_message=64 * 1024 * 1024, timeout=30) as (client, _):
+        with pytest.raises(BadAnswer, match="more than 1000000 lists and objects"):
+            await client.call("tool")
+
+
+async def test_an_answer_of_100_megabytes_is_refused() -> None:
+    async def answer(reply: Reply) -> None:
+        await reply.head(200, "application/json", content_length=str(100 * 1024 * 1024))
+        for _ in range(100):
+            await reply.raw(b"x" * 1024 * 1024)
+
+    async with connected(modern(answer), max_message=64 * 1024 * 1024, timeout=60) as (client, _):
+        with pytest.raises(BadAnswer, match="more than 67108864 bytes"):
+            await client.call("tool")
+
+
+# Lists
+
+
+async def test_tools_by_the_million_are_refused() -> None:
+    page = b",".join([b"5"] * 1_000_001)
+
+    async def answer(reply: Reply) -> None:
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[%s]}}' % (reply.request.id, page)
+        await reply.body(200, "application/json", body)
+
+    async with connected(modern(answer, tools={}), max_message=64 * 1024 * 1024, timeout=30) as (client, _):
+        with pytest.raises(BadAnswer, match="a page of 1000001 tools"):
+            await client.tools()
+
+
+async def test_a_list_with_many_unreadable_entries_logs_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with connected(scripted({"tools/list": {"tools": [5] * 5000}}, tools={})) as (client, _):
+        assert await client.tools() == []
+    assert len(caplog.records) == 11
+    assert "4990 more" in caplog.text
+
+
+async def test_a_list_that_comes_slowly_ends_with_the_deadline() -> None:
+    cursors = itertools.count()
+
+    async def answer(reply: Reply) -> None:
+        await asyncio.sleep(0.3)
+        await reply.result({"tools": [], "tasks": [], "nextCursor": str(next(cursors))})
+
+    async with connected(modern(answer, tools={}), timeout=1) as (client, fake):
+        with pytest.raises(TimedOut, match="the list of tools"):
+            await client.tools()
+        assert len(fake.heard) < 10
+    tasks = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    async with connected(legacy(answer, tasks=tasks), timeout=1, protocol="2025-11-25") as (client, _):
+        with pytest.raises(TimedOut, match="the list of tasks"):
+            await client.tasks()
+
+
+LOOP: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+EXPONENTIAL: dict[str, Any] = {
+    "properties": {"x": {"$ref": "#/$defs/n0"}},
+    "$defs": {f"n{i}": {"anyOf": [{"$ref": f"#/$defs/n{i + 1}"}] * 50} for i in range(50)},
+}
+ODD = [
+    True,
+    [],
+    5,
+    "x",
+    None,
+    {"type": {}},
+    {"type": [[], {}, 5]},
+    {"anyOf": 5},
+    {"enum": 5},
+    {"enum": [[], {}]},
+]
+ODD += [
+    {"$ref": 5},
+    {"$ref": "#/" + "a/" * 10_000},
+    {"oneOf": {"a": 1}},
+    {"const": {}},
+    {"pattern": "(a+)+$"},
+]
+SCHEMAS: list[Any] = [
+    LOOP,
+    {"properties": {"x": LOOP}, "required": ["x"], **LOOP},
+    EXPONENTIAL,
+    {"properties": {f"p{i}": {"$ref": "#/$defs/n0"} for i in range(2000)}, "$defs": EXPONENTIAL["$defs"]},
+    {"properties": {"x": {"enum": list(range(100_000))}}},
+    {"properties": {str(i): {} for i in range(50_000)}},
+    *({"properties": {"x": each}, "required": ["x"]} for each in ODD),
+    *({"properties": each} for each in ODD),
+    *({"required": each} for each in ODD),
+    *({"x-mcp-header": each} for each in ODD),
+    *({"properties": {"x": {"type": "string", "x-mcp-header": each}}} for each in ODD),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+async def test_any_schema_of_a_tool_can_be_listed_and_called(number: int) -> None:
+    from antiphon.cli.call.arguments import parse_arguments
+    from antiphon.cli.exit_codes import CommandError
+    from antiphon.cli.tools import signature
+
+    listed = {"tools": [{"name": "tool", "inputSchema": SCHEMAS[number]}]}
+    answers = {"tools/list": listed, "tools/call": text("done")}
+    async with connected(scripted(answers, tools={}), max_message=64 * 1024 * 1024) as (client, _):
+        began = cpu_seconds()
+        for tool in await client.tools():
+            assert signature(tool).startswith("tool(")
+            try:
+                parse_arguments(["x=1", "p1=a"], None, tool.input_schema)
+            except CommandError:
+                pass
+        await client.call("tool", {"x": "a" * 50})
+        assert cpu_seconds() - began < 10
+
+
+# Requests and notifications of the server
+
+
+async def test_a_flood_of_requests_is_answered_by_few_tasks() -> None:
+    async def answer(reply: Reply) -> None:
+        if reply.request.method != "tools/call":
+            await asyncio.sleep(5)  # the answers of the client pile up
+            return
+        await reply.events()
+        for number in range(5000):
+            identity = number if number % 2 else "same"
+            await reply.event({"id": identity, "method": "ping", "params": {}})
+        await reply.event({"id": reply.request.id, "result": text("done")})
+
+    async with connected(legacy(answer), timeout=20) as (client, fake):
+        before = len(asyncio.all_tasks())
+        assert (await client.call("tool")).text == "done"
+        assert len(asyncio.all_tasks()) - before < 300
+        assert len(fake.heard) < 300
+
+
+async def test_requests_that_a_version_forbids_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def answer(reply: Reply) -> None:
+        await reply.events()
+        for number in range(100):
+            await reply.event({"id": number, "method": "ping"})
+        await reply.event({"id": reply.request.id, "result": text("done")})
+
+    async with connected(modern(answer)) as (client, _):
+        assert (await client.call("tool")).text == "done"
+    assert len(caplog.records) == 1
+
+
+NOTIFICATIONS: list[dict[str, Any]] = [
+    {"method": f"notifications/{kind}", "params": params}
+    for kind in ("progress", "message", "cancelled", "resources/updated", "tasks/status", "tasks", "unknown")
+    for params in (
+        {},
+        {"progressToken": {}, "progress": []},
+        {"level": [], "data": {}},
+        {"uri": 5},
+        {"taskId": []},
+    )
+]
+NOTIFICATIONS += [
+    {"method": "notifications/progress", "params": {"progressToken": 2, "progress": 10**300, "total": -1}},
+    {"method": "notifications/subscriptions/acknowledged", "params": {"notifications": 5}},
+    {"method": "notifications/progress"},
+    {"method": "\u202e" * 1000, "params": {}},
+]
+
+
+@pytest.mark.parametrize("dialect", [modern, legacy])
+async def test_odd_notifications_do_not_fail_a_call(dialect: Callable[[Answer], Answer]) -> None:
+    async def answer(reply: Reply) -> None:
+        await reply.events()
+        for notification in NOTIFICATIONS:
+            await reply.event(notification)
+        await reply.event({"id": reply.request.id, "result": text("done")})
+
+    async with connected(dialect(answer), on_progress=print, on_log=print) as (client, _):
+        assert (await client.call("tool")).text == "done"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"resultType": []},
+        {"resultType": "task"},
+        {"resultType": "task", "taskId": "", "status": "working"},
+        {"resultType": "task", "taskId": "t", "status": []},
+        {"resultType": "input_required"},
+        {"resultType": "input_required", "inputRequests": [5]},
+        {"resultType": "input_required", "inputRequests": {"a": 5}, "requestState": 5},
+        {"resultType": "input_required", "inputRequests": {"a": {"method": [], "params": {}}}},
+        {"content": 5},
+        {"content": [5]},
+        {"content": [{"type": []}]},
+        {"content": [{"type": "resource", "resource": 5}]},
+        {"content": [{"type": "image"}], "isError": "maybe"},
+        {"task": {"taskId": 5}},
+    ],
+)
+async def test_any_result_is_a_result_or_an_error_of_ours(result: dict[str, Any]) -> None:
+    async with connected(scripted({"tools/call": result}, **EVERYTHING)) as (client, _):
+        await _ours(client.call("tool"))
+        await _ours(client.submit("tool"))
+
+
+CAPABILITIES = [5, [], {"tools": 5, "extensions": []}, {"extensions": {"io.modelcontextprotocol/tasks": 5}}]
+CAPABILITIES += [{"tasks": []}, {"tasks": {"requests": 5}}, {"experimental": 5, "resources": []}]
+
+
+@pytest.mark.parametrize("declared", CAPABILITIES)
+async def test_odd_capabilities_are_read_or_refused(declared: Any) -> None:
+    info = {"name": 5, "version": []}
+    greeting = {"supportedVersions": [MODERN], "capabilities": declared, "serverInfo": info}
+    initialized = {"protocolVersion": "2025-11-25", "capabilities": declared, "serverInfo": info}
+    for answers in (
+        {"server/discover": greeting},
+        {"initialize": initialized, "server/discover": _not_found},
+    ):
+        with hostile_server(scripted(answers)) as fake:
+            await _ours(_connect(fake.url))
+
+
+async def _not_found(reply: Reply) -> None:
+    await reply.body(400, "text/plain", b"What?")
+
+
+# Tasks and questions
+
+
+async def test_a_task_that_never_ends_is_polled_ever_more_slowly() -> None:
+    status = {"taskId": "t", "status": "working", "pollIntervalMs": 0, "ttlMs": None}
+    answers = {"tools/call": {"resultType": "task", **status}, "tasks/get": status, "tasks/cancel": status}
+    async with connected(scripted(answers, **EVERYTHING)) as (client, fake):
+        began = cpu_seconds()
+        with pytest.raises(TimedOut, match="has not ended within 2 s"):
+            await client.call("tool", timeout=2)
+        assert cpu_seconds() - began < 1.5
+        assert sum(request.method == "tasks/get" for request in fake.heard) < 60
+
+
+@pytest.mark.parametrize(
+    "times",
+    [["2026-01-01T00:00:00", "2026-01-01T00:00:00Z"], ["0001-01-01", "9999-12-31T23:59:59-14:00"], [5, {}]],
+)
+async def test_odd_times_of_a_task_are_left_out(times: list[Any]) -> None:
+    moments = itertools.cycle(times)
+
+    async def answer(reply: Reply) -> None:
+        if reply.request.method == "tasks/get":
+            await reply.result(
+                {
+                    "taskId": "t",
+                    "status": "working",
+                    "createdAt": next(moments),
+                    "lastUpdatedAt": next(moments),
+                }
+            )
+        else:
+            await _not_found(reply)
+
+    async with connected(modern(answer, **EVERYTHING)) as (client, _):
+        status = await client.task("t").status()
+        assert status.created_at is None or status.created_at.tzinfo is not None
+
+
+async def test_a_task_under_another_id_is_refused() -> None:
+    answers = {"tasks/get": {"taskId": "other", "status": "working"}}
+    async with connected(scripted(answers, **EVERYTHING)) as (client, _):
+        with pytest.raises((BadAnswer, TaskLost)):
+            await client.task("t").result(timeout=5)
+
+
+FORMS: list[Any] = [
+    {"properties": 5},
+    {"properties": {"a": 5}},
+    {"properties": {"a": True}, "required": 5},
+    {"properties": {"a": {"type": "string", "minLength": "x"}}},
+    {"properties": {"a": {"type": "integer", "minimum": "x"}}},
+    {"properties": {"a": {"enum": "abc"}}},
+    {"properties": {"a": {"enum": [1], "enumNames": 5}}},
+    {"properties": {"a": {"oneOf": [5]}}},
+    {"properties": {"a": {"oneOf": 5}}},
+    {"properties": {"a": {"type": "array", "items": 5}}},
+    {"properties": {"a": {"type": [], "format": []}}},
+    {"properties": {"a": {"type": "string", "pattern": "(a+)+$", "maxLength": -1}}},
+    {"properties": {"a": {"type": "string", "enum": list(range(100_000))}}},
+]
+
+
+@pytest.mark.parametrize("number", range(len(FORMS)))
+async def test_any_form_is_answered_or_refused(number: int) -> None:
+    question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORMS[number]}}
+    asking = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "s"}
+    task = {"taskId": "t", "status": "input_required", "inputRequests": {"k": question}, "pollIntervalMs": 10}
+    answers = {
+        "tools/call": asking,
+        "tasks/get": task,
+        "tasks/update": {"resultType": "complete"},
+    }
+
+    async def elicit(question: Elicitation) -> dict[str, Any]:
+        return {"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}
+
+    options: dict[str, Any] = {"elicit": elicit, "max_rounds": 3, "max_message": 64 * 1024 * 1024}
+    async with connected(scripted(answers, **EVERYTHING), **options) as (client, _):
+        await _ours(client.call("tool"))
+        await _ours(client.task("t").result(timeout=1))

@@ -272,7 +272,7 @@ class TurnStore(CountingStore):
 
 
 async def test_segments_that_alternate_with_steps_are_replayed_and_read_in_small_slices() -> None:
-    pairs, handled, runs = 3000, Counter[int](), 0
+    pairs, handled, runs = 600, Counter[int](), 0
 
     async def work(number: int) -> int:
         return number

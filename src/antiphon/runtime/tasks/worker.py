@@ -449,20 +449,6 @@ class Worker:
                 f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
                 f"details, under task {claimed.task.id}."
             )
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if claimed.stopped is not None or (current is not None and current.cancelling()):
-                raise
-            logger.error(
-                "The tool %r raised asyncio.CancelledError in task %s, though nobody cancelled the task.",
-                claimed.task.tool,
-                claimed.task.id,
-                exc_info=True,
-            )
-            return InternalError(
-                f"The tool {claimed.task.tool!r} stopped itself: it raised CancelledError, though nobody "
-                "cancelled the task."
-            )
 
     def _log_stopped(self, claimed: ClaimedTask, reason: StoreError) -> None:
         if isinstance(reason, StoreUnavailable):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon import BearerTokens, Context, DefinitionError, Forbidden, Principal, Server, Unauthorized
+from antiphon.model.identity import problem_of
 from tests.support import http
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, Speaker, speaker
@@ -24,6 +25,11 @@ def build(authenticate: Any) -> Server:
         return f"{ctx.principal.id} {sorted(ctx.principal.scopes)} {dict(ctx.principal.claims)}"
 
     return server
+
+
+def test_any_other_text_is_an_id() -> None:
+    for id in ("ada", "ä", "\U0001f600", "a b", "7"):
+        assert problem_of(Principal(id)) is None
 
 
 def of_header(headers: Mapping[str, str]) -> Principal | None:
@@ -189,6 +195,9 @@ MISTAKES: dict[str, Any] = {
     "no id": Principal(None),  # type: ignore[arg-type]
     "an empty id": Principal(""),
     "a number as id": Principal(7),  # type: ignore[arg-type]
+    "a NUL in the id": Principal("ada\0bob"),
+    "a lone surrogate in the id": Principal("ada\ud800"),
+    "both in the id": Principal("é\0"),
     "bytes as id": Principal(b"ada"),  # type: ignore[arg-type]
 }
 

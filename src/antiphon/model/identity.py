@@ -62,4 +62,16 @@ def problem_of(principal: Any) -> str | None:
         return f"a value of the type {type(principal).__name__}, and not a Principal"
     if not isinstance(principal.id, str):
         return f"a Principal whose id has the type {type(principal.id).__name__}, and not str"
-    return None if principal.id else "a Principal with an empty id"
+    if not principal.id:
+        return "a Principal with an empty id"
+    return None if _is_storable(principal.id) else "a Principal whose id has a NUL or a lone surrogate"
+
+
+def _is_storable(text: str) -> bool:
+    """Return whether every store can hold a text."""
+    if text.isascii():
+        return "\0" not in text
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

@@ -6,7 +6,6 @@ ends in any case.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable
 from typing import Any, TypeAlias
@@ -50,20 +49,6 @@ async def await_outcome(claimed: ClaimedTask, work: Awaitable[Outcome]) -> Outco
         return InternalError(
             f"The tool {claimed.task.tool!r} failed with an internal error. The server's log has the "
             f"details, under task {claimed.task.id}."
-        )
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if claimed.stopped is not None or (current is not None and current.cancelling()):
-            raise
-        logger.error(
-            "The tool %r raised asyncio.CancelledError in task %s, though nobody cancelled the task.",
-            claimed.task.tool,
-            claimed.task.id,
-            exc_info=True,
-        )
-        return InternalError(
-            f"The tool {claimed.task.tool!r} stopped itself: it raised CancelledError, though nobody "
-            "cancelled the task."
         )
 
 

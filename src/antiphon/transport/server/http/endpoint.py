@@ -401,6 +401,7 @@ class Endpoint:
         exchange.uncancel()
         exchange.stop_reason = None
         if reason == "unread" or (reason == "deadline" and exchange.phase == "answering"):
+            exchange.stop_reason = reason  # the next tick must not stop it again
             await abort(exchange.receive)
             return
         if exchange.phase == "answering":

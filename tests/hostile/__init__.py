@@ -1,1 +1,1 @@
-"""Attacks on whole servers, over raw sockets and in processes of their own."""
+"""Attacks on a server: raw sockets, hostile requests, and functions that fail in every way."""

@@ -97,7 +97,7 @@ def test_a_worker_process_that_failed_exits_with_code_1(
         def run(self) -> None:
             assert Settings.from_environment().target == "mine.py"
 
-    monkeypatch.setattr("uvicorn.supervisors.Multiprocess", Ended)
+    monkeypatch.setattr("antiphon.cli.run.supervisor.WorkerSupervisor", Ended)
     monkeypatch.setattr("os.environ", {**os.environ, "ANTIPHON_SECRETS": "a secret of sixteen or more"})
     settings = Settings("mine.py")
     if fails:

@@ -10,6 +10,7 @@ from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 from antiphon.model.task import Fault
 from antiphon.model.task_status import TaskStatus
+from antiphon.store.contract import Record
 
 NOW = 1_785_230_000_000
 HOUR = 3_600_000
@@ -81,3 +82,10 @@ def test_describes_the_questions_of_a_task(ask: Question, question: str) -> None
     task = TaskView("t1", "input_required", updated=NOW, questions={"key": ask})
     assert details(task).splitlines()[-1] == f"question   key: {question}"
     assert status_line(task) == f"09:13:20 input_required: key: {question}"
+
+
+def test_a_record_that_is_no_task_is_shown_as_unreadable() -> None:
+    record = Record("bad", "ann", "echo", "ready", 0, 1, 1, None, {"id": 7}, "here")
+    view = TaskView.from_record(record)
+    assert (view.id, view.status, view.tool, view.server) == ("bad", "unreadable", "echo", "here")
+    assert "unreadable" in table([view])

@@ -113,13 +113,11 @@ async def test_health_checks_name_a_server_by_its_address() -> None:
     ],
 )
 async def test_a_header_that_must_occur_once_is_refused_twice(served: Address, name: str) -> None:
-    values = ("http://127.0.0.1",) * 2 if name == "Origin" else ("127.0.0.1", "127.0.0.1")
-    lines = [f"{name}: {values[0]}", f"{name.upper()}: {values[1]}"]
-    request = post(PING, *lines).replace(
-        b"Host: 127.0.0.1\r\n", b"" if name == "Host" else b"Host: 127.0.0.1\r\n", 1
+    value = "http://127.0.0.1" if name == "Origin" else "127.0.0.1"
+    lines = (
+        [f"{name.upper()}: {value}"] if name == "Host" else [f"{name}: {value}", f"{name.upper()}: {value}"]
     )
-    if name == "Host":
-        request = post(PING, f"HOST: {values[1]}")
+    request = post(PING, *lines)
     answers = await send_raw(served.port, request, MARKER)
     assert answers.statuses == [400, 404]
     assert f"2 headers '{name.lower()}'".encode() in answers.raw

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from antiphon import Limits, Server
+from antiphon import HttpRequest, Limits, Server
 from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
 from antiphon.transport.server.http.serve import HttpConfig
 from tests.hostile.raw import MARKER, PING, post, send_raw
@@ -125,6 +125,23 @@ async def test_the_next_head_on_a_connection_has_a_deadline_too(data: bytes) -> 
         async with asyncio.timeout(20):
             rest = await connection.reader.read()
         assert rest.startswith(b"" if data == b"\r\n" else b"HTTP/1.1 408 ")
+
+
+async def test_a_head_behind_a_running_request_does_not_end_it() -> None:
+    limited = server(head_timeout=0.1)
+    release = asyncio.Event()
+
+    @limited.route("/wait")
+    async def wait(request: HttpRequest) -> str:
+        await release.wait()
+        return "done"
+
+    async with running(limited) as address, http.connect(address.port) as connection:
+        await connection.write(b"GET /wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /wai")
+        await asyncio.sleep(0.5)
+        release.set()
+        assert (await connection.receive()).body == b"done"
+        assert (await connection.receive()).status == 408
 
 
 async def test_a_connection_that_is_idle_between_requests_is_kept() -> None:

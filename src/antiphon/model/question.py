@@ -91,9 +91,10 @@ class SampleResult(Value, frozen=True):
     def text(self) -> str:
         """The text of all text blocks, joined by line breaks."""
         blocks = self.content if isinstance(self.content, list) else [self.content]
-        return "\n".join(
-            block["text"] for block in blocks if isinstance(block, dict) and block.get("type") == "text"
-        )
+        texts = [
+            block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"
+        ]
+        return "\n".join(text for text in texts if isinstance(text, str))
 
 
 class Root(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,9 +6,7 @@ reserve its size here first, and release it afterwards. It must not know what th
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from antiphon.errors import BodyTooLarge, Busy
 from antiphon.runtime.limits import Limits
@@ -21,7 +19,6 @@ __all__ = [
     "Usages",
     "decoded_size",
     "share_of",
-    "size_of",
 ]
 
 _MIN_SWEEP_PRINCIPALS = 1024
@@ -46,12 +43,14 @@ def share_of(limit: int, share: float) -> int:
 class Usage:
     """How much one authenticated principal uses at the moment."""
 
-    __slots__ = ("calls", "listeners", "memory")
+    __slots__ = ("calls", "listeners", "memory", "reclaimable")
 
     def __init__(self) -> None:
         self.calls = 0
         self.listeners = 0
         self.memory = 0
+        self.reclaimable = 0
+        """The part of the memory that can be reclaimed."""
 
     @property
     def is_idle(self) -> bool:
@@ -99,17 +98,25 @@ class MemoryBudget:
         self._usages = usages
         self.reserved = 0
         """How many bytes are reserved."""
-        self.reclaim: Callable[[str | None, int], None] | None = None
-        """Frees so many bytes of a principal, or of all for `None`, if that is possible without a loss."""
+        self._reclaimable = 0
+        self.reclaim: Callable[[str | None, int], None] = lambda principal_id, wanted: None
+        """Frees so many bytes of reclaimable accounts, of a principal or, for `None`, of all."""
 
     def try_reserve(self, principal_id: str, size: int) -> bool:
         """Reserve bytes; return false if there are not enough, even after others are reclaimed."""
-        if principal_id and self._usages.of(principal_id).memory + size > self._share:
-            self._reclaim(principal_id, max(size, self._share // _RECLAIM_PART))
-            if self._usages.of(principal_id).memory + size > self._share:
-                return False
-        if self.reserved + size > self._size:
-            self._reclaim(None, max(size, self._size // _RECLAIM_PART))
+        if principal_id:
+            usage = self._usages.of(principal_id)
+            missing = usage.memory + size - self._share
+            if missing > 0:
+                if missing <= usage.reclaimable:
+                    self.reclaim(principal_id, max(missing, self._share // _RECLAIM_PART))
+                    usage = self._usages.of(principal_id)
+                if usage.memory + size > self._share:
+                    return False
+        missing = self.reserved + size - self._size
+        if missing > 0:
+            if missing <= self._reclaimable:
+                self.reclaim(None, max(missing, self._size // _RECLAIM_PART))
             if self.reserved + size > self._size:
                 return False
         if principal_id:
@@ -147,19 +154,25 @@ class MemoryBudget:
         if principal_id:
             self._usages.of(principal_id).memory -= size
 
-    def _reclaim(self, principal_id: str | None, wanted: int) -> None:
-        if self.reclaim is not None:
-            self.reclaim(principal_id, wanted)
+    def count_reclaimable(self, principal_id: str, size: int) -> None:
+        """Count reserved bytes as reclaimable, or no longer if the size is negative."""
+        self._reclaimable += size
+        if principal_id:
+            self._usages.of(principal_id).reclaimable += size
 
 
 class Account:
-    """The bytes that one owner has reserved, such as a session or a request. Close it with its owner."""
+    """The bytes that one owner has reserved, such as a session or a request. Close it with its owner.
 
-    __slots__ = ("_budget", "_closed", "principal_id", "size")
+    A reclaimable account may be closed by `MemoryBudget.reclaim` when others need its bytes.
+    """
 
-    def __init__(self, budget: MemoryBudget, principal_id: str) -> None:
+    __slots__ = ("_budget", "_closed", "_reclaimable", "principal_id", "size")
+
+    def __init__(self, budget: MemoryBudget, principal_id: str, *, reclaimable: bool = False) -> None:
         self._budget = budget
         self._closed = False
+        self._reclaimable = reclaimable
         self.principal_id = principal_id
         self.size = 0
         """How many bytes are reserved."""
@@ -168,20 +181,20 @@ class Account:
         """Reserve bytes; return false if the budget is exhausted, or the account is closed."""
         if self._closed or not self._budget.try_reserve(self.principal_id, size):
             return False
-        self.size += size
+        self._add(size)
         return True
 
     def reserve(self, size: int, purpose: str, *, held: int = 0) -> None:
         """Reserve bytes for a purpose, which `held` so many before; raises `BodyTooLarge` or `Busy`."""
         self._budget.reserve(self.principal_id, size, purpose, held=held)
-        self.size += size
+        self._add(size)
         if self._closed:
             self.close()
 
     def release(self, size: int) -> None:
         """Release some of the bytes. After `close`, nothing is left to release."""
         size = min(size, self.size)
-        self.size -= size
+        self._add(-size)
         self._budget.release(self.principal_id, size)
 
     def close(self) -> None:
@@ -189,19 +202,10 @@ class Account:
         self._closed = True
         self.release(self.size)
 
-
-def size_of(value: Any) -> int:
-    """Return the memory of a decoded JSON value, about."""
-    size, rest = 0, [value]
-    while rest:
-        item = rest.pop()
-        size += sys.getsizeof(item)
-        if isinstance(item, Mapping):
-            rest += item.keys()
-            rest += item.values()
-        elif isinstance(item, list | tuple):
-            rest += item
-    return size
+    def _add(self, size: int) -> None:
+        self.size += size
+        if self._reclaimable:
+            self._budget.count_reclaimable(self.principal_id, size)
 
 
 def decoded_size(body: bytes | bytearray | str) -> int:

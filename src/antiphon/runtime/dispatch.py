@@ -69,6 +69,7 @@ from antiphon.runtime.execution.call import Call, SessionState, check_uri, subsc
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 __all__ = ["Dispatcher"]
 
@@ -259,6 +260,7 @@ class Dispatcher:
         return Discovery(self._info, capabilities, self._instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:
+        _check_portable(call.request.capabilities)
         size = len(msgspec.json.encode((call.request.capabilities, call.request.client_info)))
         most = self._limits.max_capabilities_bytes
         if size > most:
@@ -344,6 +346,18 @@ def _final_response(call: Call[CallTool], result: Result) -> Result | StreamEnd:
 def _require_any(kind: str, items: Mapping[str, Any]) -> None:
     if not items:
         raise MethodNotFound(f"This server has no {kind}.")
+
+
+def _check_portable(capabilities: Mapping[str, Any]) -> None:
+    """Raise `InvalidParams` for capabilities that no session id can hold."""
+    if is_nested_deeply(capabilities):
+        raise InvalidParams(
+            f"The capabilities are nested too deeply: at most {MAX_NESTING} levels are allowed."
+        )
+    try:
+        msgspec.msgpack.encode(capabilities)
+    except OverflowError:
+        raise InvalidParams("The numbers in the capabilities must fit in 64 bits.") from None
 
 
 def _session_state(call: Call[Any]) -> SessionState:

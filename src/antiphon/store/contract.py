@@ -16,6 +16,8 @@ Every store gives the same guarantees, and one test suite checks them all:
 - Watchers in every process on the same store see a change within 50 ms.
 - A published message reaches every current subscriber of its topic, in every process, exactly once.
 - No operation gets slower as the number of tasks grows.
+- A task whose row somebody damaged is left out of lists and claims, and logged once. `get` raises
+  `StoreUnavailable` for it.
 
 Several servers may share a store. A task belongs to the server that its record names. Operations with a
 `server` concern the tasks of that server and the tasks without a server, which earlier versions have created.

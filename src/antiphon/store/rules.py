@@ -247,7 +247,7 @@ def record_of(row: Row) -> Record:
         created=row.created,
         updated=row.updated,
         expires=row.expires,
-        head=msgspec.json.decode(row.head or "null"),
+        head=msgspec.json.decode("null" if row.head is None else row.head),
         server=row.server,
     )
 

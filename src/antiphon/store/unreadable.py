@@ -32,10 +32,11 @@ _MAX_LOGGED_IDS = 1000
 
 
 class UnreadableTasks:
-    """The tasks of one store that could not be read."""
+    """The tasks, or other things of a `kind`, of one store that could not be read."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, *, kind: str = "task") -> None:
         self._store = store
+        self._kind = kind
         self._logged: set[str] = set()
 
     def log(self, id: str, reason: object) -> None:
@@ -46,8 +47,9 @@ class UnreadableTasks:
             self._logged.clear()
         self._logged.add(id)
         logger.error(
-            "Skipping task %r: its row in the store %s cannot be read: %s. The other tasks go on. "
+            "Skipping %s %r: its row in the store %s cannot be read: %s. The others are not affected. "
             "Restore the row from a backup, or delete it.",
+            self._kind,
             id,
             self._store,
             reason,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from antiphon import Client, Limits, Server
-from antiphon.errors import TaskNotFound
+from antiphon.errors import InternalError, TaskNotFound
 from antiphon.model.identity import ANONYMOUS
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.store import open_store
-from antiphon.store.contract import Store
+from antiphon.store.contract import Record, Store
 from tests.support.polling import until
 
 
@@ -101,3 +101,18 @@ async def test_a_server_does_not_see_list_or_cancel_the_tasks_of_another(
         with pytest.raises(TaskNotFound):
             await refused
     assert (await mine.get(left, ANONYMOUS)).state == "working"
+
+
+@pytest.mark.parametrize("head", [None, [], {"ttl": "soon"}, {"id": 7}])
+async def test_a_record_that_is_no_task_is_left_out_of_the_list(
+    pair: tuple[Server, Server, list[str]], head: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _, _ = pair
+    service, good = service_of(first), await start(first, "wait")
+    await service.store.create(Record("bad", "", "wait", "waiting", 0, 1, 1, None, head, "first"), [])
+    for _ in range(2):
+        assert [task.id for task in (await service.list(ANONYMOUS, None))[0]] == [good]
+    for refused in (service.get("bad", ANONYMOUS), service.cancel("bad", ANONYMOUS)):
+        with pytest.raises(InternalError, match="Cannot read task bad: its record in the store is damaged"):
+            await refused
+    assert caplog.text.count("Skipping task 'bad'") == 1

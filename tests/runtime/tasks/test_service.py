@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +122,44 @@ async def test_a_server_without_task_tools_has_no_tasks() -> None:
         await client.initialize()
         refused = await client.error("tasks/get", {"taskId": "any"})
     assert (refused["code"], refused["message"]) == (-32601, "This server has no tasks.")
+
+
+async def test_a_task_whose_tool_this_server_does_not_have_says_so() -> None:
+    store = await open_faulty_store()
+    service = promises(store)
+    known = TaskService(
+        store, service.worker, Limits(), Relay("tests"), has_tool=lambda name: name == "count"
+    )
+    unknown = TaskService(store, service.worker, Limits(), Relay("tests"), has_tool=lambda name: False)
+    task, _, _ = await created_task(store)
+    assert (await known.get(task.id, ANONYMOUS)).message is None
+    says = "This server does not have the tool 'count'. A worker that has it can run the task."
+    assert (await unknown.get(task.id, ANONYMOUS)).message == says
+    async for followed in unknown.follow(task.id, ANONYMOUS):
+        assert followed.message == says
+        break
+    await unknown.cancel(task.id, ANONYMOUS)
+    assert (await unknown.get(task.id, ANONYMOUS)).message == "The task was cancelled by request."
+
+
+async def test_a_server_without_the_tool_of_a_task_says_so(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    old, new = Server("shop", store=url), Server("shop", store=url)
+
+    @old.tool(task="required")
+    async def removed() -> str:
+        return "done"
+
+    @new.tool(task="required")
+    async def added() -> str:
+        return "done"
+
+    old.configure(run_tasks=False)
+    async with in_memory(old) as client:
+        id = (await client.result("tools/call", {"name": "removed", "task": {}}))["task"]["taskId"]
+    async with in_memory(new) as client:
+        shown = await client.result("tasks/get", {"taskId": id})
+    assert (shown["status"], shown["statusMessage"]) == (
+        "working",
+        "This server does not have the tool 'removed'. A worker that has it can run the task.",
+    )

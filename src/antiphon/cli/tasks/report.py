@@ -71,7 +71,19 @@ class TaskView(msgspec.Struct, frozen=True):
 
         A record does not contain the segments of a streamed result; pass the `whole` task to show them.
         """
-        task = msgspec.convert(record.head, Task) if whole is None else whole
+        try:
+            task = msgspec.convert(record.head, Task) if whole is None else whole
+        except msgspec.ValidationError as error:
+            return cls(
+                record.id,
+                "unreadable",
+                f"The record is damaged, or another version wrote it: {error}",
+                record.created,
+                record.updated,
+                tool=record.tool,
+                principal=record.principal,
+                server=record.server,
+            )
         return cls(
             task.id,
             core_task(task)["status"],

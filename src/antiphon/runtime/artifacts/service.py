@@ -263,6 +263,10 @@ class ArtifactService:
             raise InvalidParams(
                 "offset and length are numbers of bytes and cannot be negative.", data={"uri": uri}
             )
+        if offset > record.size:
+            raise InvalidParams(
+                f"The offset is beyond the end: the artifact has {record.size} bytes.", data={"uri": uri}
+            )
         page = min(length or record.size, self._limits.artifact_page_bytes)
         raw = await store.read(record, offset, page)
         text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)

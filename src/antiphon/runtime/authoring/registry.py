@@ -93,7 +93,7 @@ class Registry:
             return resource, {}
         if len(uri) > MAX_URI_CHARACTERS:
             raise ResourceNotFound(
-                f"Resource not found: the URI has {len(uri)} of at most {MAX_URI_CHARACTERS} characters."
+                f"Resource not found: a URI has at most {MAX_URI_CHARACTERS} characters, not {len(uri)}."
             )
         for candidate in (*self.templates.values(), *self.find_unlisted(uri)):
             if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:

@@ -24,6 +24,7 @@ from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.fingerprints import canonical_json
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.call import Call
@@ -33,8 +34,11 @@ __all__ = ["ClientCarrier"]
 
 logger = logging.getLogger("antiphon")
 
-_PLAIN, _COMPRESSED = b"\0", b"\1"
-"""The first byte of a sealed journal: how the rest is packed."""
+_COMPRESSED, _JSON = 1, 2
+"""The bits of the first byte of a sealed journal, which says how the rest is packed.
+
+A journal is MessagePack, or JSON if a number does not fit into 64 bits.
+"""
 _MIN_COMPRESSED_BYTES = 512
 _MAX_EXPANSION = 64
 """How many times `Limits.max_state_bytes` a journal may have after decompression."""
@@ -52,6 +56,8 @@ Tokens that clients hold are bound to these names: they never change.
 _as_spelled = msgspec.json.Encoder(order="deterministic").encode
 _entries = msgspec.msgpack.Decoder(dict[str, Any])
 _pack = msgspec.msgpack.Encoder().encode
+_entries_in_json = msgspec.json.Decoder(dict[str, Any])
+_pack_as_json = msgspec.json.Encoder().encode
 
 
 class ClientCarrier:
@@ -84,14 +90,14 @@ class ClientCarrier:
             journal = self._opened(call, token)
             if self._use_once is not None and not await self._first_use(token):
                 raise SealError("The token has been used before.")
-        except (SealError, msgspec.DecodeError, zlib.error) as error:
+        except (SealError, ValueError, RecursionError, zlib.error) as error:
             logger.warning("Cannot open the request state of request %r: %s", call.id, error)
             raise InvalidParams("The request state is not valid: make the call again, without it.") from None
         return journal
 
     def _opened(self, call: Call[Any], token: str) -> Journal:
         raw = self._seal.open(token, use="state", bound_to=self._bindings(call))
-        return Journal(_entries.decode(self._unpacked(raw)))
+        return Journal(self._unpacked(raw))
 
     async def _first_use(self, token: str) -> bool:
         assert self._use_once is not None
@@ -115,26 +121,49 @@ class ClientCarrier:
                 "No secret is configured: only this process can continue a call after a question. "
                 "Set ANTIPHON_SECRETS or Server(secrets=…), so that others can, and this one after a restart."
             )
-        raw = _pack(journal.entries)
-        raw = _COMPRESSED + zlib.compress(raw, 6) if len(raw) > _MIN_COMPRESSED_BYTES else _PLAIN + raw
-        if len(raw) > self._limits.max_state_bytes:
-            logger.error(
-                "The state of request %r has %d bytes; the limit is %d. Let steps return less, for example "
-                "the id of a stored object, or make the tool a task.",
-                call.id,
-                len(raw),
-                self._limits.max_state_bytes,
-            )
-            raise InternalError("The state of this call is too large to continue it.")
         stopped.sealed = self._seal.seal(
-            raw, use="state", bound_to=self._bindings(call)[0], lifetime=self._limits.state_lifetime
+            self._packed(call, journal.entries),
+            use="state",
+            bound_to=self._bindings(call)[0],
+            lifetime=self._limits.state_lifetime,
         )
         return stopped
 
-    def _unpacked(self, raw: bytes) -> bytes:
-        if raw[:1] == _PLAIN:
-            return raw[1:]
-        return zlib.decompressobj().decompress(raw[1:], self._limits.max_state_bytes * _MAX_EXPANSION)
+    def _packed(self, call: Call[Any], entries: dict[str, Any]) -> bytes:
+        """Return the entries of a journal as bytes; raises `InternalError` if they would not open again."""
+        kind = 0
+        try:
+            raw = _pack(entries)
+        except OverflowError:
+            kind, raw = _JSON, _pack_as_json(entries)
+        size, most = len(raw), self._limits.max_state_bytes
+        if size > _MIN_COMPRESSED_BYTES:
+            kind, raw = kind | _COMPRESSED, zlib.compress(raw, 6)
+        if len(raw) >= most or size > most * _MAX_EXPANSION:
+            logger.error(
+                "The state of request %r has %d bytes, and %d if it is compressed; the limits are %d and %d. "
+                "Let steps return less, for example the id of a stored object, or make the tool a task.",
+                call.id,
+                size,
+                len(raw),
+                most * _MAX_EXPANSION,
+                most,
+            )
+            raise InternalError("The state of this call is too large to continue it.")
+        if is_nested_deeply(entries):
+            logger.error(
+                "The state of request %r is nested more than %d levels deep. Let steps return flat data.",
+                call.id,
+                MAX_NESTING,
+            )
+            raise InternalError("The state of this call is nested too deeply to continue it.")
+        return bytes((kind,)) + raw
+
+    def _unpacked(self, sealed: bytes) -> dict[str, Any]:
+        kind, raw = sealed[0], sealed[1:]
+        if kind & _COMPRESSED:
+            raw = zlib.decompressobj().decompress(raw, self._limits.max_state_bytes * _MAX_EXPANSION)
+        return _entries_in_json.decode(raw) if kind & _JSON else _entries.decode(raw)
 
     def _bindings(self, call: Call[Any]) -> tuple[bytes, ...]:
         """Return what tokens are bound to: this server, this caller, and this request with its arguments.

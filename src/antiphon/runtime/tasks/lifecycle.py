@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Collection
 
-from antiphon.errors import StoreError
+from antiphon.errors import NotFound, StoreError
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.execution.invoke import Environment
@@ -102,9 +102,15 @@ class TaskLifecycle:
         )
         await self._relay.open(self._store)
         self._worker.start()
-        return TaskHandlers(
-            TaskService(self._store, self._worker, self.limits, self._relay, server=self._server)
+        service = TaskService(
+            self._store,
+            self._worker,
+            self.limits,
+            self._relay,
+            server=self._server,
+            has_tool=self._has_tool,
         )
+        return TaskHandlers(service)
 
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Running tasks continue."""
@@ -154,6 +160,13 @@ class TaskLifecycle:
     def _claimed_tools(self) -> Collection[str]:
         """Return the tools whose tasks this process runs: those that it has now and that are not excluded."""
         return [name for name in self._task_tools() if self.tools is None or name in self.tools]
+
+    def _has_tool(self, name: str) -> bool:
+        try:
+            self._find(name)
+        except NotFound:
+            return False
+        return True
 
     def _cancel_task(self, id: str) -> None:
         assert self._worker is not None  # the relay closes before the worker is removed

@@ -6,7 +6,7 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
+    InternalError,
     InvalidParams,
     MissingCapability,
     NoTask,
@@ -51,7 +52,9 @@ from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
+from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["TaskService", "requested_ttl", "result_of"]
 
@@ -76,18 +79,30 @@ _NOTHING_SEEN = (-1, -1)
 
 
 class TaskService:
-    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators."""
+    """The tasks of one server. Without a server, the tasks of all servers on the store, for operators.
+
+    `has_tool` returns whether the server has a tool of this name.
+    """
 
     def __init__(
-        self, store: Store, worker: Worker, limits: Limits, relay: Relay, *, server: str | None = None
+        self,
+        store: Store,
+        worker: Worker,
+        limits: Limits,
+        relay: Relay,
+        *,
+        server: str | None = None,
+        has_tool: Callable[[str], bool] = lambda name: True,
     ) -> None:
         self.store = store
         self._server = server
         self.worker = worker
         self._relay = relay
+        self._has_tool = has_tool
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
+        self._unreadable = UnreadableTasks(type(store).__name__)
 
     async def create(
         self,
@@ -104,6 +119,8 @@ class TaskService:
         segments that the call emitted before it became a task.
         """
         await self._admission.check(call.principal.id)
+        _check_nesting(call.request.arguments, "arguments")
+        _check_nesting(call.request_meta.capabilities, "capabilities")
         at = now_ms()
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
@@ -213,7 +230,7 @@ class TaskService:
         Raises `TaskNotFound`, with the same message for every reason.
         """
         local = await self.worker.find_local(id, principal.id)
-        return task_of(await self._record(id, principal)) if local is None else local
+        return self._explained(_task_of(await self._record(id, principal))) if local is None else local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -221,7 +238,8 @@ class TaskService:
             page = await self.store.list(principal.id, cursor=cursor, server=self._server)
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
-        return [task_of(record) for record in page.records if not _has_expired(record)], page.cursor
+        found = (self._read(record) for record in page.records)
+        return [task for task in found if task is not None], page.cursor
 
     async def cancel(self, id: str, principal: Principal) -> Task:
         """Cancel a task; raises `TaskEnded` if the task has ended."""
@@ -263,6 +281,7 @@ class TaskService:
         `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
         undo the other responses.
         """
+        _check_nesting(responses, "responses")
         sorted_responses = SortedResponses({}, {}, {})
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
@@ -281,7 +300,7 @@ class TaskService:
             record = await self._record(id, principal)
             if not await is_repeated(self.store, record, responses):
                 raise
-            return task_of(record)
+            return _task_of(record)
         if sorted_responses.malformed:
             raise InvalidParams(" ".join(sorted_responses.malformed.values()))
         return task
@@ -299,7 +318,7 @@ class TaskService:
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if _state_of(record) != seen:
                     seen = _state_of(record)
-                    task = task_of(record)
+                    task = self._explained(_task_of(record))
                     yield task
                     if task.has_ended:
                         return
@@ -327,7 +346,7 @@ class TaskService:
                 backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 if _state_of(record) != seen:
                     seen = _state_of(record)
-                    task = task_of(record)
+                    task = _task_of(record)
                     if (
                         nothing_sent
                         and task.state == "working"
@@ -346,7 +365,7 @@ class TaskService:
         """Return a task and its segments numbered above `after`, without further content of its result."""
         record = await self._record(id, principal)
         reader = SegmentReader(self.store, id, after)
-        return task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
+        return _task_of(record), [block async for _, some in reader.up_to(record.version) for block in some]
 
     async def with_content(self, task: Task) -> Task:
         """Return the task with its segments in the content of its result, if it has a result."""
@@ -355,7 +374,22 @@ class TaskService:
         content = await self._finished_content.of(task)
         return msgspec.structs.replace(task, result={**task.result, "content": content}, segments=0)
 
+    def _explained(self, task: Task) -> Task:
+        """Return the task with a message that says why it may not run, if its tool is missing here."""
+        if task.state != "working" or task.message is not None or self._has_tool(task.tool):
+            return task
+        message = f"This server does not have the tool {task.tool!r}. A worker that has it can run the task."
+        return msgspec.structs.replace(task, message=message)
+
     # Reading and writing records
+
+    def _read(self, record: Record) -> Task | None:
+        """Return the task of a record; `None` if it has expired, or if it is damaged, which is logged."""
+        try:
+            return None if _has_expired(record) else task_of(record)
+        except msgspec.ValidationError as error:
+            self._unreadable.log(record.id, error)
+            return None
 
     async def _record(self, id: str, principal: Principal) -> Record:
         record = await self.store.get(id)
@@ -372,7 +406,7 @@ class TaskService:
         """Append the entry that `entry` returns for the task; try again if the task changes meanwhile."""
         for _ in range(_MAX_WRITE_ATTEMPTS):
             record = await self._record(id, principal)
-            task = task_of(record)
+            task = _task_of(record)
             new_entry = entry(task)
             if new_entry is None:
                 return task
@@ -416,6 +450,12 @@ def requested_ttl(request: CallTool) -> int | None:
     return min(ttl, _MAX_TTL_MILLISECONDS)
 
 
+def _check_nesting(data: Any, what: str) -> None:
+    """Raise `InvalidParams` for data that one worker could store, and another one could not read."""
+    if is_nested_deeply(data):
+        raise InvalidParams(f"The {what} are nested too deeply: a task takes at most {MAX_NESTING} levels.")
+
+
 def result_of(task: Task) -> Result:
     """Return the result of a task that has ended; raises its error if it has none."""
     if task.result is not None:
@@ -430,8 +470,18 @@ def result_of(task: Task) -> Result:
 
 def _has_expired(record: Record) -> bool:
     """Return whether a task has expired for its caller. The store may have to keep it for a worker."""
-    ttl = record.head.get("ttl")
-    return ttl is not None and record.created + int(ttl) <= now_ms()
+    ttl = record.head.get("ttl") if isinstance(record.head, dict) else None
+    return isinstance(ttl, int) and record.created + ttl <= now_ms()
+
+
+def _task_of(record: Record) -> Task:
+    """Return the task of a record; raises `InternalError` if the record is damaged."""
+    try:
+        return task_of(record)
+    except msgspec.ValidationError:
+        raise InternalError(
+            f"Cannot read task {record.id}: its record in the store is damaged, or another version wrote it."
+        ) from None
 
 
 def _state_of(record: Record) -> tuple[int, int]:

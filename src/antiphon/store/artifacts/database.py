@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,8 +22,8 @@ from antiphon.store.artifacts.contract import (
     artifacts_to_evict,
     decode_cursor,
     in_chunks,
-    page_of,
 )
+from antiphon.store.unreadable import UnreadableTasks
 
 __all__ = ["DatabaseArtifacts"]
 
@@ -81,7 +82,7 @@ class DatabaseArtifacts:
             id,
             now,
         )
-        return _decode(rows[0][0]) if rows else None
+        return self._readable(id, rows[0][0]) if rows else None
 
     async def read(self, record: ArtifactRecord, offset: int, length: int) -> bytes:
         """Return a range of an artifact's bytes."""
@@ -102,14 +103,16 @@ class DatabaseArtifacts:
     async def list(self, principal: str, *, now: int, cursor: str | None, limit: int) -> ArtifactPage:
         """Return a page of a principal's artifacts, newest first."""
         rows = await self._rows(
-            "SELECT record FROM artifact WHERE principal = $1 AND (created, id) < ($2, $3) AND expires > $4 "
-            "AND size IS NOT NULL ORDER BY created DESC, id DESC LIMIT $5",
+            "SELECT record, created, id FROM artifact WHERE principal = $1 AND (created, id) < ($2, $3) "
+            "AND expires > $4 AND size IS NOT NULL ORDER BY created DESC, id DESC LIMIT $5",
             principal,
             *decode_cursor(cursor),
             now,
             limit + 1,
         )
-        return page_of([_decode(row[0]) for row in rows], limit)
+        found = (self._readable(row[2], row[0]) for row in rows[:limit])
+        cursor = f"{rows[limit - 1][1]}.{rows[limit - 1][2]}" if len(rows) > limit else None
+        return ArtifactPage(tuple(record for record in found if record is not None), cursor)
 
     async def sweep(self, *, now: int, max_total_bytes: int) -> None:
         """Delete expired artifacts, and evict others beyond the limit."""
@@ -130,6 +133,18 @@ class DatabaseArtifacts:
                 (evicted.principal, evicted.id) for evicted in artifacts_to_evict(stored, max_total_bytes)
             ]
         await self._delete(owners)
+
+    @functools.cached_property
+    def _unreadable(self) -> UnreadableTasks:
+        return UnreadableTasks(type(self).__name__, kind="artifact")
+
+    def _readable(self, id: str, record: bytes) -> ArtifactRecord | None:
+        """Return a record; log and return `None` if it is damaged."""
+        try:
+            return _decode(record)
+        except msgspec.MsgspecError as error:
+            self._unreadable.log(id, error)
+            return None
 
     # The subclasses implement these methods.
 

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from antiphon.errors import (
     HeaderMismatch,
@@ -88,16 +87,16 @@ NEEDS_STREAMING: Mapping[str, Any] = {"extensions": {EXTENSION: {}, STREAMING: {
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
 
-class _PlainParams(msgspec.Struct):
+# A request with any other field is read in full: the full path may refuse the field.
+class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = {}
     answers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="inputResponses")
     state: str | None = msgspec.field(default=None, name="requestState")
-    task: msgspec.Raw | UnsetType = UNSET
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
 
-class _PlainCall(msgspec.Struct):
+class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
     jsonrpc: Literal["2.0"]
     id: str | int
     method: Literal["tools/call"]
@@ -146,7 +145,6 @@ class V2026(Dialect):
             request_meta is None
             or headers.get(b"mcp-name") != name
             or name[:2] == b"=?"
-            or params.task is not UNSET
             or (type(id) is int and not -(2**63) <= id < 2**63)
         ):
             return None

@@ -122,7 +122,10 @@ class Connections:
         ]
         idle.sort(key=lambda pair: pair[0])
         for _, connection in idle[: 1 + len(self._open) // IDLE_FRACTION]:
-            connection.transport.close()
+            if connection.transport.get_write_buffer_size():  # a client that does not read would keep it open
+                drop(connection.transport)
+            else:
+                connection.transport.close()
             self.leave(connection)
 
     def log(self, message: str, *values: Any) -> None:

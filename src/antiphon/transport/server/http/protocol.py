@@ -135,7 +135,10 @@ class HttpProtocol(HttpToolsProtocol):
         """Close the connection: the head did not arrive in time, or the refusal was sent long ago."""
         if self._ignores_data:
             drop(self.transport)
-        elif "method" in self.scope or self._room == self._max_head:  # nothing of a head has arrived
+        elif self.cycle is not None and not self.cycle.response_complete:
+            # The head of a further request waits behind one that runs, and may not even be read meanwhile.
+            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+        elif "method" in self.scope or not self.scope:  # nothing of a head has arrived
             self.transport.close()
             self._linger()
         else:
@@ -158,7 +161,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _check_body(self, size: int) -> None:
         """Bound what comes beside a body: the parser keeps a trailer until it is complete."""
         body = self.cycle.body
-        last, self._last_body = self._last_body, (body, len(body))
+        last, self._last_body = self._last_body, (body, len(body)) if self.cycle.more_body else None
         if body and (last is None or last[0] is not body or last[1] != len(body)):
             self._bodiless = 0
             return
@@ -174,6 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
         that was refused, have the same deadline.
         """
         begins = self.scope is not before
+        self._last_body = None
         if begins:
             self._room = self._max_head
         if not self._awaits_head or (begins and before):

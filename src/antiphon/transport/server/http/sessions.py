@@ -19,7 +19,7 @@ import msgspec
 from antiphon.errors import SealError, SessionLost
 from antiphon.model.identity import Principal
 from antiphon.model.request import RequestId
-from antiphon.runtime.budget import Account, MemoryBudget, size_of
+from antiphon.runtime.budget import Account, MemoryBudget, decoded_size
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import SessionState
 from antiphon.runtime.execution.supervisor import Supervised
@@ -223,8 +223,8 @@ class Sessions:
                 request.stop("cancelled")
 
     def _cache(self, token: str, negotiated: Negotiated, principal: Principal, expires: int) -> Session:
-        account = Account(self._budget, principal.id)
-        size = _SESSION_BYTES + len(token) + size_of(msgspec.to_builtins(negotiated))
+        account = Account(self._budget, principal.id, reclaimable=True)
+        size = _SESSION_BYTES + len(token) + decoded_size(msgspec.json.encode(negotiated))
         account.reserve(size, "the session")
         session = Session(
             _name(token), negotiated, principal, self._limits, account, expires, self._question_ids

@@ -50,6 +50,7 @@ def _draw(target: Callable[[], Any], seconds: float) -> None:
         target()
         rounds += 1
     print(f"{rounds * EXAMPLES} examples")
+    _end(0)
 
 
 def _mutate(name: str, seconds: float) -> None:
@@ -98,7 +99,7 @@ def _finish(target: Callable[[], Any], failed: list[BaseException], count: int, 
 def _end(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # libFuzzer would report any other end as a crash
+    os._exit(status)  # libFuzzer takes any other end for a crash, and servers of targets still run
 
 
 if __name__ == "__main__":

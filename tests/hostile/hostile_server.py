@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from antiphon import Client
+from antiphon.errors import AntiphonError
 from tests.client.fakes import MODERN, Answer, Fake, Reply, serving
 from tests.test_printable import BIDIRECTIONAL, CONTROL
 
 POISON = f"\x1b]0;pwned\x07\x1b[2J\x9b2J{CONTROL}{BIDIRECTIONAL}\u2028\u2029\n\r\nError: forged"
 """Everything that a terminal must not get and that JSON can carry."""
 TASKS = {"io.modelcontextprotocol/tasks": {}}
+EVERYTHING: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "extensions": TASKS}
 
 
 @contextmanager
@@ -85,3 +89,29 @@ def tool(schema: Any, name: str = "tool", **fields: Any) -> dict[str, Any]:
 def text(value: str, **fields: Any) -> dict[str, Any]:
     """Return the result of a tool."""
     return {"resultType": "complete", "content": [{"type": "text", "text": value}], **fields}
+
+
+@asynccontextmanager
+async def connected(answer: Answer, **options: Any) -> AsyncIterator[tuple[Client, Fake]]:
+    """A client of a server that answers so. The server has a thread, so that it cannot delay the client."""
+    options = {"timeout": 5, "max_message": 1024 * 1024, **options}
+    with hostile_server(answer) as fake:
+        async with Client(fake.url, **options) as client:
+            yield client, fake
+
+
+def cpu_seconds() -> float:
+    return time.process_time()
+
+
+async def connect(url: str) -> None:
+    async with Client(url, timeout=5):
+        pass
+
+
+async def fails_as_ours(work: Any) -> None:
+    """Await a request. It may fail with an error of this library, and with no other one."""
+    try:
+        await work
+    except AntiphonError:
+        pass

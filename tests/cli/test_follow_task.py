@@ -47,7 +47,7 @@ class Handle:
     async def status(self) -> TaskStatus:
         return self.current
 
-    async def result(self, *, check: bool) -> Result:
+    async def result(self, *, timeout: float | None = None, check: bool) -> Result:
         await self.ends.wait()
         return self._end()
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.cli.command import antiphon, running
+from tests.cli import command
+from tests.cli.command import running
 
 SERVER = """
 from pathlib import Path
 
-from antiphon import Context, Failure, Server
+from antiphon import BearerTokens, Context, Failure, Server
 
 FOLDER = Path(__file__).parent
-server = Server("shop")
+server = Server("shop", authenticate=BearerTokens({"token-of-ada": "ada"}))
 
 
 def charge() -> str:
@@ -38,6 +40,9 @@ async def buy(ctx: Context) -> str:
 async def look() -> str:
     return "nothing"
 """
+
+
+antiphon = partial(command.antiphon, env={"ANTIPHON_TOKEN": "token-of-ada"})
 
 
 class Shop(NamedTuple):

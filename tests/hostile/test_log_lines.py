@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon import Client, Server
+from antiphon import Client, Limits, Server
 from antiphon.log_records import LOGGERS
 from antiphon.middleware import AuditLog
 from antiphon.transport.server.http.serve import create_config
@@ -102,7 +102,7 @@ def test_the_access_log_keeps_the_form_that_uvicorn_formats(written: io.StringIO
 
     logger = logging.getLogger("uvicorn.access")
     before = (logger.handlers[:], logger.propagate, logger.level)
-    config = create_config(app, drain_timeout=1)
+    config = create_config(app, limits=Limits())
     try:
         assert config is not None
         logger.propagate = True
@@ -125,7 +125,7 @@ async def test_names_of_callers_tools_and_errors_are_cleaned(written: io.StringI
     async def fail(why: str) -> str:
         raise RuntimeError(why)
 
-    async with Client(server, name=POISON, principal=POISON) as client:
+    async with Client(server, name=POISON, principal=POISON.replace("\0", "")) as client:
         await client.call("fail", {"why": POISON}, check=False)
         for request in (client.call(POISON), client.read(POISON), client.prompt(POISON)):
             await asyncio.gather(request, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
-from antiphon.printable import printable, redacted_url
+from antiphon.printable import redacted_url
 
 if TYPE_CHECKING:
     from antiphon.client import Client
@@ -76,7 +76,7 @@ class Target:
             from antiphon.store import hide_password
 
             raise CommandError(
-                f"{printable(hide_password(text))!r} is neither a URL (http://…) nor a Python file (….py)."
+                f"{redacted_url(hide_password(text))!r} is neither a URL (http://…) nor a Python file (….py)."
             )
         if env:
             raise CommandError("A URL has no environment: remove --env. It is for a Python file.")

@@ -14,7 +14,7 @@ from antiphon.cli.targets import Target, is_python_file, is_url, run_async
 from antiphon.cli.tasks import report
 from antiphon.cli.tasks.report import TaskView
 from antiphon.errors import TaskLost, TaskNotFound
-from antiphon.printable import printable
+from antiphon.printable import printable, redacted_url
 from antiphon.store import hide_password, is_store_url
 from antiphon.store.contract import Entry
 
@@ -75,7 +75,7 @@ def task_source(
 
     if not is_url(target) and not is_python_file(target):
         raise CommandError(
-            f"{printable(hide_password(target))!r} is neither the URL of a server (http://…) nor a store "
+            f"{redacted_url(hide_password(target))!r} is neither the URL of a server (http://…) nor a store "
             "(sqlite:///tasks.db, postgresql://…)."
         )
     parsed = Target.parse(target, headers=headers or (), token=token, timeout=timeout)

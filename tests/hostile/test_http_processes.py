@@ -38,7 +38,7 @@ def limits(**values: Any) -> dict[str, str]:
 
 @pytest.fixture(params=list(WAYS))
 def bounded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
-    environment = limits(head_timeout=0.5, body_timeout=0.5)
+    environment = limits(head_timeout=0.5, body_timeout=0.5, max_memory_bytes=1024 * MIB)
     with started("bounded.py", tmp_path, env=environment, **WAYS[request.param]) as process:
         yield process
 

@@ -235,14 +235,14 @@ async def test_a_result_that_cannot_be_written_is_an_internal_error(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_notification_that_cannot_be_written_fails_its_tool(dialect: str) -> None:
+async def test_a_notification_that_cannot_be_written_is_cleaned_and_fails_no_call(dialect: str) -> None:
     server = Server("tests")
 
     @server.tool
     async def odd(ctx: Context) -> str:
-        await ctx.progress(1, message="\ud800")
-        return "never"
+        await ctx.progress(1, message="half of a pair: \ud800")
+        return "done"
 
     async with serving(server) as where:
         response = await (await speaker(dialect, where.port)).call("odd", {"progressToken": 1})
-        assert response.result["isError"] is True
+        assert (response.result["isError"], response.text) == (False, "done")

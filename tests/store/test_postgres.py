@@ -24,7 +24,7 @@ from .support import START, Clock, task
 
 PREVIOUS = Path(__file__).with_name("postgres_1")
 VALUES_BEFORE: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
-    "write": lambda values: (*values[:13], *values[14:20], *values[22:]),
+    "write": lambda values: (*values[:13], *values[14:20], *values[23:]),
     "claim": lambda values: values[:4],
     "list_all": lambda values: values[:4],
     "list_by_principal": lambda values: values[:5],
@@ -255,6 +255,8 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> None:
         rows = await fetch(connection, statement, *values, retry=retry)
         if statement == old("expire") and not rows:
             return [{"key": None, "now": 0}]  # the row that this version expects
+        if statement == old("renew"):
+            return [{**row, "is_stopping": False} for row in rows]  # that version stopped no worker
         # The records of that version have no server.
         return [{**row, "server": ""} if "head" in row.keys() else row for row in rows]  # noqa: SIM118
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from uvicorn import Config
+from uvicorn.supervisors import Multiprocess
 
-from antiphon.cli.run.supervisor import _end
+from antiphon.cli.run.supervisor import WorkerSupervisor, _end
 from tests.cli.command import PATIENCE, antiphon, running
 from tests.cli.test_stopping import tool_call
 from tests.support.polling import wait_until
@@ -31,6 +33,30 @@ def test_a_worker_process_that_is_lost_is_named_in_a_warning(tmp_path: Path) -> 
         said = f"Worker process {pid} was ended by SIGKILL. Another one has been started in its place."
         wait_until(lambda: said in server.log, PATIENCE)
         assert server.terminate() == 0
+
+
+class FakeWorker:
+    """A worker process that runs when the supervisor looks at it, and is killed right afterwards."""
+
+    pid, exitcode = 7, -signal.SIGKILL
+
+    @property
+    def process(self) -> FakeWorker:
+        return self
+
+    def is_alive(self) -> bool:
+        return True
+
+
+def test_a_process_that_is_killed_while_it_is_looked_at_did_respond(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = WorkerSupervisor.__new__(WorkerSupervisor)
+    supervisor.config = Config("app", timeout_worker_healthcheck=60)
+    supervisor.processes = [FakeWorker()]  # type: ignore[list-item]
+    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda self: self.processes.clear())
+    supervisor.keep_subprocess_alive()
+    assert "Worker process 7 was ended by SIGKILL." in caplog.text
 
 
 @pytest.mark.parametrize(

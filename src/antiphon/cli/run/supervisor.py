@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import time
 
 from uvicorn.supervisors import Multiprocess
 
@@ -21,15 +22,19 @@ class WorkerSupervisor(Multiprocess):
     def keep_subprocess_alive(self) -> None:
         """Replace the worker processes that have ended, and those that do not respond."""
         before = [(worker, worker.process.is_alive()) for worker in self.processes]
+        started, seconds = time.monotonic(), self.config.timeout_worker_healthcheck
         super().keep_subprocess_alive()
+        # A process may also end by itself after the look at it. uvicorn kills one only after waiting for it.
+        has_waited = time.monotonic() - started >= seconds
         for worker, was_running in before:
             if worker in self.processes:
                 continue
-            seconds = self.config.timeout_worker_healthcheck
             logger.warning(
                 "Worker process %s %s. Another one has been started in its place.",
                 worker.pid,
-                f"did not respond for {seconds:g} s and was killed" if was_running else _end(worker.exitcode),
+                f"did not respond for {seconds:g} s and was killed"
+                if was_running and has_waited
+                else _end(worker.exitcode),
             )
 
 

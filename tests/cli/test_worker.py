@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -130,6 +131,14 @@ async def test_a_worker_runs_tasks_beyond_the_limit_of_the_server(shop: Path) ->
         task = await reach(client, second, "completed")
         assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
         assert (await look(client, first))["status"] == "working"
+
+
+def test_a_worker_that_is_asked_to_stop_again_and_again_exits_with_code_0(shop: Path) -> None:
+    with working(shop, *STORE) as worker:
+        while worker.poll() is None:
+            worker.terminate()
+            time.sleep(0.001)
+    assert worker.returncode == 0
 
 
 async def test_a_stopping_worker_releases_its_tasks_immediately(shop: Path) -> None:

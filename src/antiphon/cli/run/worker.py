@@ -59,6 +59,8 @@ def run_worker(
     with nullcontext() if port is None else listen(host, port) as listening:
         try:
             asyncio.run(woken_by_signals(_run_until_signal(server, announcement, listening)))
+            # Python takes its handlers away before it exits. Another SIGTERM would then look like a failure.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             end_without_threads(server)
         except StoreUnavailable as error:
             raise CommandError(f"Cannot open the store: {error}", UNREACHABLE) from None

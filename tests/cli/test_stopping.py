@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -172,3 +173,12 @@ def test_a_call_that_outlives_the_drain_gets_a_json_rpc_error(
     assert "The server shut down before it finished this request." in streamed.text
     assert "Stopping" in server.log
     assert "Traceback" not in server.log
+
+
+def test_a_server_that_is_asked_to_stop_again_and_again_exits_with_code_0(tmp_path: Path) -> None:
+    with running(SERVER, directory=tmp_path, env={"FOLDER": str(tmp_path)}) as server:
+        while server.process.poll() is None:
+            server.process.terminate()
+            time.sleep(0.001)
+        assert server.process.returncode == 0
+        assert "Traceback" not in server.log

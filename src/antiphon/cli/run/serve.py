@@ -333,4 +333,5 @@ def _announcement(server: Server, listening: socket.socket, path: str, workers: 
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # another one while the process exits would look like a failure
     raise SystemExit(0)

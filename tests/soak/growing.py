@@ -7,7 +7,6 @@ threads and files behind, so that the judge has something to find.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import os
 import threading
@@ -15,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from antiphon import Context, Limits, Server
+from tests.support.own_memory import settled_status, status_number
 
 FOLDER = Path(os.environ.get("GROWTH_FOLDER", "."))
 LEAKS = bool(os.environ.get("GROWTH_LEAK"))
@@ -93,16 +93,13 @@ async def resource(name: str) -> str:
 
 @server.tool
 async def measure() -> dict[str, int]:
-    """Measure the process, without garbage and without memory that the allocator only keeps."""
-    gc.collect()
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
-    status = Path("/proc/self/status").read_text()
+    """Measure the process."""
+    status = settled_status()
     return {
-        "memory": int(status.partition("VmRSS:")[2].split()[0]) * 1024,
+        "memory": status_number(status, "VmRSS") * 1024,
         "objects": len(gc.get_objects()),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": int(status.partition("Threads:")[2].split()[0]),
+        "threads": status_number(status, "Threads"),
         "files": sum(1 for _ in FOLDER.iterdir()),
         "coroutines": len(asyncio.all_tasks()),
     }

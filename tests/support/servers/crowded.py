@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import sys
-from pathlib import Path
 
 import uvicorn
+from tests.support.own_memory import settled_status, status_number
 
 from antiphon import BearerTokens, Limits, Server
 
@@ -45,13 +43,10 @@ async def resource(name: str) -> str:
 
 @server.tool
 async def measure() -> dict[str, int]:
-    """Measure the process, without garbage and without memory that the allocator only keeps."""
-    gc.collect()
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
-    status = Path("/proc/self/status").read_text()
+    """Measure the process."""
+    status = settled_status()
     return {
-        "memory": int(status.partition("VmRSS:")[2].split()[0]) * 1024,
+        "memory": status_number(status, "VmRSS") * 1024,
         "reserved": server.engine.budget.reserved,
     }
 

@@ -17,7 +17,7 @@ from antiphon.store import rules
 from antiphon.store.contract import Record
 from antiphon.store.rules import Row
 
-__all__ = ["UnreadableTasks"]
+__all__ = ["UnreadableRecords"]
 
 Loaded = TypeVar("Loaded")
 
@@ -31,7 +31,7 @@ _MAX_LOGGED_IDS = 1000
 """How many ids are remembered as logged. After more, the log may repeat itself."""
 
 
-class UnreadableTasks:
+class UnreadableRecords:
     """The tasks, or other things of a `kind`, of one store that could not be read."""
 
     def __init__(self, store: str, *, kind: str = "task") -> None:

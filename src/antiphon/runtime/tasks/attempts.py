@@ -113,9 +113,9 @@ async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
 async def note_beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
     """Write that the function begins, if an earlier attempt failed. Raises `StoreError`.
 
-    From its first failure on, a task counts as lost only if the log says that its function began. A claim
-    that ends before, because the store was away or the process stalled, is none of the task's attempts. The
-    first run of a task writes nothing, so that a task which does not fail costs nothing.
+    After a failed attempt, a run counts as lost only if the log says that its function began. A claim that
+    ends before, because the store was away or the process stalled, is no attempt. The first run of a task
+    writes nothing, so that a task which does not fail costs nothing.
     """
     failed = claimed.failed_attempts
     # The log of an early version does not name the claims. From here on it does.

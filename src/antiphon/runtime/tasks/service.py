@@ -54,7 +54,7 @@ from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["TaskService", "requested_ttl", "result_of"]
 
@@ -102,7 +102,7 @@ class TaskService:
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
-        self._unreadable = UnreadableTasks(type(store).__name__)
+        self._unreadable = UnreadableRecords(type(store).__name__)
 
     async def create(
         self,

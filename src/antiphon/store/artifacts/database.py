@@ -23,7 +23,7 @@ from antiphon.store.artifacts.contract import (
     decode_cursor,
     in_chunks,
 )
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["DatabaseArtifacts"]
 
@@ -135,8 +135,8 @@ class DatabaseArtifacts:
         await self._delete(owners)
 
     @functools.cached_property
-    def _unreadable(self) -> UnreadableTasks:
-        return UnreadableTasks(type(self).__name__, kind="artifact")
+    def _unreadable(self) -> UnreadableRecords:
+        return UnreadableRecords(type(self).__name__, kind="artifact")
 
     def _readable(self, id: str, record: bytes) -> ArtifactRecord | None:
         """Return a record; log and return `None` if it is damaged."""

@@ -19,9 +19,9 @@ import msgspec
 
 from antiphon.store.contract import Claim
 from antiphon.store.postgres.connection import ReconnectingConnection
-from antiphon.store.postgres.statements import escape_text, record_of, sql
+from antiphon.store.postgres.statements import escape_text, escape_texts, record_of, sql
 from antiphon.store.rules import MAX_INT64
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["ClaimTasks", "Claimer", "next_full_search"]
 
@@ -85,7 +85,7 @@ class Claimer:
         self,
         connection: ReconnectingConnection,
         clock: Callable[[], int | None],
-        unreadable: UnreadableTasks,
+        unreadable: UnreadableRecords,
     ) -> None:
         self._connection = connection
         self._unreadable = unreadable
@@ -106,7 +106,7 @@ class Claimer:
         it is not returned.
         """
         values = (self._clock(), escape_text(operation.worker), operation.lease, operation.limit)
-        tools, servers = _escaped(operation.tools), _escaped(operation.servers)
+        tools, servers = escape_texts(operation.tools), escape_texts(operation.servers)
         if tools is None or servers is None:
             rows = await self._connection.fetch(sql("claim"), *values, tools, servers)
         else:
@@ -145,10 +145,6 @@ class Claimer:
             rows = await self._connection.fetch(sql("claim_arrived"), *values, servers)
         (found,) = (row for row in rows if row["key"] is None)
         return found, [row for row in rows if row["key"] is not None]
-
-
-def _escaped(names: Sequence[str] | None) -> list[str] | None:
-    return None if names is None else list(map(escape_text, names))
 
 
 def _from_start(queues: tuple[_Queue, ...]) -> _Limits:

@@ -19,8 +19,15 @@ from antiphon.store.contract import Entry, Page, Phase, Record
 from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
-from antiphon.store.postgres.statements import check_format, escape_text, record_of, sql, unescape_text
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.postgres.statements import (
+    check_format,
+    escape_text,
+    escape_texts,
+    record_of,
+    sql,
+    unescape_text,
+)
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = [
     "CountOfPrincipal",
@@ -99,7 +106,7 @@ class Reader:
         database: Database,
         clock: Callable[[], int | None],
         connections: int,
-        unreadable: UnreadableTasks,
+        unreadable: UnreadableRecords,
     ) -> None:
         self._database = database
         self._unreadable = unreadable
@@ -175,7 +182,7 @@ class Reader:
         for job in jobs:
             operation = job.operation
             values: list[Any] = [*operation.position, operation.limit + 1, self._clock()]
-            servers = _escaped(operation.servers)
+            servers = escape_texts(operation.servers)
             if operation.principal is None:
                 rows = await connection.fetch(sql("list_all"), *values, servers, retry=True)
             else:
@@ -185,7 +192,7 @@ class Reader:
 
     async def _count(self, connection: ReconnectingConnection, jobs: list[Job[CountTasks]]) -> None:
         for job in jobs:
-            phase, servers = job.operation.phase, _escaped(job.operation.servers)
+            phase, servers = job.operation.phase, escape_texts(job.operation.servers)
             if servers is None:
                 rows = await connection.fetch(sql("count"), phase, retry=True)
             elif phase == "ready":
@@ -207,7 +214,7 @@ class Reader:
         self, connection: ReconnectingConnection, jobs: list[Job[GetOldestReady]]
     ) -> None:
         for job in jobs:
-            servers = _escaped(job.operation.servers)
+            servers = escape_texts(job.operation.servers)
             if servers is None:
                 rows = await connection.fetch(sql("oldest_ready"), retry=True)
             else:
@@ -216,7 +223,7 @@ class Reader:
 
     async def _get_overdue(self, connection: ReconnectingConnection, jobs: list[Job[GetOverdue]]) -> None:
         for job in jobs:
-            values, servers = (self._clock(), job.operation.limit), _escaped(job.operation.servers)
+            values, servers = (self._clock(), job.operation.limit), escape_texts(job.operation.servers)
             if servers is None:
                 rows = await connection.fetch(sql("overdue"), *values, retry=True)
             else:
@@ -239,10 +246,6 @@ class Reader:
         records = tuple(self._to_records(rows[:limit]))
         last = rows[limit - 1] if len(rows) > limit else None
         return Page(records, None if last is None else rules.encode_cursor(last["created"], last["key"]))
-
-
-def _escaped(servers: Sequence[str] | None) -> list[str] | None:
-    return None if servers is None else list(map(escape_text, servers))
 
 
 def _to_entries(rows: list[Any]) -> list[Entry]:

@@ -6,7 +6,7 @@ This module opens no connection.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ __all__ = [
     "FORMAT",
     "check_format",
     "escape_text",
+    "escape_texts",
     "record_of",
     "sql",
     "task_digest",
@@ -47,6 +48,11 @@ def escape_text(text: str) -> str:
     if "\0" in text or "\1" in text:
         return text.replace("\1", "\1\1").replace("\0", "\1\2")
     return text
+
+
+def escape_texts(texts: Iterable[str] | None) -> list[str] | None:
+    """Escape several texts; `None` stays `None`."""
+    return None if texts is None else list(map(escape_text, texts))
 
 
 def unescape_text(text: str) -> str:

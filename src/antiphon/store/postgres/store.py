@@ -47,7 +47,7 @@ from antiphon.store.postgres.writer import (
     Writer,
     conflict_keys,
 )
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 from antiphon.store.watchers import Watchers
 
 __all__ = ["PostgresStore"]
@@ -114,7 +114,7 @@ class PostgresStore:
             return
         await prepare(self._database)
         origin = secrets.token_hex(8)
-        unreadable = UnreadableTasks(self._database.display_url)
+        unreadable = UnreadableRecords(self._database.display_url)
         writer = Writer(
             self._database,
             origin,

@@ -24,7 +24,7 @@ from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
 from antiphon.store.rules import MAX_INT64, EncodedEntry, Row
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 from antiphon.store.watchers import Watchers
 
 __all__ = [
@@ -145,7 +145,7 @@ class Writer:
         *,
         watchers: Watchers,
         stats: CommitStats,
-        unreadable: UnreadableTasks,
+        unreadable: UnreadableRecords,
     ) -> None:
         self.connection = ReconnectingConnection(database)
         self._database = database

@@ -22,7 +22,7 @@ from antiphon.store.contract import UNSET, Claim, Phase, Record, UnsetType
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import statements
 from antiphon.store.sqlite.free_space import FREE_PAGES
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["Batch", "Operation"]
 
@@ -56,7 +56,7 @@ class Batch:
     """The rows that a transaction has loaded, and its unwritten changes."""
 
     def __init__(
-        self, connection: sqlite3.Connection, now: int, lease_now: int, unreadable: UnreadableTasks
+        self, connection: sqlite3.Connection, now: int, lease_now: int, unreadable: UnreadableRecords
     ) -> None:
         self._connection = connection
         self._unreadable = unreadable

@@ -21,7 +21,7 @@ from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
 from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.free_space import FREE_PAGES, is_worth_releasing
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["ReadOperation", "Reader"]
 
@@ -42,10 +42,10 @@ class Reader:
     """A read-only connection to the file."""
 
     def __init__(
-        self, database: Database, clock: StoreClock, unreadable: UnreadableTasks | None = None
+        self, database: Database, clock: StoreClock, unreadable: UnreadableRecords | None = None
     ) -> None:
         self._database = database
-        self._unreadable = unreadable or UnreadableTasks(database.path)
+        self._unreadable = unreadable or UnreadableRecords(database.path)
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
 

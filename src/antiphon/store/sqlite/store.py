@@ -42,7 +42,7 @@ from antiphon.store.sqlite.lease_keeper import SQLiteLeaseKeeper
 from antiphon.store.sqlite.migrations import prepare
 from antiphon.store.sqlite.reader import Reader, ReadOperation
 from antiphon.store.sqlite.writer import Writer
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
@@ -103,7 +103,7 @@ class SQLiteStore:
     async def open(self) -> None:
         if self._threads is not None:
             return
-        unreadable = UnreadableTasks(self._database.path)
+        unreadable = UnreadableRecords(self._database.path)
         writer = Writer(self._database, self._clock, self.commit_stats, unreadable)
         reader = Reader(self._database, self._clock, unreadable)
         poller = ChangePoller(self._database, writer.origin, self._poll_interval, *self._poller_callbacks())

@@ -17,7 +17,7 @@ from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
 from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
-from antiphon.store.unreadable import UnreadableTasks
+from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["Writer"]
 
@@ -32,10 +32,10 @@ class Writer:
         database: Database,
         clock: StoreClock,
         stats: CommitStats,
-        unreadable: UnreadableTasks | None = None,
+        unreadable: UnreadableRecords | None = None,
     ) -> None:
         self._database = database
-        self._unreadable = unreadable or UnreadableTasks(database.path)
+        self._unreadable = unreadable or UnreadableRecords(database.path)
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
         self.origin = secrets.token_hex(8)

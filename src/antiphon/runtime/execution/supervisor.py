@@ -92,7 +92,8 @@ class Supervisor:
 
     def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
         """Supervise the current asyncio task from now on."""
-        watched.task = current_task(loop)
+        if watched.task is None:
+            watched.task = current_task(loop)
         watched.started = loop.time()
         self._watched.add(watched)
         if self._timer is None:

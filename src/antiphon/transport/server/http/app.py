@@ -41,7 +41,8 @@ class App:
     ) -> None:
         self._engine = engine
         self._lifespan = ServerLifespan(engine)
-        self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
+        self.endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
+        """Serves MCP. An HTTP server may hand it requests itself, without ASGI."""
         own = Routes() if routes is None else routes
         own.reserve(path)
         self._router = Router(
@@ -49,7 +50,7 @@ class App:
             engine.threads.run,
             own=own,
             probes=probe_routes(engine, self._check_ready) if probes else Routes(),
-            guard=self._endpoint.guard,
+            guard=self.endpoint.guard,
             start=self._lifespan.start_for_request,
         )
         self._leaving = False
@@ -60,7 +61,7 @@ class App:
         if scope["type"] == "http":
             page = self._router.find(scope) if self._router.has_pages else None
             if page is None:
-                await self._endpoint(scope, receive, send)
+                await self.endpoint(scope, receive, send)
             else:
                 await self._router.serve(page, scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -82,7 +83,7 @@ class App:
 
     def skip_head_checks(self) -> None:
         """Do not check the size of request heads: the HTTP server that runs the app bounds them."""
-        self._endpoint.checks_heads = False
+        self.endpoint.checks_heads = False
 
     @property
     def failure(self) -> Exception | None:
@@ -91,7 +92,7 @@ class App:
 
     def count_running(self) -> Running:
         """Return how many calls and tasks are running. Streams that only listen do not count."""
-        return Running(self._endpoint.running_calls, self._engine.tasks.running)
+        return Running(self.endpoint.running_calls, self._engine.tasks.running)
 
     def announce_shutdown(self) -> None:
         """Report that the app is not ready, and claim no more tasks. Requests are still served."""
@@ -113,7 +114,7 @@ class App:
     async def shutdown(self) -> None:
         """Wait up to `Limits.drain_timeout` seconds for running calls and tasks, then stop the server."""
         self.begin_shutdown()
-        supervisor = self._endpoint.supervisor
+        supervisor = self.endpoint.supervisor
         if not await supervisor.drained(self._engine.begin_drain()):
             self._stop_calls()
             await supervisor.drained(_UNWIND_SECONDS)
@@ -123,7 +124,7 @@ class App:
 
     def _stop_calls(self) -> None:
         """Stop the calls that have not finished. Each gets an error as its response."""
-        supervisor = self._endpoint.supervisor
+        supervisor = self.endpoint.supervisor
         if self._has_stopped_calls or not len(supervisor):
             return
         self._has_stopped_calls = True

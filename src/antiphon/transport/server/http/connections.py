@@ -43,9 +43,8 @@ class Connection(Protocol):
     unread_since: float
     """Since when the client has read nothing."""
 
-    @property
-    def idle_until(self) -> float | None:
-        """When the connection is closed unless a request comes; `None` while it has a request."""
+    idle_until: float | None
+    """When the connection is closed unless a request comes; `None` while it has a request."""
 
     def expire(self) -> None:
         """Act on a deadline that has passed."""
@@ -64,12 +63,26 @@ class Connections:
         """When each connection expires that a request head is awaited from, or that was refused."""
         self._log = RateLimitedLog()
         self._interval = max(0.01, min(SWEEP_SECONDS, limits.head_timeout / 4, limits.body_timeout / 4))
+        self._default_headers: list[tuple[bytes, bytes]] | None = None
+        self._json_head = b""
         self._sweeping = False
         self._has_searched = False
         """Whether idle connections were searched since the last sweep."""
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def json_head(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+        """Return the head of a successful JSON response, up to the value of its content length.
+
+        uvicorn makes a new list of default headers each second, because one of them is the date.
+        """
+        if default_headers is not self._default_headers:
+            self._default_headers = default_headers
+            lines = [name + b": " + value for name, value in default_headers]
+            lines += [b"content-type: application/json", b"content-length: "]
+            self._json_head = b"\r\n".join([b"HTTP/1.1 200 OK", *lines])
+        return self._json_head
 
     def admit(self, connection: Connection, client: tuple[str, int] | None) -> str | None:
         """Count a connection; return why it is refused, or `None` if it is admitted."""
@@ -143,7 +156,10 @@ class Connections:
             if now >= deadline:
                 connection.expire()
         for connection in tuple(self._open):
-            self._check_reading(connection, now)
+            if connection.idle_until is not None and now >= connection.idle_until:
+                connection.expire()
+            else:
+                self._check_reading(connection, now)
         self._check_descriptors()
 
     def _check_reading(self, connection: Connection, now: float) -> None:

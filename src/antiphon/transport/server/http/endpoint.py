@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -87,12 +87,15 @@ class Endpoint:
         self._lifespan = lifespan
         self._limits = limits
         self._max_body = limits.max_body_bytes
-        self._small_body = min(SMALL_MESSAGE_BYTES, limits.max_body_bytes)
+        self.small_body = min(SMALL_MESSAGE_BYTES, limits.max_body_bytes)
+        """The size of a body for which no memory is reserved."""
         self._max_body_digits = len(str(limits.max_body_bytes))
         self._max_headers = limits.max_headers
         self.checks_heads = True
         """Whether the size of a head is checked here, because the HTTP server may not have a bound for it."""
         self._body_timeout = limits.body_timeout
+        self.paths = tuple(each for each in (path.rstrip("/"), path.rstrip("/") + "/") if each.isascii())
+        """The paths of plain requests."""
         self.guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
         self._handle = self._pipeline.handle
@@ -120,85 +123,127 @@ class Endpoint:
         return self._calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
-        exchange = Exchange(send, receive, self._limits)
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            loop = self._loop = asyncio.get_running_loop()
-            self.supervisor.forget()
-        self.supervisor.enter(exchange, loop)
+        """Answer one HTTP request of an ASGI server."""
+        await self._serve(Exchange(send, receive, self._limits), scope)
+
+    def answer_plain(
+        self, exchange: Exchange, scope: Mapping[str, Any], headers: Headers, body: bytes
+    ) -> Coroutine[Any, Any, None]:
+        """Return the work of answering a POST that an HTTP server has read itself.
+
+        No header occurs twice, and the body is small. `scope` has the path, and the address of the server.
+        """
+        if (
+            self._calls < self._max_calls
+            and headers.get(b"accept") == _USUAL_ACCEPT
+            and not self._authenticates
+            and self._lifespan.started
+            and self.guard.is_usual(scope, headers)
+        ):
+            plain = self._dialects.glance(body, headers)
+            if plain is not None and plain[2].name not in self._mirrored:
+                exchange.dialect = plain[0]
+                return self._run(
+                    exchange, self._begin(exchange, plain[0], plain[2], plain[3], plain[1], STRANGER)
+                )
+        return self._serve(exchange, scope, headers, body)
+
+    async def _run(self, exchange: Exchange, call: Call[Any]) -> None:
+        """Answer the usual call of a tool, which has been read."""
+        self._enter(exchange)
+        try:
+            outcome = await self._handle(call)
+            answer = self._pipeline.response(exchange.dialect, call, outcome)
+            if len(answer) > SMALL_BYTES or exchange.event_stream is not None:
+                await self._answer(exchange, call, answer)
+            else:
+                exchange.phase = "answering"
+                if not exchange.write(answer):
+                    await exchange.send_answer(answer)
+        except BaseException as error:
+            await self._fail(exchange, error)
+        finally:
+            self._leave(exchange)
+
+    async def _serve(
+        self,
+        exchange: Exchange,
+        scope: Mapping[str, Any],
+        headers: Headers | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Answer any request, of which an HTTP server may have read the headers and the body."""
+        self._enter(exchange)
         exchange.deadline = exchange.started + self._body_timeout
         try:
-            if not self._lifespan.started:
-                await self._lifespan.start_for_request()
-            lines = scope["headers"]
-            if self.checks_heads or len(lines) > self._max_headers:
-                check_head(scope, self._limits)
-            headers = read_headers(lines)
-            self.guard.check(scope, headers)
-            principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
-            if scope["method"] != "POST":
-                await self._get_or_delete(exchange, scope["method"], headers, principal)
-                return
-            if len(headers.get(b"content-length", b"")) >= self._max_body_digits:
-                self._check_length(headers)
-            message = await receive()
-            body = message.get("body")
-            if body is None or len(body) > self._small_body or message.get("more_body"):
-                account = exchange.open_account(self._budget, principal.id)
-                body = await read_body(message, receive, self._max_body, account)
-            try:
-                call = self._understand(exchange, body, headers, principal)
-            except _NotCached as missing:
-                opened = await self._open_session(missing, principal)
-                call = self._understand(exchange, body, headers, principal, opened)
-            if isinstance(call, Frame):
-                await self._take_message(exchange, call, headers, principal)
-                await send_json(send, 202, b"")
+            call = await self._read(exchange, scope, headers, body)
+            if call is None:
                 return
             if type(call.request) is Listen:
-                with self._listening(exchange, principal):
+                with self._listening(exchange, call.principal):
                     outcome = await self._handle(call)
             else:
                 outcome = await self._handle(call)
                 if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
                     await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
-            if len(answer) > SMALL_BYTES:
-                exchange.open_account(self._budget, principal.id).reserve(len(answer), "the response")
-            exchange.phase = "answering"
-            if exchange.event_stream is not None or exchange.streams_only or type(call.request) is Initialize:
-                await self._answer(exchange, call, answer)
-            else:
-                head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-                if len(answer) > SMALL_BYTES:
-                    del outcome  # it may be as large as the answer, and is not needed while a client reads
-                    await exchange.send_pieces(head, answer)
-                    return
-                await send({"type": "http.response.start", "status": 200, "headers": head})
-                await send({"type": "http.response.body", "body": answer})
-        except Exception as error:
-            await self._refuse(exchange, error)
+            del outcome  # it may be as large as the answer, and is not needed while a client reads
+            await self._answer(exchange, call, answer)
         except BaseException as error:
-            if is_failure(error, exchange):
-                await self._refuse(exchange, error)
-            elif isinstance(error, asyncio.CancelledError):
-                await self._stopped(exchange, str(error))
-            else:
-                raise
+            await self._fail(exchange, error)
         finally:
-            self.supervisor.leave(exchange)
-            if exchange.is_counted:
-                self._calls -= 1
-            if exchange.usage is not None:
-                exchange.usage.calls -= 1
-            if exchange.session is not None and exchange.call is not None:
-                exchange.session.calls.remove(exchange.call.id, exchange)
-            exchange.call = None  # the two refer to each other: without this, each request waits for the gc
-            if exchange.has_resources:
-                exchange.close()
+            self._leave(exchange)
+
+    def _enter(self, exchange: Exchange) -> None:
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            loop = self._loop = asyncio.get_running_loop()
+            self.supervisor.forget()
+        self.supervisor.enter(exchange, loop)
+
+    def _leave(self, exchange: Exchange) -> None:
+        self.supervisor.leave(exchange)
+        if exchange.is_counted:
+            self._calls -= 1
+        if exchange.usage is not None:
+            exchange.usage.calls -= 1
+        if exchange.session is not None and exchange.call is not None:
+            exchange.session.calls.remove(exchange.call.id, exchange)
+        exchange.call = None  # the two refer to each other: without this, each request waits for the gc
+        if exchange.has_resources:
+            exchange.close()
 
     # Reading a request
+
+    async def _read(
+        self, exchange: Exchange, scope: Mapping[str, Any], headers: Headers | None, body: bytes | None
+    ) -> Call[Any] | None:
+        """Return the call of a request; `None` for a request that is no call, and has got its response."""
+        if not self._lifespan.started:
+            await self._lifespan.start_for_request()
+        if headers is None:
+            lines = scope["headers"]
+            if self.checks_heads or len(lines) > self._max_headers:
+                check_head(scope, self._limits)
+            headers = read_headers(lines)
+        self.guard.check(scope, headers)
+        principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
+        read: bytes | bytearray | None = body
+        if read is None:
+            if scope["method"] != "POST":
+                await self._get_or_delete(exchange, scope["method"], headers, principal)
+                return None
+            read = await self._read_body(exchange, headers, principal)
+        try:
+            call = self._understand(exchange, read, headers, principal)
+        except _NotCached as missing:
+            opened = await self._open_session(missing, principal)
+            call = self._understand(exchange, read, headers, principal, opened)
+        if isinstance(call, Frame):
+            await self._take_message(exchange, call, headers, principal)
+            await send_json(exchange.send, 202, b"")
+            return None
+        return call
 
     async def _principal(self, exchange: Exchange, headers: Headers) -> Principal:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
@@ -211,6 +256,18 @@ class Endpoint:
                 raise
             logger.exception("The authenticate function of the server failed.")
             raise InternalError("The server failed to authenticate this request.") from None
+
+    async def _read_body(
+        self, exchange: Exchange, headers: Headers, principal: Principal
+    ) -> bytes | bytearray:
+        if len(headers.get(b"content-length", b"")) >= self._max_body_digits:
+            self._check_length(headers)
+        message = await exchange.receive()
+        body: bytes | None = message.get("body")
+        if body is not None and len(body) <= self.small_body and not message.get("more_body"):
+            return body
+        account = exchange.open_account(self._budget, principal.id)
+        return await read_body(message, exchange.receive, self._max_body, account)
 
     def _check_length(self, headers: Headers) -> None:
         length = headers[b"content-length"]
@@ -361,17 +418,33 @@ class Endpoint:
     async def _answer(self, exchange: Exchange, call: Call[Any], answer: bytes) -> None:
         """Send an answer: on the event stream if there is one, with a session id if it opens a session."""
         request = call.request
+        is_small = len(answer) <= SMALL_BYTES
+        if not is_small:
+            exchange.open_account(self._budget, call.principal.id).reserve(len(answer), "the response")
         if exchange.event_stream is not None or exchange.streams_only:
+            exchange.phase = "answering"
             exchange.deadline = float("inf")  # from here on, only a client that stops reading is too slow
             await exchange.stream().finish(answer)
         elif type(request) is Initialize:
             negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
-            exchange.phase = "running"  # the answer is an error if there is no memory for the session
-            token = self._sessions.create(negotiated, call.principal)
+            token = self._sessions.create(negotiated, call.principal)  # an error if there is no memory for it
             exchange.phase = "answering"
             await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
         else:
-            await send_json(exchange.send, 200, answer)
+            exchange.phase = "answering"
+            if not is_small:
+                await exchange.send_pieces(answer)
+            elif not exchange.write(answer):
+                await exchange.send_answer(answer)
+
+    async def _fail(self, exchange: Exchange, error: BaseException) -> None:
+        """Answer after an exception; raises the exception if the request was not stopped from here."""
+        if isinstance(error, Exception) or is_failure(error, exchange):
+            await self._refuse(exchange, error)
+        elif isinstance(error, asyncio.CancelledError):
+            await self._stopped(exchange, str(error))
+        else:
+            raise error
 
     async def _refuse(self, exchange: Exchange, raised: BaseException) -> None:
         """Answer with the error of an exception."""
@@ -418,7 +491,6 @@ class Endpoint:
         elif reason == "deadline" and exchange.call is not None:
             try:
                 answer = await self._pipeline.overdue(exchange.dialect, exchange.call)
-                exchange.phase = "answering"
                 await self._answer(exchange, exchange.call, answer)
             except RequestError as error:
                 await self._refuse(exchange, error)

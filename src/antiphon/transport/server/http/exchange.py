@@ -131,10 +131,19 @@ class Exchange(Supervised, Caller):
             self.has_resources = True
         return self.account
 
-    async def send_pieces(self, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+    def write(self, body: bytes) -> bool:
+        """Write a small JSON answer at once, and return whether that was possible."""
+        return False
+
+    async def send_answer(self, body: bytes) -> None:
+        """Send a small JSON answer."""
+        await self.send({"type": "http.response.start", "status": 200, "headers": _json_head(body)})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def send_pieces(self, body: bytes) -> None:
         """Send a large JSON answer in pieces, for as long as the client goes on reading."""
         self.deadline = float("inf")
-        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self.send({"type": "http.response.start", "status": 200, "headers": _json_head(body)})
         for piece, more in pieces(body):
             self._written = asyncio.get_running_loop().time()
             await self.send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -181,3 +190,7 @@ class Exchange(Supervised, Caller):
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+
+def _json_head(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]

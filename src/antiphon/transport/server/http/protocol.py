@@ -1,18 +1,22 @@
 """The HTTP protocol of a connection: uvicorn's, with bounds for the time before an app sees a request.
 
-Owns the bound and the deadline of a request's head, and the refusals that no app can send. uvicorn parses
-requests and writes responses. Knows nothing about MCP but the shape of an error.
+Owns the bound and the deadline of a request's head, the refusals that no app can send, and the short way of
+plain requests to the endpoint. For all other requests, uvicorn builds what an ASGI app needs, and writes the
+responses. Knows nothing about MCP but the shape of an error.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.unread import drop
 from antiphon.wire import jsonrpc
 
@@ -40,10 +44,16 @@ class _NoTrailers(list[tuple[bytes, bytes]]):
 
 _NO_TRAILERS = _NoTrailers()
 _VERSIONS = ("1.1", "1.0")
+_MAX_LENGTH_DIGITS = 4
+"""How long the content length of a plain request may be."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. It is in `Connections.deadlines` while a request's head is awaited."""
+    """One connection. It is in `Connections.deadlines` while a request's head is awaited.
+
+    A plain request goes to the endpoint of the app at once (see `PlainExchange`): a POST with a small body,
+    which is alone on the connection. All other requests go through uvicorn's ASGI cycle.
+    """
 
     def __init__(
         self,
@@ -56,21 +66,45 @@ class HttpProtocol(HttpToolsProtocol):
         self.unread_bytes = 0
         self.unread_since = 0.0
         self._connections = config.connections
+        self.limits = config.limits
         self._max_head = config.limits.max_head_bytes
         self._head_timeout = config.limits.head_timeout
         self._room = self._max_head
         """How many bytes of a head may still come."""
         self._awaits_head = True
+        self.idle_until: float | None = None
+        """When the connection is closed unless a request comes; `None` while it has a request."""
         self._ignores_data = False
         """Whether the connection is about to end, and what the client still sends is discarded."""
+        self._is_lost = False
         self._bodiless = 0
         """How many bytes of a request came since the last byte of its body."""
         self._last_body: tuple[bytearray, int] | None = None
-        self.scope = {}  # type: ignore[typeddict-item]
+        self._requests = 0
+        """How many requests have begun."""
+        self._has_head = False
+        """Whether the head of the last one is complete."""
+        self._cycle_number = 0
+        """Which request has the last ASGI cycle."""
+        self._endpoint = config.plain_endpoint
+        self._plain_scopes: dict[bytes, Mapping[str, Any]] = {}
+        """What the endpoint has to know of the connection, by the path in a plain request."""
+        self._plain_headers: dict[bytes, bytes] | None = None
+        """The headers of the plain request that is being read."""
+        self._plain_body = b""
+        self._is_whole = False
+        """Whether all of the plain request has arrived."""
+        self.plain: PlainExchange | None = None
+        """The plain request that is being served, until it has an ASGI cycle."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection, or refuse it with 503. The deadline of the first head starts now."""
         super().connection_made(transport)
+        if self._endpoint is not None:
+            self._plain_scopes = {
+                path.encode(): {"path": path, "root_path": "", "server": self.server}
+                for path in self._endpoint.paths
+            }
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
             self._connections.deadlines[self] = self.loop.time() + self._head_timeout
@@ -81,8 +115,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another connection."""
+        self._is_lost = True
         self._connections.leave(self)
-        self._unset_keepalive_if_required()
+        self.plain = None
+        self._forget_plain()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -92,10 +128,10 @@ class HttpProtocol(HttpToolsProtocol):
         if len(data) > self._room:
             self._feed_pieces(data)
             return
-        before = self.scope
-        was_idle = self.timeout_keep_alive_task is not None
-        if was_idle:
-            self._unset_keepalive_if_required()
+        if self.plain is not None:
+            self.open_cycle(self.plain)  # another request follows, which waits for this one
+        before = self._requests
+        idle_until, self.idle_until = self.idle_until, None
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -105,40 +141,214 @@ class HttpProtocol(HttpToolsProtocol):
             # The server speaks nothing but HTTP/1.1: it answers the request, and reads no further one.
             self.cycle.keep_alive = False
             self._ignores_data = True
+        if self._plain_headers is not None:
+            self._take_plain(self._plain_headers)
+            return
         if len(self.pipeline) > MAX_PIPELINED:
             drop(self.transport)
-        scope = self.scope
-        if "method" in scope and (scope is not before or not self.cycle.response_complete):
-            if self._awaits_head:
-                self._awaits_head = False
-                self._room = self._max_head
-                self._connections.deadlines.pop(self, None)
-            if scope is before:
+        if self._has_head and (self._requests != before or self._has_cycle):
+            self._stop_awaiting_head()
+            if self._requests == before:
                 self._check_body(len(data))
             return
-        self._await_head(len(data), before, was_idle=was_idle)
+        self._await_head(len(data), before, was_idle=idle_until is not None)
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """Begin to read a request."""
+        if self._plain_headers is not None:
+            self._leave_short_way()  # another request follows at once
+        self.url = b""
+        self.headers = []
+        self._requests += 1
+        self._has_head = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Start the request. Fields that follow its body are refused: they would be taken for headers."""
+        """Decide which way a request goes. Fields that follow its body are refused: they would be headers."""
+        self._has_head = True
+        if self.url in self._plain_scopes and not self._has_cycle and self._is_plain():
+            return
+        url, lines = self.url, self.headers
+        super().on_message_begin()
+        self.url = url
+        self.headers += lines
+        self.expect_100_continue = any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in lines
+        )
+        self._cycle_number = self._requests
         super().on_headers_complete()
         self.headers = _NO_TRAILERS
         if self.scope["http_version"] not in _VERSIONS:
             raise ValueError("This is not HTTP/1.")
 
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of the body."""
+        if self._plain_headers is None:
+            super().on_body(body)
+        elif self._plain_body:
+            self._plain_body += body
+        else:
+            self._plain_body = body
+
+    def on_message_complete(self) -> None:
+        """Note that a request is complete."""
+        if self._plain_headers is None:
+            super().on_message_complete()
+        else:
+            self._is_whole = True
+
+    # Plain requests
+
+    def _is_plain(self) -> bool:
+        """Return whether a request to the endpoint is a plain one, whose body is read next."""
+        headers, parser = dict(self.headers), self.parser
+        if (
+            len(headers) != len(self.headers)
+            or len(headers) > self.limits.max_headers
+            or not 0 < len(headers.get(b"content-length", b"")) <= _MAX_LENGTH_DIGITS
+            or b"transfer-encoding" in headers
+            or b"expect" in headers
+            or parser.should_upgrade()
+            or not parser.should_keep_alive()
+            or parser.get_method() != b"POST"
+            or parser.get_http_version() != "1.1"
+        ):
+            return False
+        self._plain_headers = headers
+        return True
+
+    def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
+        """Serve a plain request, or wait for the rest of its body."""
+        endpoint, body = self._endpoint, self._plain_body
+        assert endpoint is not None
+        if self._awaits_head or not self._is_whole:
+            if self._awaits_head:
+                self._stop_awaiting_head()
+            if not self._is_whole:
+                deadline = self.loop.time() + self.limits.body_timeout
+                self._connections.deadlines.setdefault(self, deadline)
+                return
+        if self in self._connections.deadlines:
+            del self._connections.deadlines[self]
+        if len(body) > endpoint.small_body:
+            self._leave_short_way()
+            return
+        self._forget_plain()
+        self.plain = exchange = PlainExchange(self, headers)
+        start(
+            exchange, endpoint.answer_plain(exchange, self._plain_scopes[self.url], headers, body), self.loop
+        )
+
+    def _forget_plain(self) -> None:
+        self._plain_headers, self._plain_body, self._is_whole = None, b"", False
+
+    def write_answer(self, body: bytes) -> bool:
+        """Write the JSON answer of the plain request with its head, and return whether that was possible.
+
+        It is not while the client does not read what was sent to it before.
+        """
+        if self.flow.write_paused:
+            return False
+        if self.plain is None or self.transport.is_closing():
+            return True
+        self.plain = None
+        state = self.server_state
+        head = self._connections.json_head(state.default_headers)
+        self.transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        state.total_requests += 1
+        self.idle_until = self.loop.time() + self.timeout_keep_alive
+        if self.access_log:
+            client = "" if self.client is None else f"{self.client[0]}:{self.client[1]}"
+            path = quote(self.url)
+            self.access_logger.info('%s - "%s %s HTTP/%s" %d', client, "POST", path, "1.1", 200)
+        return True
+
+    def open_cycle(self, plain: PlainExchange) -> RequestResponseCycle:
+        """Create the ASGI cycle of a plain request that is being served: it continues as any other."""
+        plain.cycle = cycle = self._create_cycle(plain.headers)
+        cycle.more_body = False
+        cycle.disconnected = self._is_lost
+        self.plain = None
+        return cycle
+
+    def _leave_short_way(self) -> None:
+        """Give a plain request to ASGI, before it is served."""
+        assert self._plain_headers is not None
+        cycle = self._create_cycle(self._plain_headers)
+        cycle.body += self._plain_body
+        cycle.more_body = not self._is_whole
+        cycle.message_event.set()
+        self._forget_plain()
+        self._start_asgi_task(cycle, self.app)
+
+    def _create_cycle(self, headers: Mapping[bytes, bytes]) -> RequestResponseCycle:
+        """Create the ASGI cycle of the request whose head was read last, which is a plain one."""
+        url = self.url
+        super().on_message_begin()
+        self.url = url
+        self.headers += headers.items()
+        self.scope["method"] = "POST"
+        self.scope["path"] = url.decode("ascii")
+        self.scope["raw_path"] = url
+        self.scope["query_string"] = b""
+        self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        self._cycle_number = self._requests
+        return self.cycle
+
+    # Deadlines and the end
+
+    def on_response_complete(self) -> None:
+        """Start the next request that waits, or wait for one. uvicorn would start a timer each time."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif not self._awaits_head:
+            self.idle_until = self.loop.time() + self.timeout_keep_alive
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered."""
+        if self.plain is not None:
+            self.open_cycle(self.plain)
+        elif self._plain_headers is not None:
+            self._leave_short_way()
+        super().shutdown()
+
     @property
-    def idle_until(self) -> float | None:
-        """When the connection is closed unless a request comes; `None` while it has a request."""
-        timer = self.timeout_keep_alive_task
-        return None if timer is None or self._awaits_head else timer.when()
+    def _has_cycle(self) -> bool:
+        """Whether an ASGI cycle has not ended."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def expire(self) -> None:
-        """Close the connection: the head did not arrive in time, or the refusal was sent long ago."""
+        """Close the connection: a request did not arrive in time, or the refusal was sent long ago."""
         if self._ignores_data:
             drop(self.transport)
-        elif self.cycle is not None and not self.cycle.response_complete:
+        elif self._plain_headers is not None:
+            self._refuse(408, "The request did not arrive in time.")
+        elif self._has_cycle:
             # The head of a further request waits behind one that runs, and may not even be read meanwhile.
             self._connections.deadlines[self] = self.loop.time() + self._head_timeout
-        elif "method" in self.scope or not self.scope:  # nothing of a head has arrived
+        elif self._has_head or not self._requests:  # nothing of a head has arrived
             self.transport.close()
             self._linger()
         else:
@@ -169,23 +379,29 @@ class HttpProtocol(HttpToolsProtocol):
         if self._bodiless > self._max_head and self.cycle.more_body:
             self._refuse(400, "The body of the request is not valid HTTP.")
 
-    def _await_head(self, size: int, before: Any, *, was_idle: bool) -> None:
+    def _stop_awaiting_head(self) -> None:
+        if self._awaits_head:
+            self._awaits_head = False
+            self._room = self._max_head
+        self._connections.deadlines.pop(self, None)
+
+    def _await_head(self, size: int, before: int, *, was_idle: bool) -> None:
         """Go on waiting for a head, or start to wait for it, after `size` bytes that did not complete it.
 
-        `before` is the scope before these bytes. The start of a head may share its data with the end of the
-        request before: then those bytes do not count. Data that belong to no head, such as the rest of a body
-        that was refused, have the same deadline.
+        `before` is how many requests had begun before these bytes. The start of a head may share its data
+        with the end of the request before: then those bytes do not count. Data that belong to no head, such
+        as the rest of a body that was refused, have the same deadline.
         """
-        begins = self.scope is not before
+        begins = self._requests != before
         self._last_body = None
         if begins:
             self._room = self._max_head
         if not self._awaits_head or (begins and before):
             self._awaits_head = True
             self._connections.deadlines[self] = self.loop.time() + self._head_timeout
-        if "method" in self.scope:
+        if self._has_head:
             return
-        if begins and not ((was_idle or not before) and (self.cycle is None or self.cycle.scope is before)):
+        if begins and not ((was_idle or not before) and (self.cycle is None or self._cycle_number <= before)):
             return
         self._room -= size
         if self._room <= 0:
@@ -196,6 +412,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._ignores_data = True
+        self._forget_plain()
         self._connections.log("Refused an HTTP request with %d. %s", status, message)
         if self.cycle is not None and not self.cycle.response_complete:
             if self.pipeline or self.cycle.response_started:
@@ -213,6 +430,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _linger(self) -> None:
         self._ignores_data = True
+        self.idle_until = None
         self._connections.deadlines[self] = self.loop.time() + LINGER_SECONDS
 
     def _write_error(self, status: int, message: str) -> None:

@@ -21,6 +21,7 @@ from antiphon.log_records import clean_records
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.app import App
 from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
+from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.protocol import HttpProtocol
 from antiphon.transport.server.interrupts import Interrupts
 
@@ -107,6 +108,8 @@ class HttpConfig(uvicorn.Config):
 
     connections: Connections
     """The connections of this process, once the configuration is loaded."""
+    plain_endpoint: Endpoint | None
+    """Where plain requests go, which need no ASGI; `None` if all requests go through ASGI."""
 
     def __init__(self, app: Any, *, limits: Limits, **options: Any) -> None:
         super().__init__(app, http=HttpProtocol, **options)
@@ -116,8 +119,12 @@ class HttpConfig(uvicorn.Config):
         """Load the app, and raise the limit of open descriptors, which bounds the connections."""
         super().load()
         self.connections = Connections(self.limits, raise_descriptor_limit())
-        if isinstance(self.loaded_app, App):
-            self.loaded_app.skip_head_checks()
+        self.plain_endpoint = None
+        app = self.loaded_app
+        if isinstance(app, App):
+            app.skip_head_checks()
+            if not (self.root_path or self.limit_concurrency or self.reset_contextvars):
+                self.plain_endpoint = app.endpoint
 
 
 def create_config(app: Any, *, limits: Limits, **options: Any) -> HttpConfig:

@@ -41,7 +41,7 @@ class Address:
     def under_way(self) -> int:
         """The number of requests that the app is handling."""
         assert isinstance(self.app, App)
-        return len(self.app._endpoint.supervisor)
+        return len(self.app.endpoint.supervisor)
 
 
 @asynccontextmanager

@@ -245,6 +245,6 @@ async def test_cancelling_the_app_cancels_the_call() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    await until(lambda: not len(app._endpoint.supervisor))
+    await until(lambda: not len(app.endpoint.supervisor))
     assert runner.sent == []
     await app.shutdown()

@@ -127,25 +127,27 @@ class Endpoint:
         await self._serve(Exchange(send, receive, self._limits), scope)
 
     def answer_plain(
-        self, exchange: Exchange, scope: Mapping[str, Any], headers: Headers, body: bytes
+        self, exchange: Exchange, scope: Scope, headers: Headers, body: bytes
     ) -> Coroutine[Any, Any, None]:
         """Return the work of answering a POST that an HTTP server has read itself.
 
-        No header occurs twice, and the body is small. `scope` has the path, and the address of the server.
+        No header occurs twice, and the body is small. `scope` has the path of the request and the address of
+        the server. A connection passes the same scope again, which notes what the guard has allowed.
         """
+        get = headers.get
         if (
-            self._calls < self._max_calls
-            and headers.get(b"accept") == _USUAL_ACCEPT
-            and not self._authenticates
+            get(b"accept") == _USUAL_ACCEPT
+            and scope.get("allowed") == (get(b"host"), get(b"origin"), get(b"content-type"))
+            and self._calls < self._max_calls
             and self._lifespan.started
-            and self.guard.is_usual(scope, headers)
+            and not self._authenticates
         ):
             plain = self._dialects.glance(body, headers)
             if plain is not None and plain[2].name not in self._mirrored:
-                exchange.dialect = plain[0]
-                return self._run(
-                    exchange, self._begin(exchange, plain[0], plain[2], plain[3], plain[1], STRANGER)
-                )
+                dialect, request_id, request, request_meta = plain
+                exchange.dialect = dialect
+                call = self._begin(exchange, dialect, request, request_meta, request_id, STRANGER)
+                return self._run(exchange, call)
         return self._serve(exchange, scope, headers, body)
 
     async def _run(self, exchange: Exchange, call: Call[Any]) -> None:
@@ -168,7 +170,7 @@ class Endpoint:
     async def _serve(
         self,
         exchange: Exchange,
-        scope: Mapping[str, Any],
+        scope: Scope,
         headers: Headers | None = None,
         body: bytes | None = None,
     ) -> None:
@@ -216,7 +218,7 @@ class Endpoint:
     # Reading a request
 
     async def _read(
-        self, exchange: Exchange, scope: Mapping[str, Any], headers: Headers | None, body: bytes | None
+        self, exchange: Exchange, scope: Scope, headers: Headers | None, body: bytes | None
     ) -> Call[Any] | None:
         """Return the call of a request; `None` for a request that is no call, and has got its response."""
         if not self._lifespan.started:
@@ -227,6 +229,8 @@ class Endpoint:
                 check_head(scope, self._limits)
             headers = read_headers(lines)
         self.guard.check(scope, headers)
+        if body is not None:
+            scope["allowed"] = headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type")
         principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
         read: bytes | bytearray | None = body
         if read is None:

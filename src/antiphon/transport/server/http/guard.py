@@ -33,21 +33,17 @@ class Guard:
         self._last_allowed: tuple[Any, ...] = ()
         """The path and headers of the last request that was allowed. Most requests equal it."""
 
-    def is_usual(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request is like the last one that was allowed, and need not be checked."""
-        get, last = headers.get, self._last_allowed
-        return bool(last) and (
-            get(b"host") == last[3]
-            and get(b"content-type") == last[5]
-            and get(b"origin") == last[4]
-            and scope["server"] == last[2]
-            and scope["path"] == last[0]
-            and scope["root_path"] == last[1]
-        )
-
     def check(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Check a request; raises `NoEndpoint`, `BadOrigin` or `BadMediaType`."""
-        key = _key(scope, headers)
+        get = headers.get
+        key = (
+            scope["path"],
+            scope.get("root_path"),
+            scope.get("server"),
+            get(b"host"),
+            get(b"origin"),
+            get(b"content-type"),
+        )
         if key == self._last_allowed:
             return
         try:
@@ -116,19 +112,6 @@ class Guard:
         if authority and authority == host:
             return True
         return self._origins is None and local and _is_local(_without_port(authority))
-
-
-def _key(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> tuple[Any, ...]:
-    """Return everything that the outcome of a check depends on."""
-    get = headers.get
-    return (
-        scope["path"],
-        scope.get("root_path"),
-        scope.get("server"),
-        get(b"host"),
-        get(b"origin"),
-        get(b"content-type"),
-    )
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:

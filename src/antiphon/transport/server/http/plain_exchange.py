@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Mapping, MutableMapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from antiphon.runtime.limits import Limits
+from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -49,13 +50,18 @@ class PlainExchange(Exchange):
         self.has_resources = self.tasks is not None or self.account is not None
         return True
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send an ASGI message."""
-        await self._open_cycle().send(message)  # type: ignore[arg-type]
+    # An event stream keeps one of these. A method of the exchange would keep the exchange, which keeps the
+    # stream: the memory of both would wait for the garbage collector.
 
-    async def receive(self) -> MutableMapping[str, Any]:
+    @property
+    def send(self) -> Send:  # type: ignore[override]
+        """Send an ASGI message."""
+        return self._open_cycle().send  # type: ignore[return-value]
+
+    @property
+    def receive(self) -> Receive:  # type: ignore[override]
         """Receive an ASGI message: the body was read, so there is only the notice of a disconnect."""
-        return await self._open_cycle().receive()  # type: ignore[return-value]
+        return self._open_cycle().receive  # type: ignore[return-value]
 
     def close(self) -> None:
         """Close what the exchange opened. Ends the connection if the request got no answer."""

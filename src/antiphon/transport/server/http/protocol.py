@@ -87,7 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cycle_number = 0
         """Which request has the last ASGI cycle."""
         self._endpoint = config.plain_endpoint
-        self._plain_scopes: dict[bytes, Mapping[str, Any]] = {}
+        self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
         self._plain_headers: dict[bytes, bytes] | None = None
         """The headers of the plain request that is being read."""
@@ -224,25 +224,22 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
         """Serve a plain request, or wait for the rest of its body."""
-        endpoint, body = self._endpoint, self._plain_body
-        assert endpoint is not None
-        if self._awaits_head or not self._is_whole:
-            if self._awaits_head:
-                self._stop_awaiting_head()
-            if not self._is_whole:
-                deadline = self.loop.time() + self.limits.body_timeout
-                self._connections.deadlines.setdefault(self, deadline)
-                return
-        if self in self._connections.deadlines:
-            del self._connections.deadlines[self]
-        if len(body) > endpoint.small_body:
+        if self._awaits_head:
+            self._stop_awaiting_head()
+        body, deadlines = self._plain_body, self._connections.deadlines
+        if not self._is_whole:
+            deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
+            return
+        if self in deadlines:
+            del deadlines[self]
+        assert self._endpoint is not None
+        if len(body) > self._endpoint.small_body:
             self._leave_short_way()
             return
-        self._forget_plain()
+        self._plain_headers, self._plain_body, self._is_whole = None, b"", False
         self.plain = exchange = PlainExchange(self, headers)
-        start(
-            exchange, endpoint.answer_plain(exchange, self._plain_scopes[self.url], headers, body), self.loop
-        )
+        work = self._endpoint.answer_plain(exchange, self._plain_scopes[self.url], headers, body)
+        start(exchange, work, self.loop)
 
     def _forget_plain(self) -> None:
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False

@@ -14,6 +14,7 @@ import msgspec
 
 from antiphon.errors import UnsupportedVersion
 from antiphon.model.identity import Implementation
+from antiphon.model.request import CallTool, RequestId
 from antiphon.wire.client.dialect import ClientDialect
 from antiphon.wire.client.draft import ClientDraft
 from antiphon.wire.client.v2025_11_25 import ClientV2025, ClientWithoutTasks
@@ -132,6 +133,7 @@ class Dialects:
             for name, dialect in self._all.items()
             if dialect.has_fast_path
         }
+        self._session_paths = {name.encode(): dialect for name, dialect in self._with_sessions.items()}
 
     def __getitem__(self, version: str) -> Dialect:
         return self._all[version]
@@ -143,6 +145,16 @@ class Dialects:
         except KeyError:
             return None
         return read(body, headers)
+
+    def glance_in_session(
+        self, body: bytes | bytearray, headers: Mapping[bytes, bytes], negotiated: Negotiated
+    ) -> tuple[Dialect, RequestId, CallTool] | None:
+        """Read the usual call of a tool in a session; `None` for a request that has to be read in full."""
+        dialect = self._session_paths.get(headers.get(b"mcp-protocol-version", b""))
+        if dialect is None or dialect.version != negotiated.version:
+            return None
+        call = dialect.read_session_call(body)
+        return None if call is None else (dialect, *call)
 
     def is_sessionless(self, frame: Frame, header: str | None) -> bool:
         """Return whether a request is of a version without sessions, in which a session id means nothing."""

@@ -131,6 +131,8 @@ class Dialect:
     """Whether a call can end with questions; the caller then repeats the call with the answers."""
     resumable: ClassVar[bool] = False
     """Whether a caller can resume a broken stream after its last event id."""
+    _ending: bytes | None = None
+    """How the frame of a result with nothing but content ends; `None` if such frames have no fixed shape."""
 
     def __init__(self, version: str, server: Implementation, supported: Sequence[str]) -> None:
         self.version = version
@@ -156,6 +158,14 @@ class Dialect:
 
         Only for dialects with `has_fast_path`. The caller has compared the version in the headers.
         """
+        raise NotImplementedError
+
+    def read_session_call(self, body: bytes | bytearray) -> tuple[RequestId, CallTool] | None:
+        """Read the usual call of a tool in a session; `None` for a request that has to be read in full."""
+        return None
+
+    def session_meta(self, negotiated: Negotiated) -> RequestMeta:
+        """Return the metadata of the usual calls in a session, which is the same for all."""
         raise NotImplementedError
 
     def understand(
@@ -189,6 +199,14 @@ class Dialect:
 
     def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
         """Return the frame of the response to a request."""
+        if type(outcome) is Result and not (outcome.structured or outcome.meta) and self._ending is not None:
+            # Most calls end with content alone. The rest of their frames is always the same.
+            return b'{"jsonrpc":"2.0","id":%b,"result":{"content":%b,"isError":%b%b' % (
+                jsonrpc.encode(request_id),
+                jsonrpc.encode(outcome.content),
+                b"true" if outcome.is_error else b"false",
+                self._ending,
+            )
         return jsonrpc.response(request_id, self.result(request, outcome))
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:

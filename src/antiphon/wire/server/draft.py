@@ -33,6 +33,7 @@ class Draft(V2025):
     closing_cancels = True
     rounds = True
     resumable = False
+    _ending = None
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -49,6 +49,22 @@ from antiphon.wire.server.segments import (
 __all__ = ["V2025", "WithoutStructuredContent", "WithoutTasks"]
 
 
+# A request with any other field is read in full: the full path may refuse the field.
+class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    id: str | int
+    method: Literal["tools/call"]
+    params: _PlainParams
+
+
+_plain_calls = msgspec.json.Decoder(_PlainCall)
+
+
 class V2025(Dialect):
     """2025-11-25, which has tasks in the core, and streams that can be resumed."""
 
@@ -66,6 +82,7 @@ class V2025(Dialect):
     }
     closing_cancels = False
     resumable = True
+    _ending: bytes | None = b"}}"
     has_tasks: ClassVar[bool] = True
     """Whether calls can become tasks."""
 
@@ -91,6 +108,21 @@ class V2025(Dialect):
             wants_stream=streams and not modes and "streaming" in self._takes(negotiated),
             raw=meta,
         )
+
+    def read_session_call(self, body: bytes | bytearray) -> tuple[RequestId, CallTool] | None:
+        """Read the usual call of a tool: it has a name and arguments, and nothing else."""
+        try:
+            frame = _plain_calls.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        id = frame.id
+        if type(id) is int and not -(2**63) <= id < 2**63:
+            return None
+        return id, CallTool(name=frame.params.name, arguments=frame.params.arguments)
+
+    def session_meta(self, negotiated: Negotiated) -> RequestMeta:
+        """Return the metadata of calls that have none of their own."""
+        return RequestMeta(client=negotiated.client, capabilities=negotiated.capabilities, log_level="debug")
 
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """Return the response modes that a client declared."""
@@ -219,6 +251,8 @@ class WithoutStructuredContent(WithoutTasks):
 
     Data of a tool is added to its text.
     """
+
+    _ending = None
 
     def tool_result(self, result: Result) -> dict[str, Any]:
         """Return the result object of a tool's result; its data becomes text, unless the text has it."""

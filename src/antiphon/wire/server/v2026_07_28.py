@@ -24,7 +24,7 @@ from antiphon.errors import (
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel
 from antiphon.model.notification import Acknowledged, ListChanged, ResourceUpdated
-from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, ReadResult, Result
+from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, ReadResult
 from antiphon.model.request import (
     AnswerTask,
     CallTool,
@@ -126,6 +126,7 @@ class V2026(Dialect):
         self._header = version.encode()
         self._cached_metas: dict[bytes, RequestMeta] = {}
         self._meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(jsonrpc.encode(server))}
+        self._ending = b',"resultType":"complete","_meta":%b}}' % jsonrpc.encode(self._meta)
 
     def read_plain_call(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
         """Read a call of a tool, in any round, from a client whose `_meta` was read before.
@@ -253,19 +254,6 @@ class V2026(Dialect):
         if not understood or isinstance(error, MethodNotFound | MissingCapability | HeaderMismatch):
             return error.status
         return super().status(error, understood=understood)
-
-    def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
-        """Return the frame of the response to a request."""
-        if type(outcome) is not Result or outcome.structured or outcome.meta:
-            return super().response(request, request_id, outcome)
-        # The fast path: most calls end with a plain result.
-        result = {
-            "content": outcome.content,
-            "isError": outcome.is_error,
-            "resultType": "complete",
-            "_meta": self._meta,
-        }
-        return jsonrpc.encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """Return the result object of an outcome, with its type and the name of the server."""

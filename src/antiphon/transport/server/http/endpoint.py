@@ -22,6 +22,7 @@ from antiphon.errors import (
     MethodNotAllowed,
     NotAcceptable,
     RequestError,
+    SessionLost,
 )
 from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.request import (
@@ -142,11 +143,8 @@ class Endpoint:
             and self._lifespan.started
             and not self._authenticates
         ):
-            plain = self._dialects.glance(body, headers)
-            if plain is not None and plain[2].name not in self._mirrored:
-                dialect, request_id, request, request_meta = plain
-                exchange.dialect = dialect
-                call = self._begin(exchange, dialect, request, request_meta, request_id, STRANGER)
+            call = self._glance(exchange, body, headers, STRANGER)
+            if call is not None:
                 return self._run(exchange, call)
         return self._serve(exchange, scope, headers, body)
 
@@ -294,10 +292,9 @@ class Endpoint:
         usual = accept == _USUAL_ACCEPT
         prefers_json, takes_streams = (True, True) if usual else accepts(accept)
         if usual and self._calls < self._max_calls:
-            plain = self._dialects.glance(body, headers)
-            if plain is not None and plain[2].name not in self._mirrored:
-                exchange.dialect = plain[0]
-                return self._begin(exchange, plain[0], plain[2], plain[3], plain[1], principal)
+            call = self._glance(exchange, body, headers, principal)
+            if call is not None:
+                return call
         if not takes_streams:
             exchange.takes_streams = False
         frame = jsonrpc.decode(body)
@@ -332,6 +329,45 @@ class Endpoint:
         if session is not None:
             session.calls[request_id] = exchange
             exchange.can_ask = takes_streams and not dialect.rounds
+        return call
+
+    def _glance(
+        self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
+    ) -> Call[CallTool] | None:
+        """Return the usual call of a tool, read in one step; `None` if a body has to be read in full."""
+        token = headers.get(b"mcp-session-id")
+        if token is not None:
+            return self._glance_in_session(exchange, token, body, headers, principal)
+        plain = self._dialects.glance(body, headers)
+        if plain is None or plain[2].name in self._mirrored:
+            return None
+        dialect, request_id, request, request_meta = plain
+        exchange.dialect = dialect
+        return self._begin(exchange, dialect, request, request_meta, request_id, principal)
+
+    def _glance_in_session(
+        self,
+        exchange: Exchange,
+        token: bytes,
+        body: bytes | bytearray,
+        headers: Headers,
+        principal: Principal,
+    ) -> Call[CallTool] | None:
+        try:
+            session = self._sessions.find(token.decode("latin-1"), principal)
+        except SessionLost:
+            return None
+        plain = (
+            None if session is None else self._dialects.glance_in_session(body, headers, session.negotiated)
+        )
+        if session is None or plain is None or plain[2].name in self._mirrored:
+            return None
+        dialect, request_id, request = plain
+        if session.request_meta is None:
+            session.request_meta = dialect.session_meta(session.negotiated)
+        exchange.session, exchange.dialect, exchange.can_ask = session, dialect, True
+        call = self._begin(exchange, dialect, request, session.request_meta, request_id, principal)
+        session.calls[request_id] = exchange
         return call
 
     async def _open_session(self, missing: _NotCached, principal: Principal) -> Session:

@@ -18,7 +18,7 @@ import msgspec
 
 from antiphon.errors import SealError, SessionLost
 from antiphon.model.identity import Principal
-from antiphon.model.request import RequestId
+from antiphon.model.request import RequestId, RequestMeta
 from antiphon.runtime.budget import Account, MemoryBudget, decoded_size
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import SessionState
@@ -82,6 +82,8 @@ class Session:
         self._question_ids = question_ids
         self._forwarded: dict[str, None] = {}
         self.calls = ActiveCalls()
+        self.request_meta: RequestMeta | None = None
+        """The metadata of its usual calls, once there was one."""
         self.listening: Supervised | None = None
         self._limits = limits
         self._streams: OrderedDict[str, EventBuffer] = OrderedDict()

@@ -35,28 +35,32 @@ class Row:
     def name(self) -> str:
         if self.server == "echo":
             return "bare ASGI echo"
+        if self.server == "antiphon-asgi":
+            return f"antiphon as an ASGI app, {self.version}"
         return f"{self.server}, {self.version}" + (" in a session" if self.version == SESSIONS else "")
 
 
 Taken: TypeAlias = dict[Row, list[Measurement]]
 
-OURS, MCP, FASTMCP, ECHO = (Row(name, MODERN) for name in ("antiphon", "mcp", "fastmcp", "echo"))
+SERVED = ("antiphon", "antiphon-asgi", "mcp", "fastmcp", "echo")
+"""The servers that give plain answers."""
+
+OURS, OURS_ASGI, MCP, FASTMCP, ECHO = (Row(name, MODERN) for name in SERVED)
 OURS_SESSION, MCP_SESSION = Row("antiphon", SESSIONS), Row("mcp", SESSIONS)
-ROWS = (OURS, MCP, FASTMCP, ECHO, OURS_SESSION, MCP_SESSION)
+ROWS = (OURS, OURS_ASGI, MCP, FASTMCP, ECHO, OURS_SESSION, MCP_SESSION)
 
 RATIOS = (
-    ("antiphon / mcp, 2026-07-28", OURS, MCP, "at least 6"),
+    ("antiphon / mcp, 2026-07-28", OURS, MCP, "at least 14"),
     ("antiphon / fastmcp, 2026-07-28", OURS, FASTMCP, "–"),
-    ("antiphon / bare ASGI echo", OURS, ECHO, "at least 0.55"),
-    ("antiphon / mcp, 2025-11-25 in a session", OURS_SESSION, MCP_SESSION, "–"),
+    ("antiphon / bare ASGI echo", OURS, ECHO, "at least 1.4"),
+    ("antiphon as an ASGI app / bare ASGI echo", OURS_ASGI, ECHO, "–"),
+    ("antiphon / mcp, 2025-11-25 in a session", OURS_SESSION, MCP_SESSION, "at least 11"),
 )
-
-SERVED = ("antiphon", "mcp", "fastmcp", "echo")
-"""The servers that give plain answers."""
 
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
-    "environment, pinned to one core; the generator has another.",
+    "environment, pinned to one core; the generator has another. Ours is started by `antiphon run`, which hands "
+    "plain requests from uvicorn's protocol to the endpoint; as an ASGI app it runs under uvicorn alone.",
     "All answer as plain JSON: the peers with `json_response=True`, FastMCP without sessions "
     "(`stateless_http=True`). The tool is declared in each as its documentation declares one; the peers "
     "answer a string as structured content too, which is their default.",
@@ -73,8 +77,9 @@ def measure(names: list[str], rounds: int, seconds: float) -> Taken:
     with ExitStack() as stack:
         servers = {}
         for name in names:
-            script = SERVERS / f"{name}_server.py"
-            servers[name] = stack.enter_context(running(ENVIRONMENTS[name].python, script, server_core))
+            script = SERVERS / f"{name.replace('-', '_')}_server.py"
+            python = ENVIRONMENTS[_environment(name)].python
+            servers[name] = stack.enter_context(running(python, script, server_core))
         for number in range(rounds):
             for row, measured in taken.items():
                 pid, port = servers[row.server]
@@ -82,6 +87,10 @@ def measure(names: list[str], rounds: int, seconds: float) -> Taken:
                 measured.append(drive(job))
                 print(f"round {number + 1}: {row.name}: {measured[-1].per_second:,.0f}/s", flush=True)
     return taken
+
+
+def _environment(name: str) -> str:
+    return name.removesuffix("-asgi")
 
 
 def ratios(taken: Taken) -> list[dict[str, str | float]]:
@@ -102,7 +111,7 @@ def main() -> None:
     names: list[str] = options.servers.split(",")
     rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     prepare("echo")
-    known = {name: versions(prepare(name)) for name in names}
+    known = {name: versions(prepare(name)) for name in dict.fromkeys(map(_environment, names))}
     about = facts()
     taken = measure(names, rounds, seconds)
     found = ratios(taken)

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from serve import serve
+from run_antiphon import run
 
 from antiphon import Context, Limits, Server
 
@@ -25,4 +25,4 @@ async def ask(number: int, ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

@@ -5,7 +5,7 @@ done something before it asks, and its journal travels sealed.
 """
 
 from pydantic import BaseModel
-from serve import serve
+from run_antiphon import run
 
 from antiphon import Context, Server
 
@@ -39,4 +39,4 @@ async def look_up(number: int) -> int:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

@@ -3,9 +3,9 @@
 import os
 
 from antiphon_promises import server
-from serve import serve
+from run_antiphon import run
 
 server.configure(store=os.environ["BENCH_STORE"])
 
 if __name__ == "__main__":
-    serve(server.asgi(probes=True))
+    run(__file__)

@@ -3,7 +3,7 @@
 The same app answers 2026-07-28 requests statelessly and 2025-11-25 requests within sessions.
 """
 
-from serve import serve
+from run_antiphon import run
 
 from antiphon import Server
 
@@ -17,4 +17,4 @@ async def add(a: int, b: int) -> str:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from serve import serve
+from run_antiphon import run
 
 from antiphon import Context, Limits, Server
 
@@ -36,4 +36,4 @@ async def drip(n: int, pause: float, ctx: Context) -> None:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

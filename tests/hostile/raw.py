@@ -32,7 +32,15 @@ def post(body: bytes = PING, *lines: str, length: int | None = None) -> bytes:
 async def send_raw(
     port: int, *parts: bytes, half_close: bool = False, within: float = TIMEOUT_SECONDS
 ) -> Answers:
-    """Send bytes, and read until the server closes the connection."""
+    """Send bytes, and return the responses that come until the server closes the connection."""
+    raw = await read_raw(port, *parts, half_close=half_close, within=within)
+    return Answers(read_statuses(raw), raw)
+
+
+async def read_raw(
+    port: int, *parts: bytes, half_close: bool = False, within: float = TIMEOUT_SECONDS
+) -> bytes:
+    """Send bytes, and return the bytes that come until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     raw = bytearray()
     try:
@@ -47,7 +55,7 @@ async def send_raw(
             await asyncio.gather(sending, return_exceptions=True)
     finally:
         writer.transport.abort()
-    return Answers(read_statuses(bytes(raw)), bytes(raw))
+    return bytes(raw)
 
 
 async def _send(writer: asyncio.StreamWriter, parts: tuple[bytes, ...], *, half_close: bool) -> None:

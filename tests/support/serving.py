@@ -15,6 +15,9 @@ from antiphon.transport.server.http.app import App
 from antiphon.transport.server.http.serve import HttpServer, create_config
 from tests.support.polling import until
 
+WAY = "run"
+"""How `serving` serves a `Server`: a name in `WAYS`. The tests of the HTTP server are repeated for each."""
+
 
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that does not handle signals."""
@@ -46,7 +49,20 @@ class Address:
 
 @asynccontextmanager
 async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any) -> AsyncIterator[Address]:
-    """Serve a server, with the options of `Server.asgi`, or any ASGI app."""
+    """Serve a server in the way of `WAY`, with the options of `Server.asgi`; or any ASGI app."""
+    if WAY == "run" and isinstance(served, Server) and lifespan == "on":
+        way = running(served, **options)
+    else:
+        way = serving_asgi(served, lifespan=lifespan, **options)
+    async with way as address:
+        yield address
+
+
+@asynccontextmanager
+async def serving_asgi(
+    served: Server | Any, *, lifespan: str = "on", **options: Any
+) -> AsyncIterator[Address]:
+    """Serve a server as an ASGI app, or any ASGI app, under a plain uvicorn."""
     app = served.asgi(**options) if isinstance(served, Server) else served
     config = uvicorn.Config(
         app,
@@ -68,7 +84,7 @@ async def running(served: Server, **options: Any) -> AsyncIterator[Address]:
         yield address
 
 
-WAYS = {"run": running, "asgi": serving}
+WAYS = {"run": running, "asgi": serving_asgi}
 """The ways into a server over HTTP: our own server, and an ASGI app under a plain uvicorn."""
 
 

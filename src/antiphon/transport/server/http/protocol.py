@@ -434,6 +434,7 @@ class HttpProtocol(HttpToolsProtocol):
         body = jsonrpc.failure(None, -32600 if status < 500 else -32603, message)
         lines = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            *(f"{name.decode()}: {value.decode()}" for name, value in self.server_state.default_headers),
             "content-type: application/json",
             f"content-length: {len(body)}",
             "connection: close",

@@ -1,7 +1,6 @@
 """The commands of `antiphon tasks` and their options."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: typer would evaluate the annotations of all commands at each start.
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from antiphon.cli.options import (
     AnswerFileOption,
     Command,
     DefaultAnswerOption,
+    Group,
     HeadersOption,
     JsonOption,
     NoInputOption,
@@ -25,11 +25,13 @@ from antiphon.cli.options import (
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="List, watch, answer and cancel tasks. The URL of a server shows your own tasks, a store shows "
     "all tasks.",
     short_help="List, watch, answer and cancel tasks.",
     epilog=epilog("tasks"),
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 TargetArgument = Annotated[

@@ -166,6 +166,12 @@ def test_a_server_over_stdio_loads_neither_client_nor_http(server: str) -> None:
     assert not modules & (unused | FRAMEWORKS)
 
 
+def test_the_process_of_a_file_that_a_command_calls_does_not_load_typer(server: str) -> None:
+    modules, output = loaded("-m", "antiphon.cli.run", server, stdin=json.dumps(CALL) + "\n")
+    assert json.loads(output)["result"]["content"] == [{"type": "text", "text": "3"}]
+    assert not modules & {"antiphon.client", "multiprocessing", "sqlite3", "typer", *FRAMEWORKS}
+
+
 def test_run_over_stdio_loads_neither_client_nor_http(server: str) -> None:
     modules, output = loaded("-m", "antiphon", "run", server, "--stdio", stdin=json.dumps(CALL) + "\n")
     assert json.loads(output)["result"]["content"] == [{"type": "text", "text": "3"}]

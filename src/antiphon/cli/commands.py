@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.exit_codes import CommandError, handle_errors
 from antiphon.cli.options import (
     AnswerFileOption,
     AnswersOption,
@@ -16,15 +16,14 @@ from antiphon.cli.options import (
     Group,
     HeadersOption,
     JsonOption,
-    LogLevel,
     NoInputOption,
     ProtocolOption,
     TimeoutOption,
     TokenOption,
-    handle_errors,
     require_target,
     split_commas,
 )
+from antiphon.cli.run import LogLevel
 from antiphon.cli.store import commands as store_commands
 from antiphon.cli.tasks import commands as tasks
 

@@ -1,18 +1,16 @@
-"""Options that several commands share, and the error handling around every command.
+"""Options that several commands share, and how typer converts and shows them.
 
 Every command imports this module, so it imports no other part of the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from antiphon.cli.exit_codes import INTERRUPTED, UNREACHABLE, CommandError, exit_with
+from antiphon.cli.exit_codes import CommandError
 
 __all__ = [
     "AnswerFileOption",
@@ -24,18 +22,13 @@ __all__ = [
     "Group",
     "HeadersOption",
     "JsonOption",
-    "LogLevel",
     "NoInputOption",
     "ProtocolOption",
     "TimeoutOption",
     "TokenOption",
-    "handle_errors",
     "require_target",
     "split_commas",
 ]
-
-LogLevel = Literal["debug", "info", "warning", "error"]
-"""The levels of `--log-level`."""
 
 DefaultAnswer = Literal["accept", "decline", "cancel"]
 """The responses of `--default-answer`."""
@@ -145,19 +138,6 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, with the one of `--help`."""
         return convert_without_pydantic(super().get_params(ctx))
-
-
-@contextmanager
-def handle_errors() -> Iterator[None]:
-    """Turn a `CommandError` or Ctrl-C into a message and an exit code."""
-    try:
-        yield
-    except CommandError as error:
-        exit_with(error)
-    except RecursionError:  # JSON of the server, or of a file, is printed or compared
-        exit_with(CommandError("The JSON is nested too deeply.", UNREACHABLE))
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
 
 
 def require_target(target: str | None) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.options import Command, Group, JsonOption, handle_errors
+from antiphon.cli.exit_codes import handle_errors
+from antiphon.cli.options import Command, Group, JsonOption
 
 __all__ = ["app"]
 

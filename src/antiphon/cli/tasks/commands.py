@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.exit_codes import CommandError, handle_errors
 from antiphon.cli.options import (
     AnswerFileOption,
     Command,
@@ -19,7 +19,6 @@ from antiphon.cli.options import (
     ProtocolOption,
     TimeoutOption,
     TokenOption,
-    handle_errors,
 )
 
 __all__ = ["app"]

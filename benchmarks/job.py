@@ -20,7 +20,8 @@ class Job:
     """What to send, to whom, and when to stop: at `count` answers or after `seconds`.
 
     `server` is the server's process id, whose CPU time is counted; `core` is the generator's own. A plain
-    answer is asked for, or else the first or the second `round` of a call of a `tool` that asks.
+    answer is asked for, or else the first or the second `round` of a call of a `tool` that asks. With a
+    `rate`, so many requests a second are sent at random times, whether or not earlier ones are answered.
     """
 
     port: int
@@ -33,11 +34,15 @@ class Job:
     connections: int = 16
     round: int | None = None
     tool: str = ""
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one job gave; `generator_busy` is the share of its core that the generator used."""
+    """What one job gave; `generator_busy` is the share of its core that the generator used.
+
+    With a rate, latencies count from the planned times, and `late_p99_ms` says how late the generator was.
+    """
 
     answers: int
     errors: int
@@ -45,9 +50,11 @@ class Measurement:
     per_second: float
     median_ms: float
     p99_ms: float
+    p999_ms: float
     server_cpu_us: float
     generator_busy: float
     answer_bytes: int
+    late_p99_ms: float = 0.0
 
 
 def drive(job: Job) -> Measurement:

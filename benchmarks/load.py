@@ -6,17 +6,19 @@ its own share of its core is part of the measurement, to show it. It must not kn
 """
 
 import asyncio
+import gc
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from itertools import cycle, repeat
 
 import uvloop
 from connection import Answer, Connection
 from job import Job, Measurement
+from phases import OpenPhase, Phase
 from processes import cpu_seconds, pin
 from traffic import (
     SESSIONS,
@@ -44,51 +46,6 @@ EXPECTED: dict[int | None, Callable[[int], bytes]] = {
     2: expected_at_last,
 }
 """What a right answer contains, by the round it is given in."""
-
-
-@dataclass(slots=True)
-class Phase:
-    """Requests sent until a count or a time is reached, and what came back."""
-
-    left: int
-    expected: Callable[[int], bytes]
-    under_way: int = 0
-    errors: int = 0
-    first_error: str = ""
-    answer_bytes: int = 0
-    latencies: list[int] = field(default_factory=list)
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def begin(self, connection: Connection) -> None:
-        """Send this connection's next request, if any are left to send."""
-        if self.left <= 0 or connection.closed:
-            if self.under_way == 0:
-                self.done.set()
-            return
-        self.left -= 1
-        self.under_way += 1
-        connection.sent_at = time.perf_counter_ns()
-        connection.send(next(connection.requests))
-
-    def answered(self, connection: Connection, answer: Answer) -> None:
-        self.latencies.append(time.perf_counter_ns() - connection.sent_at)
-        self.under_way -= 1
-        if answer.status != 200 or self.expected(connection.number) not in answer.body:
-            self.fail(f"{answer.status} {answer.body[:500]!r}")
-        self.answer_bytes = len(answer.body)
-        self.begin(connection)
-
-    def fail(self, why: str) -> None:
-        """Count an answer that is not the right one."""
-        self.errors += 1
-        self.first_error = self.first_error or why
-
-    def lost(self, connection: Connection) -> None:
-        """A connection that ends while a phase runs is an error, and the phase goes on without it."""
-        self.fail("connection closed by the server")
-        self.under_way = max(0, self.under_way - 1)
-        if self.under_way == 0:
-            self.done.set()
 
 
 class Generator:
@@ -148,12 +105,17 @@ class Generator:
             return repeat(first)
         return cycle([ask_again(job.port, job.tool, number, each) for each in asked])
 
-    async def run(self, count: int, seconds: float) -> Phase:
-        """Keep every connection busy until `count` requests were sent or `seconds` have passed."""
-        self._phase = phase = Phase(count, EXPECTED[self.job.round])
+    async def run(self, count: int, seconds: float, rate: float | None = None) -> Phase:
+        """Send until `count` requests were sent or `seconds` have passed, and wait for the answers.
+
+        Without a `rate`, every connection is kept busy.
+        """
+        expected = EXPECTED[self.job.round]
+        self._phase = phase = (
+            Phase(count, expected) if rate is None else OpenPhase(count, expected, rate=rate)
+        )
         timer = asyncio.get_running_loop().call_later(seconds, setattr, phase, "left", 0)
-        for connection in self.connections:
-            phase.begin(connection)
+        phase.start(self.connections)
         await asyncio.wait_for(phase.done.wait(), seconds + PATIENCE)
         timer.cancel()
         self._phase = None
@@ -176,8 +138,10 @@ async def measure(job: Job) -> Measurement:
     warm = await generator.run(job.warmup, seconds=60.0)
     if warm.errors:
         raise RuntimeError(f"{warm.errors} wrong answers while warming up, the first: {warm.first_error}")
+    gc.freeze()
+    gc.disable()  # a pause of the generator would be measured as one of the server
     server, own, begun = cpu_seconds(job.server), time.process_time(), time.perf_counter()
-    phase = await generator.run(job.count, job.seconds)
+    phase = await generator.run(job.count, job.seconds, job.rate)
     seconds = time.perf_counter() - begun
     own, server = time.process_time() - own, cpu_seconds(job.server) - server
     await generator.close()
@@ -188,12 +152,19 @@ async def measure(job: Job) -> Measurement:
         errors=phase.errors,
         seconds=seconds,
         per_second=answers / seconds,
-        median_ms=latencies[len(latencies) // 2] / 1e6,
-        p99_ms=latencies[len(latencies) * 99 // 100] / 1e6,
+        median_ms=_percentile(latencies, 0.5),
+        p99_ms=_percentile(latencies, 0.99),
+        p999_ms=_percentile(latencies, 0.999),
         server_cpu_us=server / max(1, answers) * 1e6,
         generator_busy=own / seconds,
         answer_bytes=phase.answer_bytes,
+        late_p99_ms=_percentile(sorted(phase.delays), 0.99),
     )
+
+
+def _percentile(ordered: list[int], share: float) -> float:
+    """The time that `share` of the ordered nanoseconds do not exceed, in milliseconds."""
+    return ordered[int(len(ordered) * share)] / 1e6 if ordered else 0.0
 
 
 def main() -> None:

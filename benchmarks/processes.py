@@ -4,6 +4,7 @@ It owns how a server process lives and what the kernel says of it. Everything wa
 """
 
 import os
+import resource
 import socket
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cores", "cpu_seconds", "pin", "resident_mb", "running"]
+__all__ = ["cores", "cpu_seconds", "pin", "raise_descriptor_limit", "resident_mb", "running"]
 
 STARTUP = 60.0
 """Seconds a server may take until it accepts connections."""
@@ -28,6 +29,17 @@ def pin(pid: int, core: int | None) -> None:
     """Keep process `pid` (0: this one) on `core`, where there is one to keep it on."""
     if core is not None:
         os.sched_setaffinity(pid, {core})
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Let this process and those that it starts open `wanted` files; raises RuntimeError if they may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise RuntimeError(
+            f"{wanted} open files are needed, and the hard limit is {hard}: raise it (ulimit -Hn)"
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def cpu_seconds(pid: int) -> float:

@@ -15,52 +15,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from antiphon.authentication import BearerTokens
-from antiphon.errors import (
-    AntiphonError,
-    ClientError,
-    CommandFailed,
-    Declined,
-    DefinitionError,
-    Failure,
-    Forbidden,
-    InternalError,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    MissingCapability,
-    NotFound,
-    RateLimited,
-    RequestError,
-    ResourceNotFound,
-    Unauthorized,
-    UnknownArtifact,
-)
 from antiphon.log_records import clean_records
-from antiphon.model.catalog import PromptMessage, ToolAnnotations
-from antiphon.model.content import (
-    Annotations,
-    Audio,
-    BlobContents,
-    EmbeddedResource,
-    Icon,
-    Image,
-    ResourceLink,
-    Text,
-    TextContents,
-)
-from antiphon.model.identity import Principal
-from antiphon.model.outcome import Completion, InputRequired, Result
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
-from antiphon.model.segment import Segment
-from antiphon.runtime.artifacts.artifact import Artifact
-from antiphon.runtime.execution.context import Context
-from antiphon.runtime.limits import Limits
-from antiphon.server import Server, shed_after
-from antiphon.transport.server.http.router import HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
+    from antiphon.authentication import BearerTokens
     from antiphon.client import Client, Stream
+    from antiphon.errors import (
+        AntiphonError,
+        ClientError,
+        CommandFailed,
+        Declined,
+        DefinitionError,
+        Failure,
+        Forbidden,
+        InternalError,
+        InvalidParams,
+        InvalidRequest,
+        MethodNotFound,
+        MissingCapability,
+        NotFound,
+        RateLimited,
+        RequestError,
+        ResourceNotFound,
+        Unauthorized,
+        UnknownArtifact,
+    )
+    from antiphon.model.catalog import PromptMessage, ToolAnnotations
+    from antiphon.model.content import (
+        Annotations,
+        Audio,
+        BlobContents,
+        EmbeddedResource,
+        Icon,
+        Image,
+        ResourceLink,
+        Text,
+        TextContents,
+    )
+    from antiphon.model.identity import Principal
+    from antiphon.model.outcome import Completion, InputRequired, Result
+    from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
+    from antiphon.model.segment import Segment
+    from antiphon.runtime.artifacts.artifact import Artifact
+    from antiphon.runtime.execution.context import Context
+    from antiphon.runtime.limits import Limits
+    from antiphon.server import Server, shed_after
+    from antiphon.transport.server.http.router import HttpRequest, HttpResponse
 
 __all__ = [
     "Annotations",
@@ -115,13 +115,72 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# A name is imported when it is first used: a client does not load the server, and `antiphon --help` neither.
+# The table repeats the imports above, which type checkers and editors read.
+_NAMES = {
+    "antiphon.authentication": ("BearerTokens",),
+    "antiphon.client": ("Client", "Stream"),
+    "antiphon.errors": (
+        "AntiphonError",
+        "ClientError",
+        "CommandFailed",
+        "Declined",
+        "DefinitionError",
+        "Failure",
+        "Forbidden",
+        "InternalError",
+        "InvalidParams",
+        "InvalidRequest",
+        "MethodNotFound",
+        "MissingCapability",
+        "NotFound",
+        "RateLimited",
+        "RequestError",
+        "ResourceNotFound",
+        "Unauthorized",
+        "UnknownArtifact",
+    ),
+    "antiphon.model.catalog": ("PromptMessage", "ToolAnnotations"),
+    "antiphon.model.content": (
+        "Annotations",
+        "Audio",
+        "BlobContents",
+        "EmbeddedResource",
+        "Icon",
+        "Image",
+        "ResourceLink",
+        "Text",
+        "TextContents",
+    ),
+    "antiphon.model.identity": ("Principal",),
+    "antiphon.model.outcome": ("Completion", "InputRequired", "Result"),
+    "antiphon.model.question": ("Elicit", "ListRoots", "OpenUrl", "Sample"),
+    "antiphon.model.segment": ("Segment",),
+    "antiphon.runtime.artifacts.artifact": ("Artifact",),
+    "antiphon.runtime.execution.context": ("Context",),
+    "antiphon.runtime.limits": ("Limits",),
+    "antiphon.server": ("Server", "shed_after"),
+    "antiphon.transport.server.http.router": ("HttpRequest", "HttpResponse"),
+}
+_SUBMODULES = ("authentication", "client", "errors", "middleware", "server", "testing")
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+# A filter on a logger must be there before the first record, whichever module is imported first.
 clean_records()
 
 
 def __getattr__(name: str) -> Any:
-    # The client brings an HTTP library with it, which a server has no use for.
-    if name in ("Client", "Stream"):
-        from antiphon import client
+    from importlib import import_module
 
-        return getattr(client, name)
-    raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+    if name in _SUBMODULES:
+        return import_module(f"antiphon.{name}")
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -35,10 +35,10 @@ def test_help_ends_with_examples_and_exit_codes(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_uses_known_options(command: str) -> None:
-    for line in epilog(command).split("\n\n"):
-        if not line.startswith("$ antiphon "):
+    for line in epilog(command).splitlines():
+        if not line.startswith("  $ antiphon "):
             continue
-        for typed in re.split(r"; |&& ", line[2:]):
+        for typed in re.split(r"; |&& ", line[4:]):
             first, *rest = shlex.split(typed)
             if first != "antiphon" or rest[:1] == ["--install-completion"]:
                 continue

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from antiphon import Client, Failure, Server
-from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.cli.options import handle_errors, require_target
+from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError, handle_errors
+from antiphon.cli.options import require_target
 from antiphon.cli.run.load import load_server
 from antiphon.cli.targets import Target, run_async, split_call_words
 from antiphon.errors import ClientError

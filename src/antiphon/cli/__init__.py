@@ -7,17 +7,21 @@ command imports the modules that it needs when it runs, so that every command st
 
 from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+__all__ = ["escape_unencodable", "main"]
 
 
 def main() -> None:
     """Run the command that the process was started with."""
-    import sys
-
     from antiphon.cli.commands import app
 
-    # A character that the terminal cannot show is printed as an escape, and does not end the command.
+    escape_unencodable()
+    app(prog_name="antiphon")
+
+
+def escape_unencodable() -> None:
+    """Print a character that the terminal cannot show as an escape, so that it does not end the command."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="antiphon")

@@ -1,39 +1,40 @@
 """The commands and their options. Each command imports the module that does the work when it runs."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: typer would evaluate the annotations of all commands at each start.
 from typing import Annotated
 
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.exit_codes import CommandError, handle_errors
 from antiphon.cli.options import (
     AnswerFileOption,
     AnswersOption,
     Command,
     DefaultAnswerOption,
     EnvOption,
+    Group,
     HeadersOption,
     JsonOption,
-    LogLevel,
     NoInputOption,
     ProtocolOption,
     TimeoutOption,
     TokenOption,
-    handle_errors,
     require_target,
     split_commas,
 )
+from antiphon.cli.run import LogLevel
 from antiphon.cli.store import commands as store_commands
 from antiphon.cli.tasks import commands as tasks
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="Serve, call and inspect Model Context Protocol (MCP) servers.",
     epilog=epilog("antiphon"),
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.add_typer(tasks.app, name="tasks")
@@ -260,7 +261,11 @@ def tools(
         list_tools(parsed, as_json=json)
 
 
-@app.command(cls=Command, epilog=epilog("doctor"))
+@app.command(
+    cls=Command,
+    epilog=epilog("doctor"),
+    short_help="Check any MCP server: its versions, features and response times.",
+)
 def doctor(
     target: TargetArgument = None,
     json: JsonOption = False,

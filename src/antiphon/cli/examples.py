@@ -1,6 +1,6 @@
 """The examples and exit codes at the end of each command's `--help`.
 
-typer joins single line breaks, so every line is a paragraph of its own.
+typer joins the lines of a paragraph, except of one that begins with `\\b`.
 """
 
 from __future__ import annotations
@@ -68,5 +68,5 @@ _EXAMPLES = {
 
 def epilog(command: str) -> str:
     """Return the end of a command's help."""
-    lines = [f"$ {line}" for line in _EXAMPLES[command]]
-    return "\n\n".join(["Examples:", *lines, EXIT_CODES])
+    lines = [f"  $ {line}" for line in _EXAMPLES[command]]
+    return "\n".join(["\b", "Examples:", *lines, "", EXIT_CODES])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from antiphon.printable import printable, printable_text
@@ -16,6 +18,7 @@ __all__ = [
     "USAGE",
     "CommandError",
     "exit_with",
+    "handle_errors",
     "print_error",
 ]
 
@@ -52,3 +55,16 @@ def exit_with(error: CommandError) -> NoReturn:
         print(printable_text(error.details.rstrip()), file=sys.stderr)
     print_error(error.message)
     raise SystemExit(error.code)
+
+
+@contextmanager
+def handle_errors() -> Iterator[None]:
+    """Turn a `CommandError` or Ctrl-C into a message and an exit code."""
+    try:
+        yield
+    except CommandError as error:
+        exit_with(error)
+    except RecursionError:  # JSON of the server, or of a file, is printed or compared
+        exit_with(CommandError("The JSON is nested too deeply.", UNREACHABLE))
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

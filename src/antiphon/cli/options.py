@@ -1,18 +1,16 @@
-"""Options that several commands share, and the error handling around every command.
+"""Options that several commands share, and how typer converts and shows them.
 
 Every command imports this module, so it imports no other part of the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from antiphon.cli.exit_codes import INTERRUPTED, UNREACHABLE, CommandError, exit_with
+from antiphon.cli.exit_codes import CommandError
 
 __all__ = [
     "AnswerFileOption",
@@ -21,20 +19,16 @@ __all__ = [
     "DefaultAnswer",
     "DefaultAnswerOption",
     "EnvOption",
+    "Group",
     "HeadersOption",
     "JsonOption",
-    "LogLevel",
     "NoInputOption",
     "ProtocolOption",
     "TimeoutOption",
     "TokenOption",
-    "handle_errors",
     "require_target",
     "split_commas",
 ]
-
-LogLevel = Literal["debug", "info", "warning", "error"]
-"""The levels of `--log-level`."""
 
 DefaultAnswer = Literal["accept", "decline", "cancel"]
 """The responses of `--default-answer`."""
@@ -96,8 +90,41 @@ NoInputOption = Annotated[
 ]
 
 
+class Conversion:
+    """Converts the value of a parameter. Strings and defaults stay as they are; typer converts the rest."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the converted value. Raises typer's `BadParameter`."""
+        is_list = param.multiple or param.nargs == -1
+        if value is None:
+            return () if is_list else None
+        annotation = param.type_descriptor.annotation
+        if type(value) is annotation:
+            return value
+        if is_list and annotation == list[str] and not isinstance(value, str):
+            return list(value)
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def convert_without_pydantic(params: list[Any]) -> list[Any]:
+    """Return typer's parameters, which now load pydantic only for a value that needs a conversion.
+
+    typer converts every value with pydantic, even a missing one, and pydantic takes longer to load than the
+    rest of a command. The names are private to typer: if they change, commands only start more slowly.
+    """
+    for param in params:
+        if getattr(param, "_runtime_param", param) is None:
+            param._runtime_param = Conversion()
+    return params
+
+
 class Command(TyperCommand):
     """A command whose usage line shows its arguments as their metavars are written."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the one of `--help`."""
+        return convert_without_pydantic(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line after the name of the command."""
@@ -105,17 +132,12 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *(str(getattr(argument, "metavar", argument.name)) for argument in arguments)]
 
 
-@contextmanager
-def handle_errors() -> Iterator[None]:
-    """Turn a `CommandError` or Ctrl-C into a message and an exit code."""
-    try:
-        yield
-    except CommandError as error:
-        exit_with(error)
-    except RecursionError:  # JSON of the server, or of a file, is printed or compared
-        exit_with(CommandError("The JSON is nested too deeply.", UNREACHABLE))
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+class Group(TyperGroup):
+    """A command that has commands of its own."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the one of `--help`."""
+        return convert_without_pydantic(super().get_params(ctx))
 
 
 def require_target(target: str | None) -> str:

@@ -69,7 +69,7 @@ class Target:
                 raise CommandError(f"There is no file {file}.")
             if headers:
                 raise CommandError(f"{file} is served over stdio, which has no headers: remove --header.")
-            command = [sys.executable, "-m", "antiphon", "run", text, "--stdio", "--log-level", "error"]
+            command = [sys.executable, "-m", "antiphon.cli.run", text]
             # A token may come from the environment, so it is not refused.
             return cls(text, command, {}, response_timeout, protocol, _parse_environment(env), timeout)
         if not is_url(text):

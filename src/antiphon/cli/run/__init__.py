@@ -3,3 +3,12 @@
 These modules own the listening socket, the processes and the signals. They use only public members of
 `Server`.
 """
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = ["LogLevel"]
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+"""The levels of `--log-level`."""

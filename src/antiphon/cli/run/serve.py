@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import multiprocessing
 import os
 import secrets
 import signal
@@ -138,6 +137,8 @@ def create_worker_app() -> App:
 
 def _stop_with_supervisor() -> None:
     """Shut this worker process down if its supervisor dies, so that it does not keep the port for ever."""
+    import multiprocessing
+
     supervisor = multiprocessing.parent_process()
     if supervisor is None:
         return

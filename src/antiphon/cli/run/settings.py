@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from antiphon.cli.options import LogLevel
+from antiphon.cli.run import LogLevel
 
 __all__ = ["Settings"]
 

@@ -1,22 +1,24 @@
 """The commands of `antiphon store` and their options."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: typer would evaluate the annotations of all commands at each start.
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.options import Command, JsonOption, handle_errors
+from antiphon.cli.exit_codes import handle_errors
+from antiphon.cli.options import Command, Group, JsonOption
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="Maintain the store of a server: make a backup, or give free space back.",
     short_help="Back up or compact a store.",
     epilog=epilog("store"),
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 UrlArgument = Annotated[

@@ -1,35 +1,36 @@
 """The commands of `antiphon tasks` and their options."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: typer would evaluate the annotations of all commands at each start.
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from antiphon.cli.examples import epilog
-from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.exit_codes import CommandError, handle_errors
 from antiphon.cli.options import (
     AnswerFileOption,
     Command,
     DefaultAnswerOption,
+    Group,
     HeadersOption,
     JsonOption,
     NoInputOption,
     ProtocolOption,
     TimeoutOption,
     TokenOption,
-    handle_errors,
 )
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="List, watch, answer and cancel tasks. The URL of a server shows your own tasks, a store shows "
     "all tasks.",
     short_help="List, watch, answer and cancel tasks.",
     epilog=epilog("tasks"),
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 TargetArgument = Annotated[

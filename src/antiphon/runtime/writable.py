@@ -37,6 +37,9 @@ _MAX_LOSSY_LEVELS = 3
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 """The types that contain nothing: most values are one of them."""
 
+_MAPPINGS = (dict, Mapping)
+"""The types of mappings. An exact `dict` is recognized without a look at the abstract class."""
+
 _any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 _encode = msgspec.json.Encoder().encode
 
@@ -104,7 +107,7 @@ def is_nested_deeply(value: Any) -> bool:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
 

@@ -5,7 +5,7 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +48,7 @@ from antiphon.runtime.tasks.claimed_task import (
     task_of,
     unwinding_deadline,
 )
+from antiphon.runtime.tasks.claims import stored_principal
 from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
@@ -125,7 +126,7 @@ class TaskService:
         task = Task(
             # The time in the id keeps new tasks next to each other in a database's index.
             # The rest has 128 random bits: on a server without authentication, the id is the key to the task.
-            id=f"{tool.name}_{at:011x}-{secrets.token_hex(16)}",
+            id=f"{tool.name}_{at:011x}-{os.urandom(16).hex()}",
             tool=tool.name,
             created=at,
             updated=at,
@@ -188,6 +189,7 @@ class TaskService:
             self.store,
             task,
             created,
+            owner=_as_stored(call.principal, created),
             version=len(entries),
             token=claim.token,
             journal=dict(journal),
@@ -448,6 +450,11 @@ def requested_ttl(request: CallTool) -> int | None:
             "until it has ended."
         )
     return min(ttl, _MAX_TTL_MILLISECONDS)
+
+
+def _as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
+    """Return a principal as another worker would read it from the log: claims may be other types there."""
+    return principal if type(principal) is Principal and not principal.claims else stored_principal(created)
 
 
 def _check_nesting(data: Any, what: str) -> None:

@@ -156,7 +156,7 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
 
 def created_record(record: Record, count: int) -> Record:
     """Return the record of a task that was created with `count` entries."""
-    return msgspec.structs.replace(record, version=count)
+    return record if record.version == count else msgspec.structs.replace(record, version=count)
 
 
 def id_in_use(id: str) -> Stale:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cores", "cpu_seconds", "pin", "raise_descriptor_limit", "resident_mb", "running"]
+__all__ = ["child_ids", "cores", "cpu_seconds", "pin", "raise_descriptor_limit", "resident_mb", "running"]
 
 STARTUP = 60.0
 """Seconds a server may take until it accepts connections."""
@@ -42,13 +42,22 @@ def raise_descriptor_limit(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def child_ids(pid: int) -> list[int]:
+    """The ids of the processes that a process has started, from Linux's `/proc`; else none."""
+    try:
+        return [int(id) for id in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and all its threads, from Linux's `/proc`; else 0."""
+    """User and system time of a process, its threads and its children, from Linux's `/proc`; else 0."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_seconds, child_ids(pid)))
 
 
 def resident_mb(pid: int) -> float:

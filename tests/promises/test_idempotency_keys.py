@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from antiphon import Client, Context, Server
+from antiphon.model.identity import ANONYMOUS
 from antiphon.model.task import Task
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
@@ -153,6 +154,7 @@ async def test_a_task_of_an_older_version_has_keys_of_its_own_id() -> None:
             open_store("memory:"),
             Task("pay_1", "pay", 0, 0),
             {},
+            owner=ANONYMOUS,
             version=1,
             token=1,
             journal=journal,

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from antiphon.model.identity import ANONYMOUS
 from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_questions
 from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
@@ -82,7 +83,9 @@ async def created_task(store: Any, *, worker: str | None = None) -> tuple[Task, 
 async def claimed_task(store: Any) -> ClaimedTask:
     """Create a task that this process has claimed."""
     task, created, token = await created_task(store, worker="me")
-    return ClaimedTask(store, task, created, version=1, token=token, journal={}, responses={})
+    return ClaimedTask(
+        store, task, created, owner=ANONYMOUS, version=1, token=token, journal={}, responses={}
+    )
 
 
 async def queued_task(

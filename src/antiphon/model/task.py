@@ -64,6 +64,9 @@ State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
 """`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
 JSON-RPC error in place of a result."""
 
+_ENDED: tuple[State, ...] = ("done", "faulted", "cancelled")
+"""The states of a task that has ended."""
+
 EntryKind: TypeAlias = Literal[
     "created", "recorded", "emitted", "asked", "answered", "ended", "faulted", "cancelled"
 ]
@@ -185,7 +188,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def has_ended(self) -> bool:
         """Whether the task has finished. A finished task never changes."""
-        return self.state in ("done", "faulted", "cancelled")
+        return self.state in _ENDED
 
     @property
     def expires(self) -> int | None:
@@ -250,15 +253,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
         elif kind == "cancelled":
             changes.update(questions={}, problems={})
-        after = msgspec.structs.replace(self, **changes)
-        return after._with_lifetime() if after.has_ended and state != self.state else after
-
-    def _with_lifetime(self) -> Task:
-        """Return a task that has just ended with its lifetime, which counts from its end."""
-        if self.keep is None:
-            return self
-        ttl = self.updated - self.created + self.keep
-        return msgspec.structs.replace(self, ttl=ttl if self.ttl is None else min(ttl, self.ttl))
+        if self.keep is not None and state in _ENDED and state != self.state:
+            # The lifetime of a task counts from its end.
+            ttl = changes["updated"] - self.created + self.keep
+            changes["ttl"] = ttl if self.ttl is None else min(ttl, self.ttl)
+        return msgspec.structs.replace(self, **changes)
 
     def _may_retry(self, data: Mapping[str, Any]) -> bool:
         return bool(data.get("retry")) and (self.failed or self.state == "faulted")

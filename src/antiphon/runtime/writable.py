@@ -34,6 +34,12 @@ _LARGEST_EXACT = 2**53
 _MAX_LOSSY_LEVELS = 3
 """Down to which level single values are replaced, and not the mapping that contains them."""
 
+_LEAVES = frozenset((str, int, float, bool, type(None)))
+"""The types that contain nothing: most values are one of them."""
+
+_MAPPINGS = (dict, Mapping)
+"""The types of mappings. An exact `dict` is recognized without a look at the abstract class."""
+
 _any: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
 _encode = msgspec.json.Encoder().encode
 
@@ -94,14 +100,14 @@ def is_nested_deeply(value: Any) -> bool:
     """Return whether data in types of JSON is nested deeper than `MAX_NESTING`; it must not be recursive."""
     level = [value]
     for _ in range(MAX_NESTING + 1):
-        level = [item for container in level for item in _items(container)]
+        level = [item for value in level if type(value) not in _LEAVES for item in _items(value)]
         if not level:
             return False
     return True
 
 
 def _items(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
 

@@ -29,6 +29,7 @@ __all__ = [
     "check_text",
     "check_timestamp",
     "claim",
+    "created_record",
     "decode_cursor",
     "encode_cursor",
     "encode_entries",
@@ -151,6 +152,11 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
         server=check_text(record.server),
         head=encode_json(record.head),
     )
+
+
+def created_record(record: Record, count: int) -> Record:
+    """Return the record of a task that was created with `count` entries."""
+    return record if record.version == count else msgspec.structs.replace(record, version=count)
 
 
 def id_in_use(id: str) -> Stale:

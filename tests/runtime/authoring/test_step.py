@@ -30,6 +30,30 @@ async def test_a_partial_is_a_step_under_the_name_of_its_function() -> None:
     assert step.load("2026-02-03") == value
 
 
+async def label(number: int) -> str:
+    return f"label {number}"
+
+
+async def total(number: int) -> int:
+    return number
+
+
+def test_a_result_that_json_has_as_it_is_is_returned_unchanged() -> None:
+    assert steps.of(label).load(steps.of(label).dump("three")) == "three"
+    assert steps.of(total).load(steps.of(total).dump(2**70)) == 2**70
+
+
+def test_a_recorded_result_of_another_type_is_still_validated() -> None:
+    assert steps.of(total).load(3.0) == 3
+    with pytest.raises(ValueError, match="valid integer"):
+        steps.of(total).load("three")
+
+
+def test_a_text_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="cannot be written as JSON"):
+        steps.of(label).dump("\udc80")
+
+
 def test_the_result_of_a_step_with_an_unresolvable_annotation_is_returned_as_json() -> None:
     step = steps.of(unknown)
     assert step.load(step.dump({"a": 1})) == {"a": 1}

@@ -23,6 +23,7 @@ from antiphon.runtime.execution.fingerprints import (
     StepPrint,
     canonical_json,
     is_same_question,
+    json_spellings,
     question_print,
     step_print,
 )
@@ -71,6 +72,12 @@ def test_canonical_json_is_the_same_after_a_round_trip(value: Any) -> None:
     written = canonical_json(value)
     assert canonical_json(msgspec.json.decode(written)) == written
     assert canonical_json(msgspec.msgpack.decode(msgspec.msgpack.encode(value))) == written
+
+
+@given(json_values)
+def test_the_spellings_of_data_are_its_canonical_json_and_its_json_as_it_is(value: Any) -> None:
+    spelled = msgspec.json.encode(value, order="deterministic")
+    assert json_spellings(value) == tuple(dict.fromkeys((canonical_json(value), spelled)))
 
 
 @pytest.mark.parametrize(

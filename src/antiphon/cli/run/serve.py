@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from antiphon.cli.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, CommandError, exit_with
+from antiphon.cli.run.garbage_collection import collect_less_often
 from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
 from antiphon.cli.run.threads import end_without_threads
@@ -130,6 +131,7 @@ def create_worker_app() -> App:
         exit_with(error)
     settings.configure_logging()
     app = create_app(server, settings)
+    collect_less_often()
     notify_on_signals(app)
     _stop_with_supervisor()
     return app
@@ -190,6 +192,7 @@ def _serve_alone(server: Server, settings: Settings, listening: socket.socket, a
     # uvicorn raises the signal again after it has shut down: exit with code 0 then.
     signal.signal(signal.SIGTERM, _exit)
     app = create_app(server, settings)
+    collect_less_often()
     config = _config(app, server, settings)
     runner = create_server(config, app, on_listening=lambda: print(announcement, flush=True))
     try:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
+from antiphon.cli.run.garbage_collection import collect_less_often
 from antiphon.cli.run.serve import has_shared_store, listen, load_configured_server
 from antiphon.cli.run.settings import Settings
 from antiphon.cli.run.threads import end_without_threads
@@ -56,6 +57,7 @@ def run_worker(
             )
     server.configure(task_tools=tools, max_running_tasks=concurrency)
     announcement = _announcement(server, tools or server.task_tools)
+    collect_less_often()
     with nullcontext() if port is None else listen(host, port) as listening:
         try:
             asyncio.run(woken_by_signals(_run_until_signal(server, announcement, listening)))

@@ -23,6 +23,8 @@ from antiphon.runtime.writable import without_non_finite
 __all__ = ["Step", "of"]
 
 _encode = msgspec.json.Encoder().encode
+_PLAIN_TYPES = (str, int, bool)
+"""The types of results that JSON has as they are. A `float` may be infinite."""
 _MAX_CACHED_STEPS = 4096
 """How many functions have their steps cached."""
 
@@ -30,7 +32,7 @@ _MAX_CACHED_STEPS = 4096
 class Step:
     """A function, with a converter between its results and JSON."""
 
-    __slots__ = ("_adapter", "_function", "_is_async", "name")
+    __slots__ = ("_dump", "_function", "_is_async", "_load", "_plain", "name")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
@@ -42,7 +44,12 @@ class Step:
         self.name = name_of(function)
         self._function = function
         self._is_async = inspect.iscoroutinefunction(underlying_function(function))
-        self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(_returns(function))
+        returns = _returns(function)
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(returns)
+        self._dump = adapter.serializer.to_python
+        self._load = adapter.validator.validate_python
+        # A result of exactly this type is the same in JSON, so it is neither converted nor validated.
+        self._plain = returns if returns in _PLAIN_TYPES else None
 
     def check_key(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise `DefinitionError` for a key that is no text, or that may be meant for the function."""
@@ -68,11 +75,14 @@ class Step:
     def dump(self, value: Any) -> Any:
         """Return a result as JSON; raises `DefinitionError` if JSON cannot represent it."""
         try:
-            data = self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+            if type(value) is self._plain:
+                _encode(value)  # raises for a text that is not UTF-8
+                return value
+            data = self._dump(value, mode="json", by_alias=True, warnings="error")
             if b"null" in _encode(data):  # it may stand for NaN
                 written = without_non_finite(data)
                 if written is not data:
-                    self._adapter.validate_python(written)
+                    self._load(written)
                     return written
             return data
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -84,7 +94,7 @@ class Step:
 
     def load(self, data: Any) -> Any:
         """Return a result read back from JSON."""
-        return self._adapter.validate_python(data)
+        return data if type(data) is self._plain else self._load(data)
 
 
 @functools.lru_cache(maxsize=_MAX_CACHED_STEPS)

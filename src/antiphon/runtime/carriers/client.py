@@ -21,7 +21,7 @@ from antiphon.model.question import Question
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.carriers.seal import Seal
-from antiphon.runtime.execution.fingerprints import canonical_json
+from antiphon.runtime.execution.fingerprints import json_spellings
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
@@ -53,7 +53,6 @@ _SEALED_NAMES: Mapping[type[Any], str] = {
 Tokens that clients hold are bound to these names: they never change.
 """
 
-_as_spelled = msgspec.json.Encoder(order="deterministic").encode
 _entries = msgspec.msgpack.Decoder(dict[str, Any])
 _pack = msgspec.msgpack.Encoder().encode
 _entries_in_json = msgspec.json.Decoder(dict[str, Any])
@@ -150,7 +149,7 @@ class ClientCarrier:
                 most,
             )
             raise InternalError("The state of this call is too large to continue it.")
-        if is_nested_deeply(entries):
+        if size > MAX_NESTING and is_nested_deeply(entries):  # each level takes at least a byte
             logger.error(
                 "The state of request %r is nested more than %d levels deep. Let steps return flat data.",
                 call.id,
@@ -179,5 +178,4 @@ class ClientCarrier:
             else [kind, request.name, request.arguments]
         )
         prefix = b"\0".join((b"state", self._server, call.principal.id.encode(), b""))
-        encoded = dict.fromkeys((canonical_json(named), _as_spelled(named)))
-        return tuple(prefix + hashlib.sha256(each).digest() for each in encoded)
+        return tuple([prefix + hashlib.sha256(each).digest() for each in json_spellings(named)])

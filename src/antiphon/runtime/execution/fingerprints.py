@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "canonical_json",
     "fingerprint_key",
     "is_same_question",
+    "json_spellings",
     "question_print",
     "step_print",
 ]
@@ -53,6 +55,18 @@ def canonical_json(value: Any) -> bytes:
     """
     encoded = _encode(value)
     return _encode(_decode(encoded)) if _has_floats(encoded) else encoded
+
+
+def json_spellings(value: Any) -> tuple[bytes, ...]:
+    """Return data as canonical JSON and, if that differs, as JSON with its numbers as they are spelled.
+
+    Raises an exception if the value is not data all the way down.
+    """
+    encoded = _encode(value)
+    if not _has_floats(encoded):
+        return (encoded,)
+    canonical = _encode(_decode(encoded))
+    return (encoded,) if canonical == encoded else (canonical, encoded)
 
 
 class StepPrint(NamedTuple):
@@ -106,13 +120,10 @@ def step_print(
     shared: Any = None,
 ) -> StepPrint:
     """Return the fingerprint of a step. The `shared` object, which belongs to the process, does not count."""
-    digest = hashlib.sha256()
-    for value in args:
-        digest.update(_argument(value, shared))
-        digest.update(b",")
-    for name in sorted(kwargs):
-        digest.update(b"%b=%b," % (name.encode(), _argument(kwargs[name], shared)))
-    return StepPrint(digest.hexdigest()[:_DIGEST_CHARACTERS], _qualified_name(function), is_keyed)
+    arguments = [b"%b," % _argument(value, shared) for value in args]
+    arguments += [b"%b=%b," % (name.encode(), _argument(kwargs[name], shared)) for name in sorted(kwargs)]
+    digest = hashlib.sha256(b"".join(arguments)).hexdigest()
+    return StepPrint(digest[:_DIGEST_CHARACTERS], _qualified_name(function), is_keyed)
 
 
 def question_print(question: Question) -> str:
@@ -137,7 +148,7 @@ def _name_in(key: str) -> str:
 
 
 def _qualified_name(function: Callable[..., Any]) -> str:
-    target = underlying_function(function)
+    target = function if isinstance(function, FunctionType) else underlying_function(function)
     name: str = getattr(target, "__qualname__", None) or type(target).__qualname__
     return name.rpartition("<locals>.")[2]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -141,7 +141,7 @@ class Journal:
         """
         found: str = self.entries.get(_ID, "") or self._default_id
         if not found:
-            found = secrets.token_hex(16)
+            found = os.urandom(16).hex()
             self.record(_ID, found)
         return found
 

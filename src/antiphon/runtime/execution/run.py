@@ -364,8 +364,9 @@ class Run:
         return asyncio.current_task() is self.call.work.task
 
     def _note_step(self, attempt: Attempt, fingerprint: StepPrint, is_sequential: bool) -> None:
-        note = fingerprint._replace(is_concurrent=not is_sequential, is_retried=attempt.had_failed)
-        self.journal.note(fingerprint_key(attempt.key), note.write(attempt.key))
+        if attempt.had_failed or not is_sequential:
+            fingerprint = fingerprint._replace(is_concurrent=not is_sequential, is_retried=attempt.had_failed)
+        self.journal.note(fingerprint_key(attempt.key), fingerprint.write(attempt.key))
 
     def _note_question(self, key: str, question: Question) -> None:
         entry, note = fingerprint_key(answer_entry(key)), question_print(question)

@@ -30,16 +30,26 @@ class Admission:
         self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0}
         self._by_principal: dict[tuple[str, Phase], int] = {}
         self._created = _COUNT_INTERVAL_TASKS  # since the last count
+        self._count_after = self._room()  # how many tasks can be created before the next count
 
     async def check(self, principal_id: str) -> None:
         """Raise `Busy` if too many tasks wait, in all or of an authenticated principal."""
-        if self._created >= _COUNT_INTERVAL_TASKS or any(
-            self._counts[phase] + self._created >= most for phase, most in self._most.items()
-        ):
-            self._created = 0
-            self._by_principal.clear()
-            for phase, _ in _PHASES:
-                self._counts[phase] = await self._count(phase)
+        if self._created >= self._count_after:
+            await self._count_again()
+        if principal_id:
+            for phase, awaited in _PHASES:
+                # Fewer tasks in all than the share of one principal: nobody has more than its share.
+                if self._counts[phase] + self._created >= self._shares[phase]:
+                    await self._check_share(principal_id, phase, awaited)
+        self._created += 1
+
+    async def _count_again(self) -> None:
+        """Ask the store how many tasks wait; raises `Busy` if they are too many."""
+        self._created = 0
+        self._by_principal.clear()
+        for phase, _ in _PHASES:
+            self._counts[phase] = await self._count(phase)
+        self._count_after = self._room()
         for phase, awaited in _PHASES:
             if self._counts[phase] >= self._most[phase]:
                 raise Busy(
@@ -47,10 +57,11 @@ class Admission:
                     f"{self._most[phase]}: try again later.",
                     retry_after=_RETRY_AFTER_SECONDS,
                 )
-            # Fewer tasks in all than the share of one principal: nobody has more than its share.
-            if principal_id and self._counts[phase] + self._created >= self._shares[phase]:
-                await self._check_share(principal_id, phase, awaited)
-        self._created += 1
+
+    def _room(self) -> int:
+        """Return how many tasks can be created before the store has to be asked again how many wait."""
+        room = min(self._most[phase] - count for phase, count in self._counts.items())
+        return min(room, _COUNT_INTERVAL_TASKS)
 
     async def _count(self, phase: Phase) -> int:
         count = await self._store.count(phase)

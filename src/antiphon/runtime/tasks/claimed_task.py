@@ -17,6 +17,7 @@ import msgspec
 
 from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, NoTask, Stale, StoreError, StoreUnavailable
+from antiphon.model.identity import Principal
 from antiphon.model.notification import Progress
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import SEGMENT_ENTRIES, TRANSITIONS, EntryKind, EntryRanges, Task, TaskProgress
@@ -118,6 +119,7 @@ class ClaimedTask:
         "is_handed_over",
         "journal",
         "mismatches",
+        "owner",
         "quiet_releases",
         "reclaims",
         "refusals",
@@ -134,6 +136,7 @@ class ClaimedTask:
         task: Task,
         created: dict[str, Any],
         *,
+        owner: Principal,
         version: int,
         token: int,
         journal: dict[str, Any],
@@ -143,6 +146,7 @@ class ClaimedTask:
         segment_entries: EntryRanges | None = None,
     ) -> None:
         self._store = store
+        self.owner = owner
         # The entries of the log that hold segments; `None` if they are not known.
         self._segment_entries = segment_entries
         self._version = version
@@ -174,11 +178,6 @@ class ClaimedTask:
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
         self._progress: ProgressWriter | None = None
-
-    @property
-    def principal(self) -> str:
-        """The id of the principal that owns the task."""
-        return str(self.created["principal"]["id"])
 
     @property
     def claim(self) -> tuple[str, int]:
@@ -327,21 +326,21 @@ class ClaimedTask:
                 entries.add(self._version)
 
     async def _append(self, kind: EntryKind, data: dict[str, Any]) -> None:
-        backoff, is_uncertain = Backoff(timeout=_STORE_OUTAGE_SECONDS), False
+        backoff: Backoff | None = None
         attempts = _MAX_WRITE_ATTEMPTS
         while attempts:
             try:
-                if await self._try(kind, data, is_uncertain):
+                if await self._try(kind, data, is_uncertain=backoff is not None):
                     return
                 attempts -= 1
             except StoreUnavailable as error:
                 # The run waits. The lease may still be valid when the store responds again, and the store
                 # may have written the entry before it failed.
-                is_uncertain = True
+                backoff = backoff or Backoff(timeout=_STORE_OUTAGE_SECONDS)
                 await backoff.wait(error)
         raise LeaseLost(f"Cannot write to task {self.task.id}: other processes keep writing to it.")
 
-    async def _try(self, kind: EntryKind, data: dict[str, Any], is_uncertain: bool) -> bool:
+    async def _try(self, kind: EntryKind, data: dict[str, Any], *, is_uncertain: bool) -> bool:
         """Append an entry, unless it is in the log already; return false if another process wrote first."""
         if self.task.has_ended:
             raise LeaseLost(f"Cannot write to task {self.task.id}: the task has ended.")

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 
 from antiphon.errors import AntiphonError
+from antiphon.model.identity import Principal
 from antiphon.model.task import EntryKind, TaskHistory
 from antiphon.runtime.tasks.claimed_task import ClaimedTask, task_of
 from antiphon.store.contract import Claim, Store
 
-__all__ = ["claimed_task", "give_back", "read_history", "release"]
+__all__ = ["claimed_task", "give_back", "read_history", "release", "stored_principal"]
 
 logger = logging.getLogger("antiphon")
 
@@ -44,6 +46,11 @@ async def read_history(store: Store, claim: Claim) -> TaskHistory | None:
     return history
 
 
+def stored_principal(created: Mapping[str, Any]) -> Principal:
+    """Return the principal that owns a task, from the first entry of its log."""
+    return msgspec.convert(created["principal"], Principal)
+
+
 def claimed_task(
     store: Store, claim: Claim, history: TaskHistory, *, lease: float, since: float
 ) -> ClaimedTask:
@@ -53,6 +60,7 @@ def claimed_task(
         store,
         history.task,
         dict(history.created),
+        owner=stored_principal(history.created),
         version=claim.record.version,
         token=claim.token,
         journal=history.journal,
@@ -74,7 +82,14 @@ async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:
         await store.release(record.id, claim.token, delay=delay)
         return
     claimed = ClaimedTask(
-        store, task, {}, version=record.version, token=claim.token, journal={}, responses={}
+        store,
+        task,
+        {},
+        owner=Principal(record.principal),
+        version=record.version,
+        token=claim.token,
+        journal={},
+        responses={},
     )
     claimed.quiet_releases = task.quiet_releases
     await release(claimed, delay=delay)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.model.identity import Implementation, Principal
+from antiphon.model.identity import Implementation
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage
@@ -52,7 +52,7 @@ def call_of(
             response_modes=tuple(created.get("modes", ())),
             raw=created.get("trace", {}),
         ),
-        principal=msgspec.convert(created["principal"], Principal),
+        principal=claimed.owner,
         carrier=StoreCarrier(claimed.journal, confirm or claimed.confirm),
         caller=_TaskCaller(claimed),
         work=Supervised.here(),

@@ -244,7 +244,7 @@ class Worker:
         found = self._running.get(id)
         if found is None:
             return self._finished.find(id, principal)
-        return await found[0].wait_for_write() if found[0].principal == principal else None
+        return await found[0].wait_for_write() if found[0].owner.id == principal else None
 
     # Claiming
 
@@ -466,7 +466,7 @@ class Worker:
         await write_outcome(claimed, outcome)
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
-            self._finished.add(claimed.task, claimed.principal)
+            self._finished.add(claimed.task, claimed.owner.id)
 
     async def _perform(self, claimed: ClaimedTask, tool: Tool) -> Outcome:
         if (confirming := claimed.confirm()) is not None:

@@ -162,8 +162,8 @@ class PostgresStore:
     ) -> Claim | None:
         encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
         row = rules.new_row(record, len(encoded), held=worker is not None)
-        claim: Claim | None = await self._write(Create(row, encoded, worker, length))
-        return claim
+        token: int | None = await self._write(Create(row, encoded, worker, length))
+        return None if token is None else Claim(rules.created_record(record, len(encoded)), token)
 
     async def append(
         self,

@@ -17,7 +17,7 @@ import msgspec
 from antiphon.errors import Stale, StoreError
 from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
-from antiphon.store.contract import UNSET, Claim, Phase, UnsetType
+from antiphon.store.contract import UNSET, Phase, UnsetType
 from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.claimer import Claimer, ClaimTasks, next_full_search
 from antiphon.store.postgres.connection import ReconnectingConnection
@@ -227,7 +227,7 @@ class Writer:
             elif operation.worker is None:
                 job.succeed(None)
             else:
-                job.succeed(Claim(rules.record_of(operation.row), row["token"]))
+                job.succeed(row["token"])
         refused = []
         for job in appends:
             row = written.get(escape_text(job.operation.id))

@@ -82,21 +82,18 @@ class Batch:
             for row in self._unreadable.decode_rows(found):
                 self._rows[row.id] = row
 
-    def create(
-        self, row: Row, entries: Sequence[EncodedEntry], worker: str | None, lease: int
-    ) -> Claim | None:
-        """Create a task; raises `Stale` if its id is in use."""
+    def create(self, row: Row, entries: Sequence[EncodedEntry], worker: str | None, lease: int) -> int | None:
+        """Create a task, and return the token of its worker; raises `Stale` if its id is in use."""
         if row.id in self._rows:
             raise rules.id_in_use(row.id)
         row = copy(row)  # the operation may have to run again, with an unchanged row
         self._last_key += 1
         row.key = self._last_key
         self._rows[row.id] = self._new[row.key] = row
-        if worker is not None:
-            rules.claim(row, worker, self._lease_now + lease)
+        token = None if worker is None else rules.claim(row, worker, self._lease_now + lease)
         self._add_entries(row, 1, entries)
         self._counts[row.phase] += 1
-        return None if worker is None else Claim(rules.record_of(row), row.token)
+        return token
 
     def append(
         self,

@@ -146,10 +146,10 @@ class SQLiteStore:
     ) -> Claim | None:
         encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
         row = rules.new_row(record, len(encoded), held=worker is not None)
-        claim: Claim | None = await self._write(
+        token: int | None = await self._write(
             lambda batch: batch.create(row, encoded, worker, length), (row.id,)
         )
-        return claim
+        return None if token is None else Claim(rules.created_record(record, len(encoded)), token)
 
     async def append(
         self,

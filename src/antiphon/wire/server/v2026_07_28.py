@@ -217,7 +217,8 @@ class V2026(Dialect):
         )
         if not concerns_tasks:
             return request
-        declared = frame.meta.get(CAPABILITIES, {})
+        known = self._cached_metas.get(frame.raw_meta)
+        declared = frame.meta.get(CAPABILITIES, {}) if known is None else known.capabilities
         if type(request) is StreamTask and not _declares(STREAMING, declared):
             raise MissingCapability("Missing required client capability", needs=NEEDS_STREAMING)
         if not _declares(EXTENSION, declared):

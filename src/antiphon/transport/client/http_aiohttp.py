@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import ssl
 import sys
 import weakref
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Coroutine, Mapping
+from typing import Any, Literal, NamedTuple
 
 import aiohttp
 from yarl import URL
@@ -36,6 +37,10 @@ _MAX_LINE_BYTES = 16 * 1024
 _MAX_HEADERS = 128
 _MAX_ROUTES = 16
 """For how many URLs a client remembers how to send requests to them."""
+
+
+_MAX_STEPS = 10
+"""How often closing a pool may yield when its event loop is closed already."""
 
 
 class _Route(NamedTuple):
@@ -215,10 +220,18 @@ def _drop(session: aiohttp.ClientSession, pool: _Pool) -> None:
     closing = pool.release()
     try:
         pool.loop.call_soon_threadsafe(pool.loop.create_task, closing)
-    except RuntimeError:  # the loop is closed, so there is nothing to wait for
+    except RuntimeError:  # the loop is closed, and its connections with it
         closing.close()
-        pool.connector.close().__await__()
         _pools.pop(pool.loop, None)
+        _run_without_loop(pool.connector.close())
+
+
+def _run_without_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing."""
+    with contextlib.suppress(StopIteration, RuntimeError):
+        for _ in range(_MAX_STEPS):
+            work.send(None)
+    work.close()
 
 
 def _default_tls() -> ssl.SSLContext | bool:

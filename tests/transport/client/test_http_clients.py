@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from antiphon.transport.client import http_aiohttp
 from antiphon.transport.client.http_aiohttp import AiohttpClient
 from antiphon.transport.client.http_client import HttpClient, HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_httpx2 import Httpx2Client
@@ -226,6 +228,32 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
     for _ in range(10):  # the other side of the connection is in this loop too
         await asyncio.sleep(0)
+
+
+async def test_a_connection_closed_while_the_program_blocked_is_not_used_again(
+    http: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_aiohttp, "_QUIET_SECONDS", 0)
+    closed = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = listening.accept()
+                with connection:
+                    received = b""
+                    while not received.endswith(b"whole"):
+                        received += connection.recv(65536)
+                    connection.sendall(response())
+                closed.set()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        await whole(await http.request("POST", url, {}, b"whole"))
+        closed.wait(10)  # the loop sees nothing meanwhile
+        await whole(await http.request("POST", url, {}, b"whole"))
+        serving.join(10)
 
 
 async def test_a_request_whose_connection_breaks_is_not_sent_twice(http: HttpClient) -> None:

@@ -21,15 +21,20 @@ from typing import Any, Literal, NamedTuple
 import aiohttp
 from yarl import URL
 
+from antiphon.log_records import clean_records
 from antiphon.printable import printable, redacted_url
 from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_proxies import environment_proxy
 
 __all__ = ["AiohttpClient"]
 
+clean_records(("aiohttp.client", "aiohttp.internal"))  # they quote cookies
+
 _IDLE_SECONDS = 4.0
 """How long a connection stays in the pool. Many servers close one after 5 s, and a request sent meanwhile is
 lost."""
+_QUIET_SECONDS = 0.5
+"""After how long without a request a client looks whether servers have closed connections meanwhile."""
 _CLOSE_SECONDS = 2.0
 """How long the pool waits until its connections are closed."""
 _MAX_LINE_BYTES = 16 * 1024
@@ -69,6 +74,8 @@ class AiohttpClient:
         self._tls = tls or (_default_tls() if session is None else True)
         self._proxy = proxy if session is None else False
         self._routes: dict[str, _Route] = {}
+        self._loop = asyncio.get_running_loop()
+        self._last_request = self._loop.time()
         self._dropped: weakref.finalize[[aiohttp.ClientSession, _Pool], AiohttpClient] | None = None
         if session is None:
             pool = _Pool.acquire()
@@ -83,6 +90,10 @@ class AiohttpClient:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> HttpResponse:
         """Send a request and return the response, still unread."""
+        now = self._loop.time()
+        if now - self._last_request > _QUIET_SECONDS:
+            await _see_closed_connections()
+        self._last_request = now
         try:
             route = self._routes.get(url) or self._find_route(url)
             if route.authorization:
@@ -212,6 +223,15 @@ class _Pool:
 
 
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+
+
+async def _see_closed_connections() -> None:
+    """Let the event loop read its sockets, so that the pool knows which connections servers have closed.
+
+    A program that has blocked the loop since the last request would send the next one into such a connection.
+    """
+    for _ in range(2):  # the loop reads the sockets after it has woken this task once
+        await asyncio.sleep(0)
 
 
 def _drop(session: aiohttp.ClientSession, pool: _Pool) -> None:

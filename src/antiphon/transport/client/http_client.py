@@ -34,7 +34,7 @@ class HttpResponse(Protocol):
         """The status code."""
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header; `None` without one."""
+        """Return the value of a header; `None` without one. Of several values, the first or all of them."""
 
     async def read(self) -> bytes:
         """Return the next bytes of the body as they came; empty at its end. Raises `HttpFailure`."""

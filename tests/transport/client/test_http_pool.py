@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from antiphon import Client, Server
+from antiphon.errors import Unreachable
 from antiphon.transport.client import http_aiohttp
 from antiphon.transport.client.http_aiohttp import AiohttpClient
 from tests.support.polling import until
+from tests.support.serving import serving
 from tests.transport.client.web_server import always, response, web_server
 
 
@@ -71,12 +75,48 @@ async def test_a_session_of_the_user_is_used_and_left_open() -> None:
     def whoami() -> str:
         return "ada"
 
-    from tests.support.serving import serving
-
     async with serving(server) as address, aiohttp.ClientSession(headers={"x-mine": "1"}) as session:
         async with Client(address.url, http=session) as client:
             assert (await client.call("whoami")).text == "ada"
         assert not session.closed
+
+
+async def test_a_session_that_the_user_has_closed_is_a_failure() -> None:
+    async with aiohttp.ClientSession() as session:
+        pass
+    with pytest.raises(Unreachable, match="the session is closed"):
+        async with Client("http://127.0.0.1:9/mcp", http=session):
+            pass
+
+
+async def test_a_session_can_reach_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "web.sock")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(response(b"hi", "200 OK", "text/plain", "connection: close"))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_unix_server(answer, path)
+    async with listening, aiohttp.ClientSession(connector=aiohttp.UnixConnector(path)) as session:
+        assert await fetch(AiohttpClient(session), "http://localhost/mcp") == b"hi"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_port_without_a_server_refuses_the_connection(host: str) -> None:
+    with socket.socket() as bound:  # it does not listen
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://{host}:{bound.getsockname()[1]}/mcp"
+        with pytest.raises(Unreachable, match=f"No connection to {url}: Connection refused"):
+            async with Client(url):
+                pass
+
+
+async def test_a_proxy_that_is_not_there_is_named() -> None:
+    with pytest.raises(Unreachable, match="the proxy cannot be reached: Connection refused"):
+        async with Client("http://far.example/mcp", proxy="http://127.0.0.1:9"):
+            pass
 
 
 DROPPED = """

@@ -12,6 +12,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import socket
 import ssl
 import sys
 import weakref
@@ -42,8 +43,6 @@ _MAX_LINE_BYTES = 16 * 1024
 _MAX_HEADERS = 128
 _MAX_ROUTES = 16
 """For how many URLs a client remembers how to send requests to them."""
-
-
 _MAX_STEPS = 10
 """How often closing a pool may yield when its event loop is closed already."""
 
@@ -94,6 +93,8 @@ class AiohttpClient:
         if now - self._last_request > _QUIET_SECONDS:
             await _see_closed_connections()
         self._last_request = now
+        if self._session.closed:
+            raise HttpFailure("the session is closed")
         try:
             route = self._routes.get(url) or self._find_route(url)
             if route.authorization:
@@ -118,7 +119,7 @@ class AiohttpClient:
         except aiohttp.InvalidURL:
             raise InvalidUrl from None
         except aiohttp.ConnectionTimeoutError:
-            raise HttpFailure(f"it could not be connected to within {self._connect_timeout:g} s") from None
+            raise HttpFailure(f"connecting took more than {self._connect_timeout:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise HttpFailure(_reason(error)) from None
 
@@ -275,6 +276,8 @@ def _reason(error: Exception) -> str:
         return f"the response is not valid HTTP: {printable(error.message, 200)}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy cannot be reached: {_os_reason(error.os_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return _os_reason(error.os_error)
     if isinstance(error, OSError):
@@ -283,7 +286,11 @@ def _reason(error: Exception) -> str:
 
 
 def _os_reason(error: OSError) -> str:
-    """Return the reason of an error of the operating system or of TLS."""
-    if isinstance(error, ssl.SSLError) or error.errno is None or error.errno <= 0:
+    """Return the reason of an error of the operating system, of TLS or of the resolver."""
+    if isinstance(error, ConnectionRefusedError):
+        return "Connection refused"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "the name of the host was not found"
+    if isinstance(error, ssl.SSLError) or not error.errno:
         return str(error) or type(error).__name__
     return os.strerror(error.errno)

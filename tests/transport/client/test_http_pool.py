@@ -19,7 +19,7 @@ from antiphon.transport.client import http_aiohttp
 from antiphon.transport.client.http_aiohttp import AiohttpClient
 from tests.support.polling import until
 from tests.support.serving import serving
-from tests.transport.client.web_server import always, response, web_server
+from tests.transport.client.web_server import Asked, always, response, web_server
 
 
 async def fetch(http: AiohttpClient, url: str) -> bytes:
@@ -66,6 +66,24 @@ async def test_connections_that_have_been_idle_for_long_are_not_used(monkeypatch
             await asyncio.sleep(0.05)
         await http.close()
     assert [asked.connection for asked in server.asked] == [0, 1]
+
+
+async def test_a_flood_of_cookies_is_bounded() -> None:
+    numbers = iter(range(10**6))
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        cookies = (f"set-cookie: c{next(numbers)}={'x' * 1000}" for _ in range(100))
+        writer.write(response(b"hi", "200 OK", "text/plain", *cookies))
+
+    async with web_server(answer) as server:
+        http = AiohttpClient()
+        for _ in range(10):
+            await fetch(http, server.url)
+        await http.close()
+    sent = [asked.header("cookie") or "" for asked in server.asked]
+    assert sent[-1]
+    assert max(map(len, sent)) < 10_000
+    assert len(http._session.cookie_jar) < 200
 
 
 async def test_a_session_of_the_user_is_used_and_left_open() -> None:

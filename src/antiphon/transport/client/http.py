@@ -44,9 +44,6 @@ from antiphon.wire.jsonrpc import Frame
 if TYPE_CHECKING:
     import ssl
 
-    import aiohttp
-    import httpx2
-
 __all__ = ["HttpChannel"]
 
 logger = logging.getLogger("antiphon.client")
@@ -64,7 +61,10 @@ _FAILURES_BEFORE_WARNING = 5
 
 
 class HttpChannel:
-    """A channel to the server at one URL. It does not close an `http` client that was passed in."""
+    """A channel to the server at one URL. It does not close an `http` client that was passed in.
+
+    `http` and `auth` are what `Client` takes; raises `TypeError` or `ValueError` for others.
+    """
 
     has_streams = True
     has_headers = True
@@ -73,8 +73,8 @@ class HttpChannel:
         self,
         url: str,
         *,
-        http: aiohttp.ClientSession | httpx2.AsyncClient | None = None,
-        auth: str | httpx2.Auth | None = None,
+        http: object = None,
+        auth: object = None,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | Literal[False] | None = None,

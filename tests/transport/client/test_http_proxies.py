@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -12,7 +15,7 @@ from antiphon.errors import Unreachable
 from antiphon.transport.client.http_client import HttpClient, HttpFailure
 from antiphon.transport.client.http_proxies import environment_proxy
 from tests.transport.client.test_http_clients import LIBRARIES, create, whole
-from tests.transport.client.web_server import Asked, always, response, web_server
+from tests.transport.client.web_server import always, response, web_server
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -95,13 +98,52 @@ async def test_the_environment_can_be_ignored(monkeypatch: pytest.MonkeyPatch, l
         await http.close()
 
 
-async def _tunnel(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+@asynccontextmanager
+async def tunnel(port: int) -> AsyncIterator[tuple[str, list[str]]]:
+    """A proxy that opens tunnels to one port of this machine; yields its address and the requests."""
+    asked: list[str] = []
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pipe(reader, far_writer), pipe(far_reader, writer))
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield f"http://ada:s3cret@127.0.0.1:{listening.sockets[0].getsockname()[1]}", asked
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-async def test_https_goes_through_a_tunnel(library: str) -> None:
-    async with web_server(_tunnel) as proxy:
+async def test_https_goes_through_a_tunnel(
+    library: str, certificate: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    of_server, of_client = certificate
+    async with (
+        web_server(always(response(b"safe")), tls=of_server) as server,
+        tunnel(server.port) as (proxy, asked),
+    ):
+        http: HttpClient = create(library, proxy=proxy, tls=of_client)
+        headers = {"authorization": "Bearer t0ken"}
+        assert await whole(await http.request("GET", "https://localhost:7/mcp", headers)) == b"safe"
+        await http.close()
+    (opening,) = asked
+    assert opening.startswith("CONNECT localhost:7 HTTP/1.1\r\n")
+    assert "proxy-authorization: basic ywrhonmzy3jldA==".lower() in opening.lower()
+    assert "t0ken" not in opening
+    assert server.asked[0].header("authorization") == "Bearer t0ken"
+    assert server.asked[0].header("proxy-authorization") is None
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_a_tunnel_that_is_refused_is_a_failure(library: str) -> None:
+    async with web_server(always(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")) as proxy:
         http: HttpClient = create(library, proxy=f"http://127.0.0.1:{proxy.port}")
         with pytest.raises(HttpFailure, match="407"):
             await http.request("GET", "https://far.example/mcp?token=s3cret", {})

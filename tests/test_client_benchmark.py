@@ -1,4 +1,4 @@
-"""The clients that `bench_client.py` measures do their work: a rename must not break `make bench` unnoticed."""
+"""The client that `bench_client.py` measures does its work: no rename breaks `make bench` unnoticed."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def publish(
             "aim": "at most 1.5",
         },
         {
-            "name": "emit to our client's loop / a bare event to httpx2's",
+            "name": "emit to our client's loop / a bare event to aiohttp's",
             "rate": round(slower("client"), 2),
             "aim": "at most 1.5",
         },

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-import httpx2
+import aiohttp
 
 from antiphon import Client
 
@@ -31,11 +31,11 @@ async def bare(port: int, count: int, pause: float) -> float:
     delays = []
     call = {"params": {"arguments": {"n": count, "pause": pause}}}
     async with (
-        httpx2.AsyncClient(timeout=60) as http,
-        http.stream("POST", f"http://127.0.0.1:{port}/mcp", json=call) as response,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as http,
+        http.post(f"http://127.0.0.1:{port}/mcp", json=call) as response,
     ):
-        async for line in response.aiter_lines():
-            frame = json.loads(line.removeprefix("data: ")) if line else {}
+        async for line in response.content:
+            frame = json.loads(line.removeprefix(b"data: ")) if line.strip() else {}
             if "params" in frame:
                 delays.append(time.monotonic_ns() - int(frame["params"]["content"][0]["text"]))
     return statistics.median(delays) / 1e6

@@ -42,7 +42,12 @@ class Environment:
 ENVIRONMENTS = {
     environment.name: environment
     for environment in (
-        Environment("antiphon", SERVING, ("antiphon", "msgspec", "pydantic", "uvicorn"), local=True),
+        Environment(
+            "antiphon", SERVING, ("antiphon", "msgspec", "pydantic", "uvicorn", "aiohttp"), local=True
+        ),
+        Environment(
+            "antiphon-httpx2", ("httpx2==2.16.0", *SERVING), ("antiphon", "httpx2", "msgspec"), local=True
+        ),
         Environment("mcp", ("mcp==2.3.0", *SERVING), ("mcp", "pydantic", "starlette", "uvicorn")),
         Environment(
             "fastmcp", ("fastmcp==4.1.2", *SERVING), ("fastmcp", "mcp", "pydantic", "starlette", "uvicorn")

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx2
+import aiohttp
 from rich.console import Console
 from rich.json import JSON
 from rich.table import Table
@@ -162,10 +162,11 @@ async def streamed(tour: Tour, url: str) -> None:
     console.print(JSON(json.dumps(REQUEST), ensure_ascii=False), soft_wrap=True)
     segments = 0
     async with (
-        httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http,
-        http.stream("POST", url, json=REQUEST, headers={"accept": "text/event-stream"}) as response,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_SECONDS)) as http,
+        http.post(url, json=REQUEST, headers={"accept": "text/event-stream"}) as response,
     ):
-        async for line in response.aiter_lines():
+        async for read in response.content:
+            line = read.decode().rstrip()
             if line.startswith("data:"):
                 console.print(f"  [dim]{line}[/]", markup=True, soft_wrap=True)
                 segments += len(json.loads(line.removeprefix("data:"))["result"]["partial-content"])

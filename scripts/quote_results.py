@@ -15,8 +15,10 @@ RATIOS = {
         "antiphon / fastmcp, 2026-07-28": ("plain answers", "FastMCP"),
         "antiphon / bare ASGI echo": ("plain answers", "a bare ASGI echo"),
     },
+    "client": {
+        "antiphon / mcp, 16 at once": ("calls of a client, 16 at once", "the official client (mcp)"),
+    },
     "rounds": {
-        "antiphon / mcp, first round": ("a question, first round", "the official SDK (mcp)"),
         "antiphon / mcp, second round": ("a question, second round", "the official SDK (mcp)"),
     },
     "streaming": {

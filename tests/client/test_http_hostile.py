@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,23 @@ from antiphon.errors import (
     Unauthorized,
     Unreachable,
 )
+from antiphon.transport.client import http as http_channel
+from antiphon.transport.client.http_client import HttpClient
+from antiphon.transport.client.http_httpx2 import Httpx2Client
 from tests.client.fakes import Answer, Reply, modern, serving
 
 LIMIT = 256 * 1024
+
+
+@pytest.fixture(autouse=True, params=["aiohttp", "httpx2"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with both HTTP libraries."""
+
+    def of_httpx2(*, http: None, auth: None, **options: Any) -> HttpClient:
+        return Httpx2Client(http, auth=auth, **options)
+
+    if request.param == "httpx2":
+        monkeypatch.setattr(http_channel, "http_client", of_httpx2)
 
 
 async def call(answer: Answer, timeout: float = 5) -> str:

@@ -215,6 +215,16 @@ async def test_any_auth_plugs_in() -> None:
     assert all(request.headers["x-mine"] == "1" for request in fake.heard)
 
 
+async def test_a_token_is_sent_with_every_request() -> None:
+    headers = {"Authorization": "Bearer other", "X-Mine": "1", "Accept": "text/html"}
+    async with serving(modern(done)) as fake, Client(fake.url, auth="secret", headers=headers) as client:
+        assert (await client.call("tool")).text == "Done."
+    for request in fake.heard:
+        assert request.headers["authorization"] == "Bearer secret"
+        assert request.headers["x-mine"] == "1"
+        assert request.headers["accept"] == "application/json, text/event-stream"
+
+
 async def test_a_given_http_client_is_used_and_left_open() -> None:
     async with serving(modern(done)) as fake, httpx2.AsyncClient(headers={"x-mine": "1"}) as http:
         async with Client(fake.url, http=http) as client:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from antiphon.client.callbacks import (
     Callbacks,
@@ -19,7 +19,7 @@ from antiphon.client.callbacks import (
 )
 from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, deliver
-from antiphon.client.input_rounds import InputRounds, responses
+from antiphon.client.input_rounds import InputRounds
 from antiphon.client.notifications import Notifications
 from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.streaming.stream import Stream, StreamedCall
@@ -27,7 +27,7 @@ from antiphon.client.targets import channel_to
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.client.tasks.redeeming import checked
 from antiphon.client.tasks.requests import TaskRequests
-from antiphon.client.tool_calls import ToolCalls
+from antiphon.client.tool_calls import ToolCalls, tool_call
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import (
     Kind,
@@ -55,6 +55,9 @@ from antiphon.runtime.change_feed import Listener
 from antiphon.wire.versions import VERSIONS
 
 if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
     import httpx2
 
 __all__ = ["Client"]
@@ -66,9 +69,11 @@ class Client:
     `target` is the URL of a server, the command that starts one, or a `Server` in this process. All methods
     may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the server answers with.
 
-    `headers`, `auth` and `http` are for a URL, `env` and `cwd` for a command. `principal` is the caller of a
-    `Server` in this process: a `Principal`, or its id. Raises `ValueError` for an option that the target does
-    not use, and for a negative time.
+    `headers`, `auth`, `tls`, `proxy` and `http` are for a URL, `env` and `cwd` for a command. `auth` is a
+    bearer token or an `httpx2.Auth`. `proxy` is the address of a proxy, or `False` for none; without it, the
+    environment names one. `http` is an `aiohttp.ClientSession` or an `httpx2.AsyncClient` of yours.
+    `principal` is the caller of a `Server` in this process: a `Principal`, or its id. Raises `ValueError` for
+    an option that the target does not use, and for a negative time.
 
     `timeout` bounds each request and each whole list, `connect_timeout` the negotiation of a version.
     `probe_timeout` is how long a child process has to answer in the newest version before the client tries an
@@ -93,9 +98,11 @@ class Client:
         *,
         name: str = "antiphon",
         version: str | None = None,
-        auth: httpx2.Auth | None = None,
+        auth: str | httpx2.Auth | None = None,
         headers: Mapping[str, str] | None = None,
-        http: httpx2.AsyncClient | None = None,
+        http: aiohttp.ClientSession | httpx2.AsyncClient | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | Literal[False] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         principal: Principal | str | None = None,
@@ -149,6 +156,8 @@ class Client:
                 auth=auth,
                 headers=headers,
                 http=http,
+                tls=tls,
+                proxy=proxy,
                 env=env,
                 cwd=cwd,
                 principal=principal,
@@ -258,7 +267,7 @@ class Client:
         Raises `Failure` if the tool failed, unless `check` is false; `TaskCancelled` or `TaskLost` if a
         task ended without a result.
         """
-        request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
+        request = tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
         if isinstance(outcome, TaskStatus):
             handle = self._handle(outcome, on_progress)
@@ -289,7 +298,7 @@ class Client:
         again with it as `resume` and with `answers` to its questions by key. Further keywords are
         arguments of the tool. Raises `Failure` if the tool failed, unless `check` is false.
         """
-        request = _tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
+        request = tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
         outcome = await self._sender(timeout, on_progress, log_level, meta)(request)
         if isinstance(outcome, TaskStatus):
             return self._handle(outcome, on_progress)
@@ -482,15 +491,6 @@ class Client:
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
     ) -> RequestMeta:
         return RequestMeta(log_level=log_level or self._notifications.log_level, raw=meta or {})
-
-
-def _tool_call(
-    name: str, arguments: dict[str, Any], resume: InputRequired | None, answers: Mapping[str, Any] | None
-) -> CallTool:
-    """Return the request of a call: the first round, or the one that follows `resume`."""
-    questions, state = (resume.questions, resume.sealed) if resume is not None else ({}, None)
-    given = responses(questions, answers or {})
-    return CallTool(name=name, arguments=arguments, input_responses=given, request_state=state)
 
 
 def _own_version() -> str:

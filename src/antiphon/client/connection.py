@@ -46,6 +46,7 @@ _GOODBYE_SECONDS = 2.0
 """How long the client tries to tell the server that a request or the session is over."""
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading raises for a value that no rule of the protocol foresees."""
+_FOREVER = float("inf")
 _FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS = 1.0, 60.0
 
 
@@ -295,7 +296,7 @@ class Connection:
         return self._deadline(self.timeout, what)
 
     def _deadline(self, seconds: float, what: str) -> _Deadline:
-        return _Deadline(seconds, f"{self.channel.peer} has not answered within {seconds:g} s: {what}.")
+        return _Deadline(seconds, self.channel.peer, what)
 
     async def _receive(self, frame: Frame) -> None:
         """Handle a message that is not the last response to a request; raises nothing."""
@@ -371,9 +372,11 @@ class Connection:
 class _Deadline:
     """A time limit that raises `TimedOut` with a message that says what to do."""
 
-    def __init__(self, seconds: float, message: str) -> None:
-        self._limit = asyncio.timeout(None if seconds == float("inf") else seconds)
-        self._message = message
+    __slots__ = ("_limit", "_peer", "_seconds", "_what")
+
+    def __init__(self, seconds: float, peer: str, what: str) -> None:
+        self._limit = asyncio.timeout(None if seconds == _FOREVER else seconds)
+        self._seconds, self._peer, self._what = seconds, peer, what
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
@@ -382,7 +385,10 @@ class _Deadline:
         try:
             await self._limit.__aexit__(*raised)
         except TimeoutError:
-            raise TimedOut(f"{self._message} Give it more time with timeout=.") from None
+            raise TimedOut(
+                f"{self._peer} has not answered within {self._seconds:g} s: {self._what}. "
+                "Give it more time with timeout=."
+            ) from None
 
 
 def _with_trace_context(request_meta: RequestMeta) -> RequestMeta:

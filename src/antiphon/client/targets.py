@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from antiphon.model.identity import ANONYMOUS, Principal, problem_of
 from antiphon.printable import redacted_url
 from antiphon.transport.client.channel import Channel
 
 if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
     import httpx2
 
 __all__ = ["channel_to"]
@@ -19,9 +22,11 @@ __all__ = ["channel_to"]
 def channel_to(
     target: Any,
     *,
-    auth: httpx2.Auth | None,
+    auth: str | httpx2.Auth | None,
     headers: Mapping[str, str] | None,
-    http: httpx2.AsyncClient | None,
+    http: aiohttp.ClientSession | httpx2.AsyncClient | None,
+    tls: ssl.SSLContext | None,
+    proxy: str | Literal[False] | None,
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
     principal: Principal | str | None,
@@ -35,9 +40,9 @@ def channel_to(
 
     A target that is a channel is returned as it is. Raises `ValueError` for a string that is not a URL and
     for an option that this kind of target does not have, and `TypeError` for any other target that is not a
-    server.
+    server, or for an option of a wrong type.
     """
-    over_http = {"headers": headers, "auth": auth, "http": http}
+    over_http = {"headers": headers, "auth": auth, "http": http, "tls": tls, "proxy": proxy}
     of_process = {"env": env, "cwd": cwd}
     in_memory = {"principal": principal}
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
@@ -56,10 +61,12 @@ def channel_to(
         _refuse("A URL", of_process, "It is for a command that the client starts.")
         _refuse("A URL", in_memory, "Say who you are with headers={…} or auth=….")
         return HttpChannel(
-            target,
+            address,
             http=http,
             auth=auth,
             headers=headers,
+            tls=tls,
+            proxy=proxy,
             connect_timeout=connect_timeout,
             max_message=max_message,
             max_requests=max_requests,

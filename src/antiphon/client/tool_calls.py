@@ -6,19 +6,21 @@ tool needs which; it is read only if it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, Sink
+from antiphon.client.input_rounds import responses
 from antiphon.client.streaming.segment_tracker import whole_outcome
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
+from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool, RequestMeta, TaskParams
 from antiphon.model.segment import StreamPart
 
-__all__ = ["ToolCalls"]
+__all__ = ["ToolCalls", "tool_call"]
 
 _STREAM_MODES = ("streaming", "task")
 """The response modes for a caller that reads segments. "immediate" would send none before the end."""
@@ -117,6 +119,15 @@ class ToolCalls:
     def _has_task_params(self) -> bool:
         """Whether a caller can ask for a task, in this version and of this server."""
         return self._connection.dialect.takes_task_params and self._connection.offers.tasks
+
+
+def tool_call(
+    name: str, arguments: dict[str, Any], resume: InputRequired | None, answers: Mapping[str, Any] | None
+) -> CallTool:
+    """Return the request of a call: the first round, or the one that follows `resume`."""
+    questions, state = (resume.questions, resume.sealed) if resume is not None else ({}, None)
+    given = responses(questions, answers or {})
+    return CallTool(name=name, arguments=arguments, input_responses=given, request_state=state)
 
 
 def _with_task_params(request: CallTool, ttl: float | None = None) -> CallTool:

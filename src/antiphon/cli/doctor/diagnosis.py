@@ -63,25 +63,28 @@ async def _is_server(target: Target, url: str) -> bool:
 
 async def _speaks_http_sse(url: str) -> bool:
     """Return whether a GET opens a stream whose first event names an endpoint, as in 2024-11-05."""
-    import httpx2
+    from antiphon.transport.client.http_client import HttpFailure, http_client
 
+    http = http_client(connect_timeout=PROBE_TIMEOUT_SECONDS)
     try:
-        async with (
-            httpx2.AsyncClient(timeout=PROBE_TIMEOUT_SECONDS) as http,
-            asyncio.timeout(PROBE_TIMEOUT_SECONDS),
-            http.stream("GET", url, headers=_EVENT_HEADERS) as response,
-        ):
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                return False
-            begun = b""
-            async for chunk in response.aiter_raw():
-                begun += chunk[:_MAX_FIRST_LINE_BYTES]
-                if b"\n" in begun or len(begun) >= _MAX_FIRST_LINE_BYTES:
-                    break
+        async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+            response = await http.request("GET", url, _EVENT_HEADERS)
+            try:
+                if not (response.header("content-type") or "").startswith("text/event-stream"):
+                    return False
+                begun = b""
+                while b"\n" not in begun and len(begun) < _MAX_FIRST_LINE_BYTES:
+                    piece = await response.read()
+                    if not piece:
+                        break
+                    begun += piece[:_MAX_FIRST_LINE_BYTES]
+            finally:
+                await response.close()
             return begun.partition(b"\n")[0].strip().replace(b" ", b"") == b"event:endpoint"
-    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError):
-        pass
-    return False
+    except (HttpFailure, TimeoutError):
+        return False
+    finally:
+        await http.close()
 
 
 def _with_path(url: str, path: str) -> str:

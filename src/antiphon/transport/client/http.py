@@ -12,14 +12,22 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-import httpx2
 from msgspec import UNSET
 
 from antiphon.errors import AntiphonError, BadAnswer, InternalError, RequestError, SessionLost, Unreachable
-from antiphon.log_records import redact_urls
 from antiphon.printable import redacted_url
 from antiphon.transport.client.channel import Receiver
+from antiphon.transport.client.http_client import (
+    HttpClient,
+    HttpFailure,
+    HttpResponse,
+    InvalidUrl,
+    check_options,
+    http_client,
+)
 from antiphon.transport.client.http_response import (
     EventCursor,
     body,
@@ -32,6 +40,9 @@ from antiphon.transport.client.http_response import (
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["HttpChannel"]
 
@@ -50,36 +61,52 @@ _FAILURES_BEFORE_WARNING = 5
 
 
 class HttpChannel:
-    """A channel to the server at one URL. It does not close an `http` client that was passed in."""
+    """A channel to the server at one URL. It does not close an `http` client that was passed in.
+
+    `http` and `auth` are what `Client` takes; raises `TypeError` or `ValueError` for others.
+    """
 
     has_streams = True
     has_headers = True
 
     def __init__(
         self,
-        url: httpx2.URL | str,
+        url: str,
         *,
-        http: httpx2.AsyncClient | None = None,
-        auth: httpx2.Auth | None = None,
+        http: object = None,
+        auth: object = None,
         headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | Literal[False] | None = None,
         connect_timeout: float = 30.0,
         max_message: int = 64 * 1024 * 1024,
         max_requests: int = 100,
         keep_alive_timeout: float = 60.0,
         resumes: int = 5,
     ) -> None:
-        self.peer = redacted_url(str(url))
-        if self.peer != str(url):
-            redact_urls("httpx2")  # it logs the URL of each request
+        check_options(http, auth, tls, proxy)
+        self.peer = redacted_url(url)
         self._url = url
-        self._http = http
-        self._owned = http is None
-        self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
-        self._headers = {**(headers or {}), "accept-encoding": "identity"}
-        self._timeout = httpx2.Timeout(None, connect=connect_timeout)
+        self._http: HttpClient | None = None
+        self._connect = partial(
+            http_client,
+            http=http,
+            auth=None if isinstance(auth, str) else auth,
+            tls=tls,
+            proxy=proxy,
+            connect_timeout=connect_timeout,
+        )
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        if isinstance(auth, str):
+            own["authorization"] = f"Bearer {auth}"
+        self._headers = {**own, "accept-encoding": "identity"}
+        self._post_headers = {
+            **self._headers,
+            "accept": _JSON_OR_EVENTS,
+            "content-type": "application/json",
+        }
         # Requests are bounded here and not in the pool, where a response to the server would wait for them.
         self._slots = asyncio.Semaphore(max_requests)
-        self._limits = httpx2.Limits(max_connections=None, max_keepalive_connections=max_requests)
         self._max_message = max_message
         self._max_silence = None if keep_alive_timeout == float("inf") else keep_alive_timeout
         self._resumes = resumes
@@ -92,7 +119,7 @@ class HttpChannel:
         """Open the channel; it connects with the first message."""
         self._receive = receive
         if self._http is None:
-            self._http = httpx2.AsyncClient(timeout=self._timeout, limits=self._limits)
+            self._http = self._connect()
 
     async def request(self, message: Message) -> Frame:
         """Send a request and return its response; at most `max_requests` are sent at once."""
@@ -103,30 +130,28 @@ class HttpChannel:
         if message.opens_session:
             await self._stop_listening()
             self._is_listen_refused = False
-        cursor = EventCursor()
-        headers = {**message.headers, "accept": _JSON_OR_EVENTS, "content-type": "application/json"}
-        async with self._response("POST", headers, message) as response:
-            if response.status_code == 202:
+        async with self._response("POST", message.headers, message) as response:
+            if response.status == 202:
                 raise BadAnswer(f"{self.peer} accepted {message.method} and sent no response.")
             if message.opens_session:
                 self._session = self._read_session(response)
             kind = media_type(response)
             if kind == "application/json":
-                frame = decode(await body(response, self._max_message), self.peer)
+                frame = decode(await body(response, self._max_message, self.peer), self.peer)
                 return self._checked(frame, message, alone=True)
             if kind != _EVENTS:
                 raise BadAnswer(
                     f"{self.peer} answered {message.method} with {kind or 'no content type'}, not JSON."
                 )
+            cursor = EventCursor()
             found = await self._follow(response, message, cursor)
         return found if found is not None else await self._resume(message, cursor)
 
     async def send(self, message: Message) -> None:
         """Send a notification or a response."""
-        headers = {**message.headers, "accept": _JSON_OR_EVENTS, "content-type": "application/json"}
-        async with self._response("POST", headers, message) as response:
+        async with self._response("POST", message.headers, message) as response:
             if media_type(response) != _EVENTS:
-                await body(response, self._max_message)
+                await body(response, self._max_message, self.peer)
 
     async def listen(
         self,
@@ -161,51 +186,49 @@ class HttpChannel:
     async def close(self) -> None:
         """Close the connections, unless the `http` client was passed in."""
         await self._stop_listening()
-        if self._owned and self._http is not None:
+        if self._http is not None:
             http, self._http = self._http, None
-            await http.aclose()
+            await http.close()
 
     @asynccontextmanager
     async def _response(
         self, method: str, headers: Mapping[str, str], message: Message | None
-    ) -> AsyncIterator[httpx2.Response]:
+    ) -> AsyncIterator[HttpResponse]:
         """Yield a successful response, still open; raises the error of any other response or connection."""
         if self._http is None:
             raise Unreachable(f"The connection to {self.peer} is closed.")
-        every = {**self._headers, **headers}
+        every = {**(self._headers if message is None else self._post_headers), **headers}
         session = None if message is not None and message.opens_session else self._session
         if session is not None:
             every["mcp-session-id"] = session
         try:
-            async with self._http.stream(
-                method,
-                self._url,
-                content=None if message is None else message.body,
-                headers=every,
-                auth=self._auth,
-                timeout=self._timeout,
-            ) as response:
-                if not response.is_success:
-                    raise await refusal(response, in_session=session is not None)
+            response = await self._http.request(
+                method, self._url, every, None if message is None else message.body
+            )
+            try:
+                if not 200 <= response.status < 300:
+                    raise await refusal(response, self.peer, in_session=session is not None)
                 yield response
-        except httpx2.InvalidURL:  # its message may quote a password
+            finally:
+                await response.close()
+        except InvalidUrl:
             raise Unreachable(f"{self.peer} is not a valid URL.") from None
-        except httpx2.TransportError as error:
+        except HttpFailure as error:
             raise _unreachable(self.peer, error) from error
 
-    async def _follow(self, response: httpx2.Response, message: Message, cursor: EventCursor) -> Frame | None:
+    async def _follow(self, response: HttpResponse, message: Message, cursor: EventCursor) -> Frame | None:
         """Read a stream up to the response; returns `None` if it breaks before and can be resumed."""
         assert self._receive is not None
         try:
             silence = self._max_silence if message.listens else None
-            async with aclosing(frames(response, self._max_message, cursor, silence)) as stream:
+            async with aclosing(frames(response, self._max_message, cursor, self.peer, silence)) as stream:
                 async for frame in stream:
                     if frame.method is UNSET:
                         self._checked(frame, message, alone=False)
                         if not (message.streams and is_partial(frame)):
                             return frame
                     await self._receive(frame)
-        except httpx2.TransportError as error:
+        except HttpFailure as error:
             if not (message.resumable and cursor.last_id is not None):
                 raise _unreachable(self.peer, error) from error
         if message.resumable and cursor.last_id is not None:
@@ -300,7 +323,8 @@ class HttpChannel:
                 if opened.is_set():
                     on_reopened()
                 opened.set()
-                async with aclosing(frames(response, self._max_message, cursor, self._max_silence)) as stream:
+                received = frames(response, self._max_message, cursor, self.peer, self._max_silence)
+                async with aclosing(received) as stream:
                     async for frame in stream:
                         has_brought = True
                         if frame.method is not UNSET:
@@ -317,9 +341,9 @@ class HttpChannel:
             task.cancel()
             await asyncio.wait({task})
 
-    def _read_session(self, response: httpx2.Response) -> str | None:
+    def _read_session(self, response: HttpResponse) -> str | None:
         """Return the session id in a response; raises `BadAnswer` if no header can carry it."""
-        session = response.headers.get("mcp-session-id")
+        session = response.header("mcp-session-id")
         if session is not None and not _SESSION_ID.fullmatch(session):
             # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
             raise BadAnswer(f"{self.peer} sent a session id that is not of visible ASCII characters.")
@@ -337,6 +361,6 @@ def _unreachable(peer: str, error: Exception) -> Unreachable:
     if "SSL" in reason and peer.startswith("https:"):
         return Unreachable(
             f"No secure connection to {peer}: {reason}. If the server has no certificate, its address begins "
-            "with http://; if it has one of its own, pass http=httpx2.AsyncClient(verify=…)."
+            "with http://; if it has one of its own, pass tls=ssl.create_default_context(cafile=…)."
         )
     return Unreachable(f"No connection to {peer}: {reason}. Is the server running, and is the address right?")

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-import httpx2
 from msgspec import UNSET
 
 from antiphon.backoff import Backoff
@@ -24,6 +22,7 @@ from antiphon.errors import (
 )
 from antiphon.printable import printable, redacted_url
 from antiphon.transport.client import decoding
+from antiphon.transport.client.http_client import HttpFailure, HttpResponse
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
@@ -62,9 +61,9 @@ def _can_resume(event_id: str) -> bool:
     return is_short and event_id.isascii() and event_id.isprintable() and event_id == event_id.strip()
 
 
-def media_type(response: httpx2.Response) -> str:
+def media_type(response: HttpResponse) -> str:
     """Return the content type without its parameters."""
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    return (response.header("content-type") or "").partition(";")[0].strip().lower()
 
 
 def decode(text: str | bytes | bytearray, url: str) -> Frame:
@@ -75,55 +74,52 @@ def decode(text: str | bytes | bytearray, url: str) -> Frame:
         raise BadAnswer(f"{url} sent a message that is not JSON-RPC. {error.message}") from None
 
 
-async def body(response: httpx2.Response, limit: int) -> bytearray:
-    """Return the whole body; raises `BadAnswer` if it has more than `limit` bytes."""
-    _check_encoding(response)
-    read = bytearray()
-    async with aclosing(response.aiter_raw()) as chunks:
-        async for chunk in chunks:
-            read += chunk
-            if len(read) > limit:
-                raise BadAnswer(f"{_url(response)} sent a response of more than {limit} bytes.")
+async def body(response: HttpResponse, limit: int, url: str) -> bytes | bytearray:
+    """Return the whole body; raises `BadAnswer` if it has more than `limit` bytes, and `HttpFailure`."""
+    _check_encoding(response, url)
+    first = piece = await response.read()
+    read: bytes | bytearray = first  # most bodies come in one piece, which is not copied
+    while piece:
+        if len(read) > limit:
+            raise BadAnswer(f"{url} sent a response of more than {limit} bytes.")
+        piece = await response.read()
+        if piece:
+            read = bytearray(first) if read is first else read
+            read += piece
     return read
 
 
 async def frames(
-    response: httpx2.Response, limit: int, cursor: EventCursor, max_silence: float | None = None
+    response: HttpResponse, limit: int, cursor: EventCursor, url: str, max_silence: float | None = None
 ) -> AsyncGenerator[Frame, None]:
-    """Yield the messages of a stream; raises `BadAnswer`. Close it when you stop reading.
+    """Yield the messages of a stream; raises `BadAnswer` and `HttpFailure`. Close it when you stop reading.
 
     Raises `Unreachable` if nothing comes for `max_silence` seconds, not even a comment.
     """
-    _check_encoding(response)
+    _check_encoding(response, url)
     decoder = Decoder(limit)
-    url = _url(response)
-    received = response.aiter_raw() if max_silence is None else _watched(response, max_silence)
-    async with aclosing(received) as chunks:
-        async for chunk in chunks:
-            for event in decoder.feed(chunk):
-                if event.id is not None:
-                    cursor.last_id = event.id if _can_resume(event.id) else None
-                if event.retry is not None:
-                    cursor.retry_after(event.retry / 1000)
-                if event.data and event.name == "message":
-                    yield decode(event.data, url)
+    while chunk := await _piece(response, url, max_silence):
+        for event in decoder.feed(chunk):
+            if event.id is not None:
+                cursor.last_id = event.id if _can_resume(event.id) else None
+            if event.retry is not None:
+                cursor.retry_after(event.retry / 1000)
+            if event.data and event.name == "message":
+                yield decode(event.data, url)
 
 
-async def _watched(response: httpx2.Response, max_silence: float) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of a response; raises `Unreachable` if none come for so many seconds.
+async def _piece(response: HttpResponse, url: str, max_silence: float | None) -> bytes:
+    """Return the next bytes of a response; raises `Unreachable` if none come for so many seconds.
 
     A connection whose other side has vanished looks like one on which nothing happens.
     """
-    async with aclosing(response.aiter_raw()) as chunks:
-        while True:
-            try:
-                async with asyncio.timeout(max_silence):
-                    chunk = await anext(chunks, None)
-            except TimeoutError:
-                raise silent(_url(response), max_silence) from None
-            if chunk is None:
-                return
-            yield chunk
+    if max_silence is None:
+        return await response.read()
+    try:
+        async with asyncio.timeout(max_silence):
+            return await response.read()
+    except TimeoutError:
+        raise silent(url, max_silence) from None
 
 
 def silent(url: str, seconds: float) -> Unreachable:
@@ -131,12 +127,12 @@ def silent(url: str, seconds: float) -> Unreachable:
     return Unreachable(f"{url} has sent nothing for {seconds:g} s: the connection seems to be lost.")
 
 
-async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError | RequestError:
+async def refusal(response: HttpResponse, url: str, *, in_session: bool) -> ClientError | RequestError:
     """Return the error for a response with an error status."""
-    status, url = response.status_code, _url(response)
-    stated = await _json_rpc_error(response)
+    status = response.status
+    stated = await _json_rpc_error(response, url)
     if status == 401:
-        challenge = printable(response.headers.get("www-authenticate", "Bearer"))
+        challenge = printable(response.header("www-authenticate") or "Bearer")
         return Unauthorized(
             stated.message if stated else f"{url} requires authentication: pass auth= or headers=.",
             challenge=challenge,
@@ -150,7 +146,7 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
     said = f"{url} answered with HTTP status {status}"
     if 300 <= status < 400:
         return BadAnswer(
-            f"{said} and redirects to {redacted_url(response.headers.get('location', 'no address'))}: "
+            f"{said} and redirects to {redacted_url(response.header('location') or 'no address')}: "
             "use that address."
         )
     if status >= 500:
@@ -160,24 +156,17 @@ async def refusal(response: httpx2.Response, *, in_session: bool) -> ClientError
     )
 
 
-async def _json_rpc_error(response: httpx2.Response) -> RequestError | None:
+async def _json_rpc_error(response: HttpResponse, url: str) -> RequestError | None:
     """Return the JSON-RPC error in the body; `None` if the body has none."""
     try:
-        frame = jsonrpc.decode(await body(response, _MAX_REFUSAL_BYTES))
+        frame = jsonrpc.decode(await body(response, _MAX_REFUSAL_BYTES, url))
         return None if frame.error is UNSET else results.error(frame.error)
-    except (RequestError, BadAnswer, httpx2.TransportError):
+    except (RequestError, BadAnswer, HttpFailure):
         return None
 
 
-def _check_encoding(response: httpx2.Response) -> None:
+def _check_encoding(response: HttpResponse, url: str) -> None:
     # A few compressed bytes can expand to gigabytes, so compressed responses are not accepted.
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise BadAnswer(
-            f"{_url(response)} sent a response with the encoding {encoding!r}, which was not accepted."
-        )
-
-
-def _url(response: httpx2.Response) -> str:
-    """Return the URL of a response without its secrets."""
-    return redacted_url(str(response.url))
+    encoding = response.header("content-encoding")
+    if encoding is not None and encoding.lower() != "identity":
+        raise BadAnswer(f"{url} sent a response with the encoding {encoding!r}, which was not accepted.")

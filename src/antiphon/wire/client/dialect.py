@@ -7,6 +7,7 @@ is, and turns the response into a value. It knows no channel, and never waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -265,7 +266,12 @@ class ClientDialect:
             self.asks_in_task_result and isinstance(request, RedeemTask)
         )
 
-    def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
+    def _meta(self, request_meta: RequestMeta) -> dict[str, Any] | msgspec.Raw:
+        """Return the `_meta` of a request, empty without any."""
+        return self._own_meta(request_meta)
+
+    def _own_meta(self, request_meta: RequestMeta) -> dict[str, Any]:
+        """Return the metadata that one request has and others have not."""
         meta = dict(request_meta.raw)
         if request_meta.progress_token is not None:
             meta["progressToken"] = request_meta.progress_token
@@ -295,9 +301,19 @@ def comes_from_stateless_server(error: Exception) -> bool:
 
 def _params(request: Any) -> dict[str, Any]:
     """Return the parameters by their names on the wire, without empty ones."""
-    names = zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True)
-    values = {wire: getattr(request, name) for name, wire in names}
-    return {key: value for key, value in values.items() if value is not None and value != _EMPTY.get(key)}
+    params = {}
+    kind: Any = type(request)
+    for name, wire in _names(kind):
+        value = getattr(request, name)
+        if value is not None and value != _EMPTY.get(wire):
+            params[wire] = value
+    return params
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Return the names of a request's fields, each with its name on the wire."""
+    return tuple(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
 
 
 _EMPTY: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1], "inputResponses": {}}

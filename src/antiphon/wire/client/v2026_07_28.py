@@ -45,6 +45,8 @@ from antiphon.wire.server.v2026_07_28 import (
 
 __all__ = ["ClientV2026"]
 
+_NO_META = RequestMeta()
+
 
 class ClientV2026(ClientDialect):
     """The current specification."""
@@ -69,6 +71,7 @@ class ClientV2026(ClientDialect):
         # A server sends segments only for requests that declare the extension.
         streaming = {**capabilities, "extensions": {**extensions, STREAMING: {}}}
         self._streaming = {**self._common, CAPABILITIES: msgspec.Raw(jsonrpc.encode(streaming))}
+        self._encoded_common = msgspec.Raw(jsonrpc.encode(self._common))
 
     def greeting(self) -> Request:
         """Return the request that asks which versions and capabilities the server has."""
@@ -106,11 +109,11 @@ class ClientV2026(ClientDialect):
             super().read_capabilities(fields), tasks=EXTENSION in declared, streams=STREAMING in declared
         )
 
-    def _meta(self, request_meta: RequestMeta) -> dict[str, Any]:
-        meta = {
-            **super()._meta(request_meta),
-            **(self._streaming if request_meta.wants_stream else self._common),
-        }
+    def _meta(self, request_meta: RequestMeta) -> dict[str, Any] | msgspec.Raw:
+        if request_meta == _NO_META:
+            return self._encoded_common
+        common = self._streaming if request_meta.wants_stream else self._common
+        meta = {**self._own_meta(request_meta), **common}
         if request_meta.log_level is not None:
             meta[LOG_LEVEL] = request_meta.log_level
         return meta

@@ -27,7 +27,6 @@ from antiphon.errors import (
 from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.request import (
     CallTool,
-    Initialize,
     Listen,
     RequestId,
     RequestMeta,
@@ -42,19 +41,20 @@ from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervisor
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
+from antiphon.transport.server.http.ending import Ending
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
 from antiphon.transport.server.http.headers import check_head, read_headers
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.listeners import Listeners
-from antiphon.transport.server.http.request_body import ClientGone, read_body
+from antiphon.transport.server.http.request_body import read_body
 from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Session, Sessions
-from antiphon.transport.server.http.unread import SMALL_BYTES, abort
-from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
+from antiphon.transport.server.http.unread import SMALL_BYTES
+from antiphon.transport.server.pipeline import Pipeline
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.server.dialect import Dialect, Negotiated
+from antiphon.wire.server.dialect import Dialect
 
 __all__ = ["Endpoint"]
 
@@ -64,8 +64,6 @@ _USUAL_ACCEPT = b"application/json, text/event-stream"
 """The Accept header that MCP clients send."""
 _SESSION_REQUESTS = (SetLogLevel, Subscribe, Unsubscribe)
 """Requests that change the state of a session, which other processes have to know."""
-_HOST_SHUTDOWN = "graceful shutdown"
-"""The words in the cancellation with which uvicorn stops requests at the end of its own timeout."""
 
 Headers = Mapping[bytes, bytes]
 _NO_META = RequestMeta()
@@ -109,6 +107,7 @@ class Endpoint:
         self._budget = engine.budget
         self._call_share = share_of(limits.max_calls, limits.principal_share)
         self._sessions = Sessions(engine.seal, engine.info.name, limits, engine.budget, engine.tasks.use_once)
+        self._ending = Ending(self._pipeline, self._sessions, engine.budget)
         self._session_relay = SessionRelay(engine.relay, self._sessions)
         self.supervisor = Supervisor()
         self._mirrored = engine.mirrored
@@ -155,13 +154,13 @@ class Endpoint:
             outcome = await self._handle(call)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
             if len(answer) > SMALL_BYTES or exchange.event_stream is not None:
-                await self._answer(exchange, call, answer)
+                await self._ending.answer(exchange, call, answer)
             else:
                 exchange.phase = "answering"
                 if not exchange.write(answer):
                     await exchange.send_answer(answer)
         except BaseException as error:
-            await self._fail(exchange, error)
+            await self._ending.fail(exchange, error)
         finally:
             self._leave(exchange)
 
@@ -188,9 +187,9 @@ class Endpoint:
                     await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
             del outcome  # it may be as large as the answer, and is not needed while a client reads
-            await self._answer(exchange, call, answer)
+            await self._ending.answer(exchange, call, answer)
         except BaseException as error:
-            await self._fail(exchange, error)
+            await self._ending.fail(exchange, error)
         finally:
             self._leave(exchange)
 
@@ -452,90 +451,6 @@ class Endpoint:
             # A response has no answer with an id: the message is refused as a whole.
             exchange.call, exchange.phase = None, "reading"
             raise
-
-    # Answering it
-
-    async def _answer(self, exchange: Exchange, call: Call[Any], answer: bytes) -> None:
-        """Send an answer: on the event stream if there is one, with a session id if it opens a session."""
-        request = call.request
-        is_small = len(answer) <= SMALL_BYTES
-        if not is_small:
-            exchange.open_account(self._budget, call.principal.id).reserve(len(answer), "the response")
-        if exchange.event_stream is not None or exchange.streams_only:
-            exchange.phase = "answering"
-            exchange.deadline = float("inf")  # from here on, only a client that stops reading is too slow
-            await exchange.stream().finish(answer)
-        elif type(request) is Initialize:
-            negotiated = Negotiated(exchange.dialect.version, request.capabilities, request.client_info)
-            token = self._sessions.create(negotiated, call.principal)  # an error if there is no memory for it
-            exchange.phase = "answering"
-            await send_json(exchange.send, 200, answer, (("mcp-session-id", token),))
-        else:
-            exchange.phase = "answering"
-            if not is_small:
-                await exchange.send_pieces(answer)
-            elif not exchange.write(answer):
-                await exchange.send_answer(answer)
-
-    async def _fail(self, exchange: Exchange, error: BaseException) -> None:
-        """Answer after an exception; raises the exception if the request was not stopped from here."""
-        if isinstance(error, Exception) or is_failure(error, exchange):
-            await self._refuse(exchange, error)
-        elif isinstance(error, asyncio.CancelledError):
-            await self._stopped(exchange, str(error))
-        else:
-            raise error
-
-    async def _refuse(self, exchange: Exchange, raised: BaseException) -> None:
-        """Answer with the error of an exception."""
-        if exchange.phase == "answering":
-            raise raised
-        if isinstance(raised, ClientGone):
-            return
-        dialect, call = None if exchange.phase == "reading" else exchange.dialect, exchange.call
-        exchange.phase = "answering"
-        error, body = self._pipeline.refuse(raised, dialect, call)
-        status = error.status if dialect is None else dialect.status(error, understood=call is not None)
-        if exchange.event_stream is not None:
-            await exchange.event_stream.finish(body)
-        else:
-            await send_json(exchange.send, status, body, error.headers)
-
-    async def _stopped(self, exchange: Exchange, message: str) -> None:
-        """Answer after the task was cancelled, by the supervisor or by the server that runs this app.
-
-        `message` is the message of the cancellation.
-        """
-        reason = exchange.stop_reason
-        if reason is None:
-            if _HOST_SHUTDOWN not in message:
-                raise asyncio.CancelledError
-            reason = "shutdown"
-        exchange.uncancel()
-        exchange.stop_reason = None
-        if reason == "unread" or (reason == "deadline" and exchange.phase == "answering"):
-            exchange.stop_reason = reason  # the next tick must not stop it again
-            await abort(exchange.receive)
-            return
-        if exchange.phase == "answering":
-            return
-        if reason == "shutdown":
-            if exchange.phase == "running" and exchange.call is None:
-                await exchange.stream().end()  # a stream that a client opened by GET
-            else:
-                await self._refuse(exchange, stopped_by_shutdown())
-        elif exchange.phase != "running":
-            if reason == "deadline":
-                body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
-                await send_json(exchange.send, 408, body, (("connection", "close"),))
-        elif reason == "deadline" and exchange.call is not None:
-            try:
-                answer = await self._pipeline.overdue(exchange.dialect, exchange.call)
-                await self._answer(exchange, exchange.call, answer)
-            except RequestError as error:
-                await self._refuse(exchange, error)
-        elif reason == "cancelled":
-            await exchange.stream().end()
 
     # GET and DELETE
 

@@ -88,7 +88,6 @@ class Endpoint:
         self._max_body = limits.max_body_bytes
         self.small_body = min(SMALL_MESSAGE_BYTES, limits.max_body_bytes)
         """The size of a body for which no memory is reserved."""
-        self._max_body_digits = len(str(limits.max_body_bytes))
         self._max_headers = limits.max_headers
         self.checks_heads = True
         """Whether the size of a head is checked here, because the HTTP server may not have a bound for it."""
@@ -261,19 +260,15 @@ class Endpoint:
     async def _read_body(
         self, exchange: Exchange, headers: Headers, principal: Principal
     ) -> bytes | bytearray:
-        if len(headers.get(b"content-length", b"")) >= self._max_body_digits:
-            self._check_length(headers)
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length[:20]) > self._max_body:
+            raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
         message = await exchange.receive()
         body: bytes | None = message.get("body")
         if body is not None and len(body) <= self.small_body and not message.get("more_body"):
             return body
         account = exchange.open_account(self._budget, principal.id)
         return await read_body(message, exchange.receive, self._max_body, account)
-
-    def _check_length(self, headers: Headers) -> None:
-        length = headers[b"content-length"]
-        if length.isdigit() and int(length[:20]) > self._max_body:
-            raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
 
     def _understand(
         self,

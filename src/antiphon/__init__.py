@@ -60,6 +60,8 @@ from antiphon.server import Server, shed_after
 from antiphon.transport.server.http.router import HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
+    from antiphon.authorization.issued_tokens import IssuedTokens
+    from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
 
 __all__ = [
@@ -88,6 +90,8 @@ __all__ = [
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
+    "IssuedTokens",
+    "Issuer",
     "Limits",
     "ListRoots",
     "MethodNotFound",
@@ -124,4 +128,13 @@ def __getattr__(name: str) -> Any:
         from antiphon import client
 
         return getattr(client, name)
+    # So do access tokens, with a library for signatures.
+    if name == "IssuedTokens":
+        from antiphon.authorization.issued_tokens import IssuedTokens
+
+        return IssuedTokens
+    if name == "Issuer":
+        from antiphon.authorization.issuer import Issuer
+
+        return Issuer
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

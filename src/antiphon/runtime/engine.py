@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError, RequestError, Unauthorized
@@ -42,6 +42,9 @@ from antiphon.runtime.relay import Relay, relay_changes
 from antiphon.runtime.tasks.lifecycle import TaskLifecycle
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
+
+if TYPE_CHECKING:
+    from antiphon.authorization.protected_resource import ProtectedResource
 
 __all__ = ["Engine", "Lifespan", "Settings"]
 
@@ -137,6 +140,10 @@ class Engine:
         if self.artifacts.enabled:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
+        self.protected_resource: ProtectedResource | None = getattr(
+            settings.authenticate, "protected_resource", None
+        )
+        """Where callers get tokens for the server, if `IssuedTokens` authenticates them."""
         self._logged_mistaken_principal = False
         self._lifespan = settings.lifespan
         self._users = 0

@@ -1,4 +1,4 @@
-"""Pages beside the MCP endpoint: an author's own routes, and the probes.
+"""Pages beside the MCP endpoint: an author's own routes, the probes, and documents for everybody.
 
 The router sees every request first. A request whose path is no route goes to the endpoint.
 """
@@ -171,19 +171,24 @@ class Routes:
 class Page:
     """The handlers of one path, by method, and how they are served."""
 
-    __slots__ = ("handlers", "is_own")
+    __slots__ = ("handlers", "is_own", "is_public")
 
-    def __init__(self, handlers: Mapping[str, Handler], *, is_own: bool) -> None:
+    def __init__(
+        self, handlers: Mapping[str, Handler], *, is_own: bool = False, is_public: bool = False
+    ) -> None:
         self.handlers = handlers
         self.is_own = is_own
         """Whether the page is the author's: guarded, counted, and served by a started server."""
+        self.is_public = is_public
+        """Whether web pages of every site may read the page."""
 
 
 class Router:
     """Serves pages; `find` says which requests are for them.
 
-    All pages are guarded against foreign hosts and origins. The author's pages (`own`) are bounded in time,
-    and counted. The pages of the library (`probes`) respond whatever the author's pages do.
+    All pages but the `public` ones are guarded against foreign hosts and origins. The author's pages (`own`)
+    are bounded in time, and counted. The pages of the library (`probes` and `public`) respond whatever the
+    author's pages do.
     """
 
     def __init__(
@@ -193,6 +198,7 @@ class Router:
         *,
         own: Routes,
         probes: Routes,
+        public: Routes | None = None,
         guard: Guard | None = None,
         start: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -200,6 +206,7 @@ class Router:
         self._in_thread = in_thread
         self._own = own.pages
         self._probes = probes.pages
+        self._public = {} if public is None else public.pages
         self._guard = guard
         self._start = start
         self._running = 0
@@ -207,7 +214,7 @@ class Router:
     @property
     def has_pages(self) -> bool:
         """Whether there is any page."""
-        return bool(self._own or self._probes)
+        return bool(self._own or self._probes or self._public)
 
     def find(self, scope: Mapping[str, Any]) -> Page | None:
         """Return the page of a request, or `None` if its path is no page."""
@@ -215,7 +222,9 @@ class Router:
         if (handlers := self._own.get(path)) is not None:
             return Page(handlers, is_own=True)
         if (handlers := self._probes.get(path)) is not None:
-            return Page(handlers, is_own=False)
+            return Page(handlers)
+        if (handlers := self._public.get(path)) is not None:
+            return Page(handlers, is_public=True)
         return None
 
     async def serve(self, page: Page, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -247,7 +256,7 @@ class Router:
         """Return the headers of a request for a page; raises `RequestError` if the request is refused."""
         check_head(scope, self._limits)
         headers = read_headers(scope["headers"])
-        if self._guard is not None:
+        if self._guard is not None and not page.is_public:
             check = self._guard.check_page if page.is_own else self._guard.check_probe
             check(scope, headers)
         return headers

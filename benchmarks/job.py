@@ -20,7 +20,8 @@ class Job:
     """What to send, to whom, and when to stop: at `count` answers or after `seconds`.
 
     `server` is the server's process id, whose CPU time is counted; `core` is the generator's own. A plain
-    answer is asked for, or else the first or the second `round` of a call of a `tool` that asks.
+    answer is asked for, or else the first or the second `round` of a call of a `tool` that asks. Plain calls
+    carry the `token`, if there is one.
     """
 
     port: int
@@ -33,6 +34,7 @@ class Job:
     connections: int = 16
     round: int | None = None
     tool: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ come from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from antiphon.authorization.scope_sets import checked_scopes
@@ -68,9 +68,10 @@ class ScopeCheck:
         """Raise `InsufficientScope`, with all scopes that a request needs, if a caller may not make it."""
         if principal is ANONYMOUS or (not self.base and (item is None or item.scopes is None)):
             return
-        needed = self._needed(item, arguments)
-        if not all(scope in principal.scopes for scope in needed):
-            raise self._refusal(item, needed)
+        has = principal.scopes
+        for scope in (needed := self._needed(item, arguments)):
+            if scope not in has:
+                raise self._refusal(item, needed)
 
     def allows(self, principal: Principal, item: Scoped | None, arguments: Mapping[str, Any]) -> bool:
         """Return whether a caller may make a request."""
@@ -84,8 +85,10 @@ class ScopeCheck:
         return callable(scopes) or scopes is None or self.allows(principal, item, {})
 
     def _needed(self, item: Scoped | None, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        scopes = None if item is None else item.scopes
-        if item is not None and callable(scopes):
+        if item is None or item.scopes is None:
+            return self.base
+        scopes = item.scopes
+        if callable(scopes):
             try:
                 scopes = checked_scopes("scopes", scopes(arguments))
             except Exception as error:
@@ -94,8 +97,7 @@ class ScopeCheck:
                 else:
                     logger.exception("The scopes function of %r failed.", item.definition.name)
                 raise InternalError("The server failed to determine the scopes of this request.") from None
-        assert not callable(scopes)
-        return _union(self.base, scopes or ())
+        return tuple(dict.fromkeys((*self.base, *scopes))) if self.base else scopes
 
     def _refusal(self, item: Scoped | None, needed: tuple[str, ...]) -> InsufficientScope:
         subject = "This request" if item is None else repr(item.definition.name)
@@ -108,7 +110,3 @@ class ScopeCheck:
         return InsufficientScope(
             f"{description}. Get a token that has them.", scopes=needed, challenge=challenge
         )
-
-
-def _union(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

@@ -45,6 +45,7 @@ class App:
         self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
         own = Routes() if routes is None else routes
         own.reserve(path)
+        self._path = path
         self._resource = engine.protected_resource
         self._router = Router(
             engine.limits,
@@ -63,7 +64,9 @@ class App:
         if scope["type"] == "http":
             if self._resource is not None and scope.get("root_path"):
                 self._resource.note_mount(scope["root_path"])
-            page = self._router.find(scope) if self._router.has_pages else None
+            # The path of the endpoint is no page. Most requests have it.
+            is_page = self._router.has_pages and scope["path"] != self._path
+            page = self._router.find(scope) if is_page else None
             if page is None:
                 await self._endpoint(scope, receive, send)
             else:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from antiphon import IssuedTokens, Principal, Unauthorized
-from antiphon.authorization import key_cache
+from antiphon.authorization import key_cache, token_cache
 from antiphon.errors import Busy
 from tests.support.issuer import RESOURCE, TestIssuer, issuing, new_key
 from tests.support.polling import until
@@ -152,4 +152,15 @@ async def test_a_verified_token_is_cached_for_a_while_and_never_beyond_its_expir
     await refused(tokens, token)
     for number in range(5):
         await identify(tokens, issuer.token(sub=f"user-{number}"))
+        assert len(tokens._cache) <= 2
+
+
+async def test_the_cache_of_tokens_is_bounded_by_their_length_too(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_cache, "_MAX_CHARACTERS", 20_000)
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE)
+    for number in range(10):
+        for _ in range(2):
+            await identify(tokens, issuer.token(sub=f"user-{number}", note="x" * 6000))
         assert len(tokens._cache) <= 2

@@ -20,7 +20,7 @@ from antiphon.authorization.key_cache import KeyCache
 from antiphon.authorization.protected_resource import ProtectedResource
 from antiphon.authorization.scope_sets import ImpliedScopes, checked_scopes, read_scopes
 from antiphon.authorization.token_cache import TokenCache
-from antiphon.authorization.urls import problem_of_url
+from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.errors import Busy, DefinitionError, InvalidRequest, Unauthorized
 from antiphon.model.identity import Principal
 
@@ -89,7 +89,9 @@ class IssuedTokens:
         issuers = _issuers(issuer)
         for name, url in (("resource", resource), ("metadata_url", metadata_url)):
             if url is not None and (problem := problem_of_url(url)):
-                raise DefinitionError(f"IssuedTokens: {name}={url!r} {problem}. Use the public URL.")
+                raise DefinitionError(
+                    f"IssuedTokens: {name}={shown_url(url)!r} {problem}. Use the public URL."
+                )
         audiences = _audiences(resource if audience is None else audience)
         unknown = [name for name in algorithms if name not in ALGORITHMS]
         if unknown or not algorithms:

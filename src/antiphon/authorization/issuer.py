@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from antiphon.authorization.urls import problem_of_url
+from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.errors import DefinitionError
 
 __all__ = ["Issuer"]
@@ -35,7 +35,7 @@ class Issuer:
                 continue
             if problem := problem_of_url(url, query=name != "url"):
                 raise DefinitionError(
-                    f"Issuer: {name}={url!r} {problem}. Use the URL of the issuer, with https."
+                    f"Issuer: {name}={shown_url(url)!r} {problem}. Use the URL of the issuer, with https."
                 )
         if (self.client_id is None) != (self.client_secret is None):
             raise DefinitionError("Issuer: pass client_id and client_secret together, or neither.")

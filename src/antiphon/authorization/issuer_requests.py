@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from antiphon.authorization.urls import problem_of_url, well_known_url
+from antiphon.authorization.urls import problem_of_url, shown_url, well_known_url
 
 __all__ = ["MAX_DOCUMENT_BYTES", "IssuerUnavailable", "discover", "fetch_document"]
 
@@ -36,7 +36,7 @@ async def fetch_document(
 
     `form` makes it a POST. `credentials` are a client id and its secret, for HTTP Basic authentication.
     """
-    shown = url.partition("?")[0]
+    shown = shown_url(url)
     if problem := problem_of_url(url, query=True):
         raise IssuerUnavailable(f"the URL {shown} {problem}")
     # No compression: a small response could become a large document.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["problem_of_url", "well_known_url"]
+__all__ = ["problem_of_url", "shown_url", "well_known_url"]
+
+_MAX_SHOWN_CHARACTERS = 200
 
 
 def problem_of_url(url: object, *, query: bool = False) -> str | None:
@@ -32,6 +34,13 @@ def problem_of_url(url: object, *, query: bool = False) -> str | None:
     if "#" in url:
         return "has a fragment"
     return "has a query" if "?" in url and not query else None
+
+
+def shown_url(url: object) -> str:
+    """Return a URL for a message, without its query and its user, which may hold secrets."""
+    scheme, slashes, rest = str(url).partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"[:_MAX_SHOWN_CHARACTERS]
 
 
 def well_known_url(url: str, name: str) -> str:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
-from joserfc import jwt
+from joserfc import jws
 from joserfc.jwk import ECKey, Key, RSAKey
 
 RESOURCE = "https://notes.example.com/mcp"
@@ -61,7 +61,8 @@ class TestIssuer:
         algorithm = "ES256" if isinstance(key, ECKey) else "RS256"
         head = {"alg": algorithm, "kid": key.kid, "typ": "at+jwt", **(header or {})}
         head = {name: value for name, value in head.items() if value is not None}
-        return jwt.encode(head, self.claims(**changes), key, algorithms=[head["alg"]])
+        claims = json.dumps(self.claims(**changes)).encode()
+        return jws.serialize_compact(head, claims, key, algorithms=[head["alg"]])
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request."""

@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["InvalidToken", "check_claims", "subject_of"]
 
+_MAX_SUBJECT_CHARACTERS = 1024
+"""How long a subject may be: tasks are found by it in a database. OpenID Connect allows 255 characters."""
 _MAX_TIME = 1e12
 """The latest time that a claim may have, in seconds since 1970."""
 
@@ -38,7 +40,7 @@ def check_claims(
         if begins is not None and begins > now + leeway:
             raise InvalidToken("The token is not valid yet.")
     if subject_of(claims) is None:
-        raise InvalidToken("The token has no subject.")
+        raise InvalidToken("The token has no subject, or one that is not a short text.")
     if claims.get("cnf") is not None:
         # RFC 9449, section 7.1: a token that is bound to a key is no bearer token.
         raise InvalidToken("The token is bound to a key, and this server takes bearer tokens only.")
@@ -50,7 +52,9 @@ def subject_of(claims: Mapping[str, Any]) -> str | None:
     subject = claims.get("sub")
     if subject is None:
         subject = claims.get("client_id")
-    return subject if isinstance(subject, str) and subject else None
+    if not isinstance(subject, str) or len(subject) > _MAX_SUBJECT_CHARACTERS:
+        return None
+    return subject or None
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

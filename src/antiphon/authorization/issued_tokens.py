@@ -22,7 +22,7 @@ from antiphon.authorization.scope_sets import ImpliedScopes, checked_scopes, rea
 from antiphon.authorization.token_cache import TokenCache
 from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.errors import Busy, DefinitionError, InvalidRequest, Unauthorized
-from antiphon.model.identity import Principal
+from antiphon.model.identity import Principal, problem_of
 
 __all__ = ["IssuedTokens", "PrincipalOf"]
 
@@ -188,6 +188,8 @@ class IssuedTokens:
         issuer = str(claims["iss"])
         if self._principal_of is None:
             found = Principal(f"{issuer}#{subject_of(claims)}", self._scopes(claims), claims)
+            if problem_of(found) is not None:
+                raise InvalidToken("The subject of the token has characters that cannot be stored.")
         else:
             given = self._principal_of(claims)
             principal = await given if inspect.isawaitable(given) else given

@@ -63,7 +63,7 @@ class AnswerOrPromise:
             id=call.id,
             request_meta=call.request_meta,
             # The call may become a task: its function must see the same claims in every run.
-            principal=service.stored_principal(call.principal),
+            principal=service.kept_principal(call.principal),
             session_state=call.session_state,
             carrier=self._carrier,
             caller=self._caller,

@@ -137,7 +137,7 @@ class TaskService:
             keep=None if tool.task_ttl is None else int(tool.task_ttl * 1000),
         )
         head = head_of(task)
-        principal = msgspec.to_builtins(self.stored_principal(call.principal))
+        principal = msgspec.to_builtins(self.kept_principal(call.principal))
         created: dict[str, Any] = {
             "v": 1,
             "task": head,
@@ -203,7 +203,7 @@ class TaskService:
             self.worker.run(claimed, tool)
         return claimed
 
-    def stored_principal(self, principal: Principal) -> Principal:
+    def kept_principal(self, principal: Principal) -> Principal:
         """Return a principal as a task stores it: without the claims that are not named."""
         return principal.with_claims(self._claims) if principal.claims else principal
 

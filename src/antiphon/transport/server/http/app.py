@@ -14,7 +14,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.lifespan import ServerLifespan
-from antiphon.transport.server.http.metadata_pages import metadata_routes
+from antiphon.transport.server.http.metadata_pages import metadata_pages
 from antiphon.transport.server.http.probes import probe_routes
 from antiphon.transport.server.http.router import Router, Routes
 from antiphon.transport.server.interrupts import Running
@@ -45,16 +45,14 @@ class App:
         self._endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
         own = Routes() if routes is None else routes
         own.reserve(path)
-        self._path = path
-        self._resource = engine.protected_resource
         self._router = Router(
             engine.limits,
             engine.threads.run,
             own=own,
             probes=probe_routes(engine, self._check_ready) if probes else Routes(),
-            public=metadata_routes(self._resource, path),
             guard=self._endpoint.guard,
             start=self._lifespan.start_for_request,
+            metadata=metadata_pages(engine.protected_resource, path),
         )
         self._leaving = False
         self._stopping: asyncio.TimerHandle | None = None
@@ -62,11 +60,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if self._resource is not None and scope.get("root_path"):
-                self._resource.note_mount(scope["root_path"])
-            # The path of the endpoint is no page. Most requests have it.
-            is_page = self._router.has_pages and scope["path"] != self._path
-            page = self._router.find(scope) if is_page else None
+            page = self._router.find(scope) if self._router.has_pages else None
             if page is None:
                 await self._endpoint(scope, receive, send)
             else:

@@ -13,7 +13,7 @@ from antiphon.transport.server.http.router import HttpRequest, HttpResponse, Rou
 if TYPE_CHECKING:
     from antiphon.authorization.protected_resource import ProtectedResource
 
-__all__ = ["metadata_routes"]
+__all__ = ["MetadataPages", "metadata_pages"]
 
 _CORS = {
     "access-control-allow-origin": "*",
@@ -24,18 +24,28 @@ _CORS = {
 _HEADERS = {**_CORS, "cache-control": "public, max-age=300"}
 
 
-def metadata_routes(resource: ProtectedResource | None, endpoint: str) -> Routes:
-    """Return the metadata of a server, as pages beside its endpoint; no pages without a resource."""
+class MetadataPages:
+    """The metadata of a server, at its well-known addresses beside the endpoint."""
 
-    async def metadata(request: HttpRequest) -> HttpResponse:
-        assert resource is not None
-        return HttpResponse(resource.metadata(), headers=_HEADERS)
+    def __init__(self, resource: ProtectedResource, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._resource = resource
+        self.routes = Routes()
+        for path in resource.paths(endpoint):
+            self.routes.add(path, ["GET"], self._metadata)
+            self.routes.add(path, ["OPTIONS"], self._preflight)
 
-    async def preflight(request: HttpRequest) -> HttpResponse:
+    def note_mount(self, root: str) -> None:
+        """Note that the app is mounted at a path: challenges name the document inside the mount."""
+        self._resource.note_mount(root)
+
+    async def _metadata(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(self._resource.metadata(), headers=_HEADERS)
+
+    async def _preflight(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=204, headers=_CORS)
 
-    routes = Routes()
-    for path in () if resource is None else resource.paths(endpoint):
-        routes.add(path, ["GET"], metadata)
-        routes.add(path, ["OPTIONS"], preflight)
-    return routes
+
+def metadata_pages(resource: ProtectedResource | None, endpoint: str) -> MetadataPages | None:
+    """Return the pages of a server, or `None` if its callers need no tokens of an issuer."""
+    return None if resource is None else MetadataPages(resource, endpoint)

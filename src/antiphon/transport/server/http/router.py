@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -168,6 +168,18 @@ class Routes:
             page[method] = handler
 
 
+class MetadataPages(Protocol):
+    """The documents that everybody may read, beside an endpoint."""
+
+    routes: Routes
+    """The pages."""
+    endpoint: str
+    """The path of the endpoint."""
+
+    def note_mount(self, root: str) -> None:
+        """Note that the app is mounted at a path."""
+
+
 class Page:
     """The handlers of one path, by method, and how they are served."""
 
@@ -186,8 +198,8 @@ class Page:
 class Router:
     """Serves pages; `find` says which requests are for them.
 
-    All pages but the `public` ones are guarded against foreign hosts and origins. The author's pages (`own`)
-    are bounded in time, and counted. The pages of the library (`probes` and `public`) respond whatever the
+    All pages but the `metadata` are guarded against foreign hosts and origins. The author's pages (`own`)
+    are bounded in time, and counted. The pages of the library (`probes` and `metadata`) respond whatever the
     author's pages do.
     """
 
@@ -198,15 +210,16 @@ class Router:
         *,
         own: Routes,
         probes: Routes,
-        public: Routes | None = None,
         guard: Guard | None = None,
         start: Callable[[], Awaitable[None]] | None = None,
+        metadata: MetadataPages | None = None,
     ) -> None:
         self._limits = limits
         self._in_thread = in_thread
         self._own = own.pages
         self._probes = probes.pages
-        self._public = {} if public is None else public.pages
+        self._metadata = metadata
+        self._public = {} if metadata is None else metadata.routes.pages
         self._guard = guard
         self._start = start
         self._running = 0
@@ -218,6 +231,11 @@ class Router:
 
     def find(self, scope: Mapping[str, Any]) -> Page | None:
         """Return the page of a request, or `None` if its path is no page."""
+        if self._metadata is not None:
+            if root := scope.get("root_path"):
+                self._metadata.note_mount(root)
+            elif scope["path"] == self._metadata.endpoint:
+                return None  # most requests are for the endpoint
         path = _path(scope)
         if (handlers := self._own.get(path)) is not None:
             return Page(handlers, is_own=True)

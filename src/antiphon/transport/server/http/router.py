@@ -168,7 +168,7 @@ class Routes:
             page[method] = handler
 
 
-class MetadataPages(Protocol):
+class PublicPages(Protocol):
     """The documents that everybody may read, beside an endpoint."""
 
     routes: Routes
@@ -212,7 +212,7 @@ class Router:
         probes: Routes,
         guard: Guard | None = None,
         start: Callable[[], Awaitable[None]] | None = None,
-        metadata: MetadataPages | None = None,
+        metadata: PublicPages | None = None,
     ) -> None:
         self._limits = limits
         self._in_thread = in_thread

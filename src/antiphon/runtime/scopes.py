@@ -101,12 +101,10 @@ class ScopeCheck:
 
     def _refusal(self, item: Scoped | None, needed: tuple[str, ...]) -> InsufficientScope:
         subject = "This request" if item is None else repr(item.definition.name)
-        description = f"{subject} needs the scopes {' '.join(needed)}"
-        if len(needed) == 1:
-            description = f"{subject} needs the scope {needed[0]}"
-        if self._resource is None:
-            return InsufficientScope(f"{description}.", scopes=needed)
-        challenge = self._resource.challenge("insufficient_scope", f"{description}.", needed)
+        description = f"{subject} needs the scope{'s' if len(needed) > 1 else ''} {' '.join(needed)}."
+        challenge = None
+        if self._resource is not None:
+            challenge = self._resource.challenge("insufficient_scope", description, needed)
         return InsufficientScope(
-            f"{description}. Get a token that has them.", scopes=needed, challenge=challenge
+            f"{description} Get a token with more scopes.", scopes=needed, challenge=challenge
         )

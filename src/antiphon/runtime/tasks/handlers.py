@@ -145,11 +145,10 @@ class TaskHandlers:
         return (await self._service.get(id, principal)).tool
 
     async def arguments_of(self, id: str) -> Mapping[str, Any]:
-        """Return the arguments of a task, from its log; raises `TaskNotFound`."""
-        for entry in await self._service.store.read(id, limit=1):
-            arguments: Mapping[str, Any] = entry.data["arguments"]
-            return arguments
-        raise TaskNotFound(f"Task {id} has expired.")
+        """Return the arguments of a task, from its log; empty if the task has expired."""
+        entries = await self._service.store.read(id, limit=1)
+        arguments: Mapping[str, Any] = entries[0].data["arguments"] if entries else {}
+        return arguments
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
         task = await self._service.get(call.request.task_id, call.principal)

@@ -35,28 +35,32 @@ class ScopedTasks:
         return self._list if type(call.request) is ListTasks else lambda call: self._checked(call, handler)
 
     async def allows(self, id: str, principal: Principal) -> bool:
-        """Return whether a caller may see one of its tasks."""
-        return self._scopes.allows(principal, *await self._tool_and_arguments(id, principal))
+        """Return whether a caller may see one of its tasks; raises `TaskNotFound`."""
+        tool = await self._handlers.tool_of(id, principal)
+        return self._scopes.allows(principal, *await self._tool_and_arguments(tool, id))
 
     async def _checked(self, call: Call[Any], handler: Handler) -> Any:
-        found = await self._tool_and_arguments(call.request.task_id, call.principal)
-        self._scopes.check(call.principal, *found)
+        id = call.request.task_id
+        tool = await self._handlers.tool_of(id, call.principal)
+        self._scopes.check(call.principal, *await self._tool_and_arguments(tool, id))
         return await handler(call)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
         self._scopes.check(call.principal, None, {})
         page: TaskPage = await self._handlers.handlers[ListTasks](call)
-        visible = [task for task in page.tasks if await self.allows(task.id, call.principal)]
+        visible = [
+            task
+            for task in page.tasks
+            if self._scopes.allows(call.principal, *await self._tool_and_arguments(task.tool, task.id))
+        ]
         return TaskPage(tuple(visible), page.next_cursor)
 
-    async def _tool_and_arguments(
-        self, id: str, principal: Principal
-    ) -> tuple[Tool | None, Mapping[str, Any]]:
-        """Return the tool of a task, and its arguments if the scopes depend on them; raises `TaskNotFound`.
+    async def _tool_and_arguments(self, name: str, id: str) -> tuple[Tool | None, Mapping[str, Any]]:
+        """Return the tool of a task, and its arguments if the scopes depend on them.
 
         A tool that the server no longer has needs no scopes of its own.
         """
-        tool = self._registry.tools.get(await self._handlers.tool_of(id, principal))
+        tool = self._registry.tools.get(name)
         if tool is None or not callable(tool.scopes):
             return tool, {}
         return tool, await self._handlers.arguments_of(id)

@@ -145,9 +145,11 @@ class TaskHandlers:
         return (await self._service.get(id, principal)).tool
 
     async def arguments_of(self, id: str) -> Mapping[str, Any]:
-        """Return the arguments of a task, from its log; empty if the task has expired."""
+        """Return the arguments of a task, from its log; raises `TaskNotFound`."""
         entries = await self._service.store.read(id, limit=1)
-        arguments: Mapping[str, Any] = entries[0].data["arguments"] if entries else {}
+        if not entries:
+            raise TaskNotFound(f"Task {id} has expired.")
+        arguments: Mapping[str, Any] = entries[0].data["arguments"]
         return arguments
 
     async def _get(self, call: Call[GetTask]) -> TaskView:

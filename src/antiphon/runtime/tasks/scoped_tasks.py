@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from antiphon.errors import TaskNotFound
 from antiphon.model.identity import Principal
 from antiphon.model.request import ListTasks
 from antiphon.model.task import TaskPage
@@ -34,10 +35,13 @@ class ScopedTasks:
         """Return a handler that raises `InsufficientScope`, or leaves tasks out of a list."""
         return self._list if type(call.request) is ListTasks else lambda call: self._checked(call, handler)
 
-    async def allows(self, id: str, principal: Principal) -> bool:
-        """Return whether a caller may see one of its tasks; raises `TaskNotFound`."""
-        tool = await self._handlers.tool_of(id, principal)
-        return self._scopes.allows(principal, *await self._tool_and_arguments(tool, id))
+    async def allows(self, id: str, principal: Principal, tool: str | None = None) -> bool:
+        """Return whether a caller may see one of its tasks. `tool` is the name of its tool, if it is known."""
+        try:
+            name = await self._handlers.tool_of(id, principal) if tool is None else tool
+            return self._scopes.allows(principal, *await self._tool_and_arguments(name, id))
+        except TaskNotFound:  # it has expired meanwhile
+            return False
 
     async def _checked(self, call: Call[Any], handler: Handler) -> Any:
         id = call.request.task_id
@@ -48,15 +52,11 @@ class ScopedTasks:
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
         self._scopes.check(call.principal, None, {})
         page: TaskPage = await self._handlers.handlers[ListTasks](call)
-        visible = [
-            task
-            for task in page.tasks
-            if self._scopes.allows(call.principal, *await self._tool_and_arguments(task.tool, task.id))
-        ]
+        visible = [task for task in page.tasks if await self.allows(task.id, call.principal, task.tool)]
         return TaskPage(tuple(visible), page.next_cursor)
 
     async def _tool_and_arguments(self, name: str, id: str) -> tuple[Tool | None, Mapping[str, Any]]:
-        """Return the tool of a task, and its arguments if the scopes depend on them.
+        """Return the tool of a task, and its arguments if the scopes depend on them; raises `TaskNotFound`.
 
         A tool that the server no longer has needs no scopes of its own.
         """

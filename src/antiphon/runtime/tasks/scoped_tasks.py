@@ -36,7 +36,7 @@ class ScopedTasks:
         return self._list if type(call.request) is ListTasks else lambda call: self._checked(call, handler)
 
     async def allows(self, id: str, principal: Principal, tool: str | None = None) -> bool:
-        """Return whether a caller may see one of its tasks. `tool` is the name of its tool, if it is known."""
+        """Return whether a caller may see one of its tasks. `tool` is the name of its tool, if known."""
         try:
             name = await self._handlers.tool_of(id, principal) if tool is None else tool
             return self._scopes.allows(principal, *await self._tool_and_arguments(name, id))

@@ -211,7 +211,7 @@ class Dispatcher:
         if tool is None:
             self.environment.telemetry.record_unknown_tool(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
-        if tool.scopes is not None or self._scopes.base:
+        if tool.needs_scopes:
             self._check_tool(call, tool)
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout

@@ -162,6 +162,8 @@ class Engine:
     def add_tool(self, tool: Tool, mirrored: Mapping[str, tuple[str, ...]]) -> None:
         """Offer a tool; raises `DefinitionError` if its name is taken."""
         tool.counters = self.telemetry.counters_of(tool.name)
+        if self.protected_resource is not None and self.protected_resource.scopes:
+            tool.needs_scopes = True
         self.registry.add_tool(tool)
         if mirrored:
             self.mirrored[tool.name] = mirrored

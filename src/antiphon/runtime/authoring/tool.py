@@ -59,6 +59,7 @@ class Tool:
         "has_artifacts",
         "max_attempts",
         "name",
+        "needs_scopes",
         "poll_interval",
         "resume",
         "scopes",
@@ -107,6 +108,8 @@ class Tool:
         self._bind = self.function.bind
         self.name = name or name_of(function)
         self.scopes = read_option(self.name, scopes)
+        self.needs_scopes = self.scopes is not None
+        """Whether callers need scopes: those of the tool, or those that every request needs."""
         self.timeout = timeout
         self.task = task
         self.task_ttl = task_ttl

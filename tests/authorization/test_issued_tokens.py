@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from antiphon import InvalidRequest, IssuedTokens, Principal, Unauthorized
+from antiphon import Context, InvalidRequest, IssuedTokens, Principal, Server, Unauthorized
 from tests.support.issuer import RESOURCE, TestIssuer, issuing, new_key, unsigned
+from tests.support.serving import WAYS
+from tests.support.speakers import Modern
 
 
 @pytest.fixture
@@ -125,6 +127,30 @@ async def test_an_invalid_token_gets_401_and_is_not_logged(
     assert 'scope="notes:read"' in challenge
     said = f"{error} {challenge} {caplog.text}"
     assert not any(part in said for part in token.split(".") if len(part) > 6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_over_http_every_invalid_token_gets_401_before_the_body_is_read(
+    issuer: TestIssuer, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "antiphon")
+    ran: list[str] = []
+    server = Server("notes", authenticate=IssuedTokens(issuer.url, resource=RESOURCE))
+
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        ran.append(ctx.principal.id)
+        return ctx.principal.id
+
+    async with WAYS[way](server) as where:
+        for case, build in INVALID.items():
+            token = build(issuer)
+            refused = await Modern(where.port, headers={"authorization": f"Bearer {token}"}).call("whoami")
+            assert (case, refused.status) == (case, 401)
+            assert token not in caplog.text
+        assert ran == []
+        valid = Modern(where.port, headers={"authorization": f"Bearer {issuer.token()}"})
+        assert (await valid.call("whoami")).text == f"{issuer.url}#ada"
 
 
 async def test_clocks_may_differ_by_the_leeway(issuer: TestIssuer) -> None:

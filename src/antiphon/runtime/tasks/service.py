@@ -82,7 +82,8 @@ _NOTHING_SEEN = (-1, -1)
 class TaskService:
     """The tasks of one server. Without a server, the tasks of all servers on the store, for operators.
 
-    `has_tool` returns whether the server has a tool of this name.
+    `has_tool` returns whether the server has a tool of this name. `claims` are the names of the claims of a
+    principal that tasks store.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class TaskService:
         *,
         server: str | None = None,
         has_tool: Callable[[str], bool] = lambda name: True,
+        claims: Sequence[str] = (),
     ) -> None:
         self.store = store
         self._server = server
         self.worker = worker
         self._relay = relay
         self._has_tool = has_tool
+        self._claims = claims
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
@@ -139,7 +142,7 @@ class TaskService:
             keep=None if tool.task_ttl is None else int(tool.task_ttl * 1000),
         )
         head = head_of(task)
-        principal = msgspec.to_builtins(call.principal)
+        principal = msgspec.to_builtins(self.kept_principal(call.principal))
         created: dict[str, Any] = {
             "v": 1,
             "task": head,
@@ -205,6 +208,10 @@ class TaskService:
         if run:
             self.worker.run(claimed, tool)
         return claimed
+
+    def kept_principal(self, principal: Principal) -> Principal:
+        """Return a principal as a task stores it: without the claims that are not named."""
+        return principal.with_claims(self._claims) if principal.claims else principal
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
         """Create a task for a call, and return its promise."""

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from antiphon.authorization.issued_tokens import IssuedTokens
     from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
+    from antiphon.client.oauth.grants import IdTokenExchange
+    from antiphon.client.oauth.logins import FileLogins, MemoryLogins
+    from antiphon.client.oauth.oauth import OAuth
     from antiphon.errors import (
         AntiphonError,
+        AuthorizationFailed,
         ClientError,
         CommandFailed,
         Declined,
@@ -70,6 +74,7 @@ __all__ = [
     "AntiphonError",
     "Artifact",
     "Audio",
+    "AuthorizationFailed",
     "BearerTokens",
     "BlobContents",
     "Client",
@@ -82,10 +87,12 @@ __all__ = [
     "Elicit",
     "EmbeddedResource",
     "Failure",
+    "FileLogins",
     "Forbidden",
     "HttpRequest",
     "HttpResponse",
     "Icon",
+    "IdTokenExchange",
     "Image",
     "InputRequired",
     "InsufficientScope",
@@ -96,9 +103,11 @@ __all__ = [
     "Issuer",
     "Limits",
     "ListRoots",
+    "MemoryLogins",
     "MethodNotFound",
     "MissingCapability",
     "NotFound",
+    "OAuth",
     "OpenUrl",
     "Principal",
     "PromptMessage",
@@ -128,8 +137,12 @@ _NAMES = {
     "antiphon.authorization.issued_tokens": ("IssuedTokens",),
     "antiphon.authorization.issuer": ("Issuer",),
     "antiphon.client": ("Client", "Stream"),
+    "antiphon.client.oauth.grants": ("IdTokenExchange",),
+    "antiphon.client.oauth.logins": ("FileLogins", "MemoryLogins"),
+    "antiphon.client.oauth.oauth": ("OAuth",),
     "antiphon.errors": (
         "AntiphonError",
+        "AuthorizationFailed",
         "ClientError",
         "CommandFailed",
         "Declined",

@@ -28,6 +28,7 @@ from antiphon.model.notification import Notification, Progress
 from antiphon.model.request import Cancel, Request, RequestId, RequestMeta
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing
 from antiphon.transport.client.channel import Channel
 from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.client.results import Welcome
@@ -118,13 +119,19 @@ class Connection:
     async def open(self) -> None:
         """Connect and negotiate a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
         try:
-            async with self._deadline(self._connect_timeout, "connecting"):
-                await self.channel.open(self._receive)
-                self._agree(await self._negotiation.settle(self._probe_timeout))
+            try:
+                await self._connect()
+            except AuthorizationNeeded as needed:
+                await self._authorized(needed, self._connect)
             self._open = True
         except BaseException:
             await self.close()
             raise
+
+    async def _connect(self) -> None:
+        async with self._deadline(self._connect_timeout, "connecting"):
+            await self.channel.open(self._receive)
+            self._agree(await self._negotiation.settle(self._probe_timeout))
 
     async def close(self) -> None:
         """End the session and close the channel."""
@@ -161,11 +168,31 @@ class Connection:
         session = self._session
         try:
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+        except AuthorizationNeeded as needed:
+            return await self._authorized(
+                needed, lambda: self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+            )
         except SessionLost:
             if self._is_restoring:  # the server has lost the session that was just opened
                 raise
             await self._renew(session)
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+
+    async def _authorized(self, needed: AuthorizationNeeded, repeat: Callable[[], Awaitable[Any]]) -> Any:
+        """Wait for a person to log in, and repeat a request; raises the server's refusal if that is in vain.
+
+        The login has a deadline of its own. A request asks a person at most once to log in, and once for
+        scopes.
+        """
+        asked: set[Authorizing] = set()
+        while needed.kind not in asked:
+            asked.add(needed.kind)
+            await needed.authorize()
+            try:
+                return await repeat()
+            except AuthorizationNeeded as again:
+                needed = again
+        raise needed.refusal
 
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """Write a request with a new id, for a caller that sends it by itself."""

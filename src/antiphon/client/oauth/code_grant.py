@@ -1,0 +1,218 @@
+"""The login of a person in a browser: the authorization code grant with PKCE.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-flow-steps
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from antiphon.authorization.urls import shown_url
+from antiphon.client.oauth.browser import OpenBrowser, has_terminal, open_browser
+from antiphon.client.oauth.discovery import Issuer
+from antiphon.client.oauth.grants import LoginRequest
+from antiphon.client.oauth.logins import Login, RegisteredClient
+from antiphon.client.oauth.loopback_listener import LoopbackListener
+from antiphon.client.oauth.registration import document_client, given_client, register
+from antiphon.client.oauth.token_requests import client_credentials, new_login, token_request
+from antiphon.errors import AuthorizationFailed
+from antiphon.printable import printable
+
+__all__ = ["CodeGrant", "check_browser_login", "with_offline_access"]
+
+
+@dataclass(frozen=True)
+class CodeGrant:
+    """Asks a person to log in with a browser, and waits for at most `login_timeout` seconds."""
+
+    client_id: str | None
+    client_secret: str | None
+    client_metadata_url: str | None
+    client_name: str
+    redirect_port: int
+    open_browser: OpenBrowser | None
+    login_timeout: float
+    is_silent = False
+
+    def __repr__(self) -> str:
+        return f"CodeGrant({self.client_id!r})"
+
+    async def obtain(self, request: LoginRequest) -> Login:
+        """Return a login with new tokens; raises `AuthorizationFailed`."""
+        show = self.open_browser
+        if show is None:
+            if not has_terminal():
+                raise AuthorizationFailed(
+                    f"{shown_url(request.url)} requires a login, and there is no terminal to ask at. "
+                    f"Log in first: antiphon login {shown_url(request.url)}"
+                )
+            show = open_browser
+        issuer = request.server.issuer
+        check_browser_login(issuer)
+        known = self._known_client(request)
+        async with await self._listen(known) as listener:
+            client = await self._client(request, known, listener.redirect_uri)
+            scopes = with_offline_access(issuer, request.scopes)
+            attempt = _Attempt(issuer, client, listener.redirect_uri, request.server.resource, scopes)
+            try:
+                async with asyncio.timeout(self.login_timeout):
+                    code = await _code(attempt, listener, show)
+            except TimeoutError:
+                raise AuthorizationFailed(
+                    f"Nobody has logged in to {shown_url(issuer.issuer)} within {self.login_timeout:g} s. "
+                    "Log in again, or wait longer with login_timeout=."
+                ) from None
+        fields, headers = client_credentials(client)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": attempt.redirect_uri,
+            "code_verifier": attempt.verifier,
+            "resource": request.server.resource,
+            **fields,
+        }
+        response = await token_request(request.requests, issuer.token_endpoint, form, headers)
+        return new_login(request.url, request.server, client, response, scopes)
+
+    def _known_client(self, request: LoginRequest) -> RegisteredClient | None:
+        """Return the client that this program has registered at the issuer before."""
+        if self.client_id is not None or document_client(request.server.issuer, self.client_metadata_url):
+            return None
+        found = request.store.find(request.url, issuer=request.server.issuer.issuer)
+        is_registered = found is not None and found.client.redirect_uri is not None
+        return found.client if found is not None and is_registered else None
+
+    async def _listen(self, known: RegisteredClient | None) -> LoopbackListener:
+        """Return a listener on the port that the client is registered with, if that port is free."""
+        if known is not None and known.redirect_uri is not None and not self.redirect_port:
+            port = urlsplit(known.redirect_uri).port or 0
+            listener = LoopbackListener(port)
+            try:
+                async with listener:
+                    return LoopbackListener(port)
+            except AuthorizationFailed:
+                pass
+        return LoopbackListener(self.redirect_port)
+
+    async def _client(
+        self, request: LoginRequest, known: RegisteredClient | None, redirect_uri: str
+    ) -> RegisteredClient:
+        issuer = request.server.issuer
+        if self.client_id is not None:
+            return given_client(issuer, self.client_id, self.client_secret)
+        document = document_client(issuer, self.client_metadata_url)
+        if document is not None:
+            return document
+        if known is not None and known.redirect_uri == redirect_uri:
+            return known
+        return await register(request.requests, issuer, self.client_name, redirect_uri, request.scopes)
+
+
+class _Attempt:
+    """One authorization request: what its response is compared with."""
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        client: RegisteredClient,
+        redirect_uri: str,
+        resource: str,
+        scopes: tuple[str, ...],
+    ) -> None:
+        self.issuer = issuer
+        self.redirect_uri = redirect_uri
+        self.verifier = secrets.token_urlsafe(48)
+        self.state = secrets.token_urlsafe(24)
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect_uri,
+            "state": self.state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": resource,
+        }
+        if scopes:
+            query["scope"] = " ".join(scopes)
+        if "offline_access" in scopes:
+            query["prompt"] = "consent"  # OpenID Connect ignores the scope without it
+        endpoint = issuer.authorization_endpoint or ""
+        self.url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+    def code(self, came_back: str) -> str | None:
+        """Return the code in the address that a browser was sent back to.
+
+        Returns `None` if the address belongs to another attempt; raises `AuthorizationFailed`.
+        """
+        answer = {name: values[0] for name, values in parse_qs(urlsplit(came_back.strip()).query).items()}
+        if not secrets.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+            return None
+        shown = shown_url(self.issuer.issuer)
+        issuer = answer.get("iss")
+        if issuer is None and self.issuer.authorization_response_iss_parameter_supported:
+            raise AuthorizationFailed(f"The response to the login does not name its issuer, {shown}.")
+        if issuer is not None and issuer != self.issuer.issuer:
+            # Nothing else in the response of another issuer may be used, not even its error.
+            raise AuthorizationFailed(f"The response to the login is not from the issuer {shown}.")
+        if "error" in answer:
+            said = printable(answer.get("error_description", ""), 300)
+            raise AuthorizationFailed(
+                f"{shown} refused the login: {printable(answer['error'], 100)}{f' ({said})' if said else ''}."
+            )
+        if not answer.get("code"):
+            raise AuthorizationFailed(f"The response to the login at {shown} has no code.")
+        return answer["code"]
+
+
+async def _code(attempt: _Attempt, listener: LoopbackListener, show: OpenBrowser) -> str:
+    """Show the page, and return the code that comes back through the browser or from `show` itself."""
+    showing = asyncio.ensure_future(_shown(show, attempt.url))
+    try:
+        while True:
+            coming = asyncio.ensure_future(listener.next_url())
+            waiting = {coming} if showing.done() else {coming, showing}
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                came_back: str | None = None
+                if coming.done():
+                    came_back = coming.result()
+                elif (came_back := showing.result()) is not None and attempt.code(came_back) is None:
+                    raise AuthorizationFailed("The address is not that of this login: its state differs.")
+            finally:
+                coming.cancel()
+            if came_back is not None and (code := attempt.code(came_back)) is not None:
+                return code
+    finally:
+        showing.cancel()
+
+
+async def _shown(show: OpenBrowser, url: str) -> str | None:
+    shown = show(url)
+    return await shown if isinstance(shown, Awaitable) else shown
+
+
+def check_browser_login(issuer: Issuer) -> None:
+    """Raise `AuthorizationFailed` unless a person can log in at an issuer with a browser and PKCE."""
+    shown = shown_url(issuer.issuer)
+    if issuer.authorization_endpoint is None:
+        raise AuthorizationFailed(f"The authorization server {shown} has no page on which a person logs in.")
+    if "S256" not in issuer.code_challenge_methods_supported:
+        # https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#authorization-code-protection
+        raise AuthorizationFailed(
+            f"The authorization server {shown} does not say that it supports PKCE with S256. "
+            "Its operator has to enable code_challenge_methods_supported."
+        )
+
+
+def with_offline_access(issuer: Issuer, scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes, and the scope for a refresh token if the issuer has one."""
+    if scopes and "offline_access" in issuer.scopes_supported and "offline_access" not in scopes:
+        return (*scopes, "offline_access")
+    return scopes

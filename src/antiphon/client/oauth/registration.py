@@ -1,0 +1,72 @@
+"""Chooses the client id for an issuer, in the order of the specification.
+
+A client that you registered comes first, then the client's metadata document, then dynamic registration.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.authorization.urls import shown_url
+from antiphon.client.oauth.discovery import Issuer
+from antiphon.client.oauth.issuer_requests import IssuerRequests
+from antiphon.client.oauth.logins import RegisteredClient
+from antiphon.client.oauth.token_requests import refusal, secret_method
+from antiphon.errors import AuthorizationFailed
+
+__all__ = ["document_client", "given_client", "register"]
+
+
+def given_client(issuer: Issuer, client_id: str, client_secret: str | None) -> RegisteredClient:
+    """Return the client that the user has registered."""
+    method = "none" if client_secret is None else secret_method(issuer.token_endpoint_auth_methods_supported)
+    return RegisteredClient(client_id, client_secret, method)
+
+
+def document_client(issuer: Issuer, url: str | None) -> RegisteredClient | None:
+    """Return the client that a metadata document describes; `None` if the issuer does not read documents."""
+    if url is None or not issuer.client_id_metadata_document_supported:
+        return None
+    return RegisteredClient(url)
+
+
+async def register(
+    requests: IssuerRequests, issuer: Issuer, name: str, redirect_uri: str, scopes: tuple[str, ...]
+) -> RegisteredClient:
+    """Register a client at an issuer; raises `AuthorizationFailed`."""
+    endpoint = issuer.registration_endpoint
+    if endpoint is None:
+        raise AuthorizationFailed(
+            f"The authorization server {shown_url(issuer.issuer)} registers no clients. Register one there "
+            f"with the redirect URI {redirect_uri}, and pass its client_id."
+        )
+    supported = issuer.token_endpoint_auth_methods_supported
+    method = "none" if not supported or "none" in supported else secret_method(supported)
+    metadata: dict[str, Any] = {
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": "native",
+    }
+    if scopes:
+        metadata["scope"] = " ".join(scopes)
+    response = await requests.post_json(endpoint, metadata)
+    if response.status == 400 and "scope" in metadata:
+        # Some issuers know scopes that only a resource has, and refuse to register a client for them.
+        del metadata["scope"]
+        response = await requests.post_json(endpoint, metadata)
+    values = response.values
+    client_id, secret = values.get("client_id"), values.get("client_secret")
+    if response.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
+        raise AuthorizationFailed(
+            f"{refusal(endpoint, response)} Register a client by hand, and pass its client_id."
+        )
+    agreed = values.get("token_endpoint_auth_method")
+    if not isinstance(secret, str) or not secret:
+        secret, agreed = None, "none"
+    elif not isinstance(agreed, str):
+        agreed = method if method != "none" or "none" in supported else secret_method(supported)
+    return RegisteredClient(client_id, secret, agreed, redirect_uri)

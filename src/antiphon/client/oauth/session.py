@@ -1,0 +1,192 @@
+"""The tokens of one connection: gets them, refreshes them before they expire, and answers refusals.
+
+A refresh runs in a task of its own under the lock of the login: a request that is cancelled does not lose the
+new tokens, and a request whose token is still valid does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antiphon.client.oauth.discovery import discover
+from antiphon.client.oauth.grants import LoginRequest
+from antiphon.client.oauth.issuer_requests import IssuerRequests
+from antiphon.client.oauth.logins import Login
+from antiphon.client.oauth.token_requests import IssuerRefused, refresh
+from antiphon.errors import AuthorizationFailed, RequestError
+from antiphon.transport.client.authorization import AuthorizationNeeded
+from antiphon.transport.client.challenges import bearer_parameters, split_scopes
+
+if TYPE_CHECKING:
+    from antiphon.client.oauth.oauth import OAuth
+
+__all__ = ["OAuthSession"]
+
+logger = logging.getLogger("antiphon.client")
+
+_REFRESH_SECONDS = 60.0
+"""How long before its expiry a token is refreshed, at most."""
+_REFRESH_SHARE = 0.1
+"""The part of its lifetime before its expiry in which a token is refreshed."""
+_VALID_SECONDS = 5.0
+"""How long a token must be valid to be sent."""
+_MAX_ATTEMPTS = 3
+
+
+class OAuthSession:
+    """The authorization of the requests to one server."""
+
+    def __init__(self, url: str, settings: OAuth, requests: IssuerRequests) -> None:
+        self._url = url
+        self._settings = settings
+        self._grant = settings.grant
+        self._store = settings.store
+        self._requests = requests
+        self._login: Login | None = None
+        self._has_looked = False
+        self._renewing: asyncio.Task[bool] | None = None
+        self._authorizing = asyncio.Lock()
+        self._asked: set[str] = set()
+        """The scopes that this session has asked for. The issuer may have granted fewer."""
+
+    async def header(self) -> str | None:
+        """Return the value of the Authorization header; `None` without a token."""
+        login = self._login
+        if login is None:
+            if not self._has_looked:
+                self._has_looked = True
+                login = self._login = self._stored()
+            if login is None:
+                return None
+        if login.expires_at is None or not login.expires_within(_early(login)):
+            return login.header
+        if login.refresh_token is None:
+            return login.header
+        if not login.expires_within(_VALID_SECONDS):
+            self._renew(login).add_done_callback(_log_failure)
+            return login.header
+        await asyncio.shield(self._renew(login))
+        return None if self._login is None else self._login.header
+
+    async def refused(
+        self, header: str | None, status: int, challenge: str, refusal: RequestError, attempt: int
+    ) -> bool:
+        """Return whether the request should be sent again, because there is another token now."""
+        parameters = bearer_parameters(challenge)
+        login = self._login
+        if login is not None and login.header != header and attempt < _MAX_ATTEMPTS:
+            return True
+        if status == 403:
+            return await self._step_up(header, parameters, refusal, attempt)
+        if attempt == 0:
+            can_refresh = login is not None and login.refresh_token is not None
+            if login is not None and can_refresh and await asyncio.shield(self._renew(login)):
+                return True
+            if self._grant.is_silent:
+                await self._authorize(header, parameters)
+                return True
+        if self._grant.is_silent:
+            return False
+        raise AuthorizationNeeded("login", refusal, lambda: self._authorize(header, parameters))
+
+    async def close(self) -> None:
+        """Wait for a refresh that has begun: its tokens must be stored."""
+        task = self._renewing
+        if task is not None and not task.done():
+            await asyncio.wait({task})
+
+    async def _step_up(
+        self, header: str | None, parameters: dict[str, str], refusal: RequestError, attempt: int
+    ) -> bool:
+        wanted = split_scopes(parameters.get("scope"))
+        held = set() if self._login is None else set(self._login.scopes)
+        is_new = bool(set(wanted) - held - self._asked)
+        if parameters.get("error") != "insufficient_scope" or not is_new:
+            return False  # asking for the same scopes again would end in the same refusal
+        if not self._grant.is_silent:
+            raise AuthorizationNeeded("step-up", refusal, lambda: self._authorize(header, parameters))
+        if attempt >= _MAX_ATTEMPTS:
+            return False
+        await self._authorize(header, parameters)
+        return True
+
+    async def _authorize(self, header: str | None, parameters: dict[str, str]) -> None:
+        """Get new tokens in place of those that were refused; raises `AuthorizationFailed`."""
+        async with self._authorizing:
+            if self._login is not None and self._login.header != header:
+                return  # another request has got them meanwhile
+            stored = self._stored()
+            if stored is not None and stored.header != header and not stored.expires_within(_VALID_SECONDS):
+                self._login = stored  # another process has got them meanwhile
+                return
+            server = await discover(
+                self._requests, self._url, parameters.get("resource_metadata"), self._settings.issuer
+            )
+            challenged = split_scopes(parameters.get("scope"))
+            held = () if self._login is None else self._login.scopes
+            first = (*self._settings.scopes, *challenged) or server.scopes
+            scopes = tuple(dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access"))
+            login = await self._grant.obtain(
+                LoginRequest(self._url, server, scopes, self._requests, self._store)
+            )
+            self._asked.update(scopes)
+            self._keep(login)
+
+    def _stored(self) -> Login | None:
+        return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
+
+    def _keep(self, login: Login) -> None:
+        self._login = login
+        try:
+            self._store.save(login)
+        except OSError as error:
+            logger.warning(
+                "Cannot store the login at %s: %s. It is lost when the program ends.", self._url, error
+            )
+
+    def _renew(self, login: Login) -> asyncio.Task[bool]:
+        """Return the task that replaces a login; its result is whether it could."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renewed(login))
+        return self._renewing
+
+    async def _renewed(self, old: Login) -> bool:
+        if self._login is not None and self._login.access_token != old.access_token:
+            return True
+        async with self._store.locked(self._url):
+            # Another process may have spent the refresh token, and stored another one.
+            stored = self._stored()
+            if stored is not None and stored.access_token != old.access_token:
+                if not stored.expires_within(_VALID_SECONDS):
+                    self._login = stored
+                    return True
+                old = stored
+            if old.refresh_token is None:
+                return False
+            try:
+                self._keep(await refresh(self._requests, old))
+            except IssuerRefused as error:
+                logger.info("The login at %s has ended: %s", self._url, error)
+                self._keep(msgspec.structs.replace(old, refresh_token=None))
+                return False
+            return True
+
+
+def _early(login: Login) -> float:
+    """Return how many seconds before its expiry a token is refreshed."""
+    lifetime = (login.expires_at or 0.0) - login.obtained_at
+    return max(_VALID_SECONDS, min(_REFRESH_SECONDS, lifetime * _REFRESH_SHARE))
+
+
+def _log_failure(task: asyncio.Task[bool]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        error = task.exception()
+        if isinstance(error, AuthorizationFailed):
+            logger.warning("Cannot refresh the login, and will try again: %s", error)
+        elif error is not None:
+            logger.error("Unexpected error while refreshing the login.", exc_info=error)

@@ -111,7 +111,7 @@ class CodeGrant:
             return document
         if known is not None and known.redirect_uri == redirect_uri:
             return known
-        return await register(request.requests, issuer, self.client_name, redirect_uri, request.scopes)
+        return await register(request.requests, issuer, self.client_name, redirect_uri)
 
 
 class _Attempt:

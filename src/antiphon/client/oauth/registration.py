@@ -32,7 +32,7 @@ def document_client(issuer: Issuer, url: str | None) -> RegisteredClient | None:
 
 
 async def register(
-    requests: IssuerRequests, issuer: Issuer, name: str, redirect_uri: str, scopes: tuple[str, ...]
+    requests: IssuerRequests, issuer: Issuer, name: str, redirect_uri: str
 ) -> RegisteredClient:
     """Register a client at an issuer; raises `AuthorizationFailed`."""
     endpoint = issuer.registration_endpoint
@@ -43,6 +43,7 @@ async def register(
         )
     supported = issuer.token_endpoint_auth_methods_supported
     method = "none" if not supported or "none" in supported else secret_method(supported)
+    # It names no scopes: a client that is registered for some could not ask for further ones later.
     metadata: dict[str, Any] = {
         "client_name": name,
         "redirect_uris": [redirect_uri],
@@ -51,13 +52,7 @@ async def register(
         "token_endpoint_auth_method": method,
         "application_type": "native",
     }
-    if scopes:
-        metadata["scope"] = " ".join(scopes)
     response = await requests.post_json(endpoint, metadata)
-    if response.status == 400 and "scope" in metadata:
-        # Some issuers know scopes that only a resource has, and refuse to register a client for them.
-        del metadata["scope"]
-        response = await requests.post_json(endpoint, metadata)
     values = response.values
     client_id, secret = values.get("client_id"), values.get("client_secret")
     if response.status not in (200, 201) or not isinstance(client_id, str) or not client_id:

@@ -1,0 +1,49 @@
+"""A server behind a real authorization server, and a robot that logs in for a person."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from antiphon import Context, IssuedTokens, Server
+from tests.support.authorization_server import AuthorizationServer, sign_in
+from tests.support.process import free_port
+from tests.support.serving import running
+
+
+def notes(tokens: IssuedTokens) -> Server:
+    """Return a server with a tool for everybody and a tool that needs a scope."""
+    server = Server("notes", authenticate=tokens)
+
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        return f"{ctx.principal.id} {sorted(ctx.principal.scopes)}"
+
+    @server.tool(scopes=["notes:write"])
+    async def save() -> str:
+        return "saved"
+
+    return server
+
+
+@asynccontextmanager
+async def serving_notes(oidc: AuthorizationServer) -> AsyncIterator[str]:
+    """Serve the notes behind an authorization server; yields the URL."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    tokens = IssuedTokens(oidc.url, resource=url, scopes=["notes:read"])
+    async with running(notes(tokens), port=port):
+        yield url
+
+
+@dataclass
+class Robot:
+    """A person with a browser. `visits` are the pages that the person was shown."""
+
+    user: str = "ada"
+    visits: list[str] = field(default_factory=list)
+
+    async def __call__(self, url: str) -> str:
+        self.visits.append(url)
+        return await sign_in(url, self.user)

@@ -167,7 +167,9 @@ def test_options_that_do_not_go_together_are_refused() -> None:
 
     with pytest.raises(TypeError, match="http= takes an aiohttp.ClientSession or an httpx2.AsyncClient"):
         Client("http://far.example/mcp", http=object())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="auth= takes a bearer token or an httpx2.Auth, not a tuple"):
+    with pytest.raises(
+        TypeError, match="auth= takes a bearer token, an OAuth or an httpx2.Auth, not a tuple"
+    ):
         Client("http://far.example/mcp", auth=("ada", "s3cret"))  # type: ignore[arg-type]
 
     async def main() -> None:

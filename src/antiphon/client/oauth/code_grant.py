@@ -9,6 +9,7 @@ import asyncio
 import base64
 import hashlib
 import secrets
+import shlex
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -38,6 +39,7 @@ class CodeGrant:
     redirect_port: int
     open_browser: OpenBrowser | None
     login_timeout: float
+    interactive: bool | None
     is_silent = False
 
     def __repr__(self) -> str:
@@ -45,14 +47,17 @@ class CodeGrant:
 
     async def obtain(self, request: LoginRequest) -> Login:
         """Return a login with new tokens; raises `AuthorizationFailed`."""
-        show = self.open_browser
-        if show is None:
-            if not has_terminal():
-                raise AuthorizationFailed(
-                    f"{shown_url(request.url)} requires a login, and there is no terminal to ask at. "
-                    f"Log in first: antiphon login {shown_url(request.url)}"
-                )
-            show = open_browser
+        show = self.open_browser or open_browser
+        may_ask = self.interactive
+        if may_ask is None:
+            may_ask = self.open_browser is not None or has_terminal()
+        if not may_ask:
+            url = shown_url(request.url)
+            # The scopes come from the server, and a person may copy the command into a shell.
+            options = "".join(f" --scope {shlex.quote(scope)}" for scope in request.scopes)
+            raise AuthorizationFailed(
+                f"{url} requires a login. Log in first: antiphon login {shlex.quote(url)}{options}"
+            )
         issuer = request.server.issuer
         check_browser_login(issuer)
         known = self._known_client(request)

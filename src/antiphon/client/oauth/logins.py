@@ -21,9 +21,10 @@ from typing import Protocol
 
 import msgspec
 
+from antiphon.client.oauth.login_folder import default_folder
 from antiphon.errors import AuthorizationFailed
 
-__all__ = ["FileLogins", "Login", "LoginStore", "MemoryLogins", "RegisteredClient", "default_folder"]
+__all__ = ["FileLogins", "Login", "LoginStore", "MemoryLogins", "RegisteredClient"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -194,17 +195,6 @@ class FileLogins:
                 logger.warning(
                     "Cannot read the login in %s (%s). Remove the file.", path, type(error).__name__
                 )
-
-
-def default_folder() -> Path:
-    """Return the folder for logins under the user's state folder."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return base / "antiphon" / "logins"
 
 
 def _newest(logins: Iterable[Login], url: str, client_id: str | None, issuer: str | None) -> Login | None:

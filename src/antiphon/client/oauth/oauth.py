@@ -8,6 +8,7 @@ from typing import Any
 from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.client.oauth.browser import OpenBrowser
 from antiphon.client.oauth.code_grant import CodeGrant
+from antiphon.client.oauth.device_grant import DeviceGrant, ShowCode
 from antiphon.client.oauth.grants import Assertion, AssertionGrant, Grant, ServiceGrant
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import FileLogins, LoginStore, MemoryLogins
@@ -27,9 +28,12 @@ class OAuth:
     `client_metadata_url` is the address of the client's metadata document. Without either, the client
     registers itself. `scopes` are asked for in addition to those that the server names. `issuer` is the only
     authorization server that you accept, if the server names several. `redirect_port` is the loopback port
-    that the browser comes back to, by default a free one. `login_timeout` is how long a person has to log in,
-    and `request_timeout` how long an issuer has to respond, in seconds. `allow_private` lets a server on the
-    internet name an issuer in a private network. Raises `ValueError` for a URL that cannot be used.
+    that the browser comes back to, by default a free one. `show_code` shows a page and a code for a login
+    with another device, in place of the browser. `interactive` says whether a person may be asked; by
+    default, if there is a terminal or an `open_browser`. `relogin` ignores stored tokens. `login_timeout` is
+    how long a person has to log in, and `request_timeout` how long an issuer has to respond, in seconds.
+    `allow_private` lets a server on the internet name an issuer in a private network. Raises `ValueError`
+    for a URL that cannot be used.
     """
 
     def __init__(
@@ -43,6 +47,9 @@ class OAuth:
         issuer: str | None = None,
         store: LoginStore | None = None,
         open_browser: OpenBrowser | None = None,
+        show_code: ShowCode | None = None,
+        interactive: bool | None = None,
+        relogin: bool = False,
         redirect_port: int = 0,
         login_timeout: float = 300.0,
         request_timeout: float = 30.0,
@@ -56,7 +63,7 @@ class OAuth:
             raise ValueError(
                 f"OAuth: client_metadata_url={shown_url(client_metadata_url)!r} is not an https URL."
             )
-        self._set(
+        grant: Grant = (
             CodeGrant(
                 client_id=client_id,
                 client_secret=client_secret,
@@ -65,13 +72,27 @@ class OAuth:
                 redirect_port=redirect_port,
                 open_browser=open_browser,
                 login_timeout=login_timeout,
-            ),
+                interactive=interactive,
+            )
+            if show_code is None
+            else DeviceGrant(
+                client_id=client_id,
+                client_secret=client_secret,
+                client_metadata_url=client_metadata_url,
+                client_name=client_name,
+                show_code=show_code,
+                login_timeout=login_timeout,
+            )
+        )
+        self._set(
+            grant,
             FileLogins() if store is None else store,
             scopes,
             issuer,
             request_timeout,
             allow_private,
         )
+        self.reuses_login = not relogin
 
     @classmethod
     def service(
@@ -148,6 +169,7 @@ class OAuth:
         self.issuer = issuer
         self._request_timeout = request_timeout
         self._allow_private = allow_private
+        self.reuses_login = True
 
     def __repr__(self) -> str:
         return f"OAuth({self.grant!r})"

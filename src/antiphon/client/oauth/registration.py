@@ -15,7 +15,9 @@ from antiphon.client.oauth.logins import RegisteredClient
 from antiphon.client.oauth.token_requests import refusal, secret_method
 from antiphon.errors import AuthorizationFailed
 
-__all__ = ["document_client", "given_client", "register"]
+__all__ = ["DEVICE_CODE", "document_client", "given_client", "register"]
+
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 def given_client(issuer: Issuer, client_id: str, client_secret: str | None) -> RegisteredClient:
@@ -32,23 +34,26 @@ def document_client(issuer: Issuer, url: str | None) -> RegisteredClient | None:
 
 
 async def register(
-    requests: IssuerRequests, issuer: Issuer, name: str, redirect_uri: str
+    requests: IssuerRequests, issuer: Issuer, name: str, redirect_uri: str | None
 ) -> RegisteredClient:
-    """Register a client at an issuer; raises `AuthorizationFailed`."""
+    """Register a client at an issuer; raises `AuthorizationFailed`.
+
+    A client without a redirect URI is one that shows a code.
+    """
     endpoint = issuer.registration_endpoint
     if endpoint is None:
         raise AuthorizationFailed(
-            f"The authorization server {shown_url(issuer.issuer)} registers no clients. Register one there "
-            f"with the redirect URI {redirect_uri}, and pass its client_id."
+            f"The authorization server {shown_url(issuer.issuer)} registers no clients. Register one there, "
+            f"with the redirect URI {redirect_uri or 'that it asks for'}, and pass its client_id."
         )
     supported = issuer.token_endpoint_auth_methods_supported
     method = "none" if not supported or "none" in supported else secret_method(supported)
     # It names no scopes: a client that is registered for some could not ask for further ones later.
     metadata: dict[str, Any] = {
         "client_name": name,
-        "redirect_uris": [redirect_uri],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
+        "redirect_uris": [redirect_uri] if redirect_uri else [],
+        "grant_types": ["authorization_code" if redirect_uri else DEVICE_CODE, "refresh_token"],
+        "response_types": ["code"] if redirect_uri else [],
         "token_endpoint_auth_method": method,
         "application_type": "native",
     }

@@ -138,6 +138,8 @@ class OAuthSession:
             self._keep(login)
 
     def _stored(self) -> Login | None:
+        if not self._settings.reuses_login and self._login is None:
+            return None
         return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
 
     def _keep(self, login: Login) -> None:

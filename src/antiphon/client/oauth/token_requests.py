@@ -164,7 +164,8 @@ async def revoke(requests: IssuerRequests, login: Login) -> bool:
         if token is not None:
             form = {"token": token, "token_type_hint": kind, **fields}
             response = await requests.post_form(login.revocation_endpoint, form, headers)
-            if response.status != 200:
+            # Many issuers cannot revoke access tokens, which are valid for a short time only.
+            if response.status != 200 and response.values.get("error") != "unsupported_token_type":
                 raise refusal(login.revocation_endpoint, response)
     return True
 

@@ -130,6 +130,26 @@ async def test_a_token_on_the_command_line_comes_before_a_stored_login(
         assert (code, "#robot" in out) == (0, True), err
 
 
+async def test_the_doctor_checks_where_a_server_gets_its_tokens_from(
+    oidc: AuthorizationServer, tmp_path: Path
+) -> None:
+    env, logins = state(tmp_path)
+    async with serving_notes(oidc) as url:
+        code, out, _ = await run("doctor", url, "--json", env=env)
+        checks = {check["name"]: check for check in json.loads(out)["checks"]}
+        assert code == 0
+        assert url in checks["metadata"]["says"]
+        assert checks["issuer"]["says"] == oidc.url
+        assert [checks[name]["state"] for name in ("pkce", "clients", "login")] == ["ok", "ok", "advice"]
+        assert checks["clients"]["data"] == ["metadata documents", "registration"]
+        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
+            pass
+        code, out, err = await run("doctor", url, env=env)
+        assert code == 0, err
+        assert "tools      2: whoami, save" in out
+        assert "ok     audience   the token is for this server" in out
+
+
 async def confirm_device(page: str, user: str) -> None:
     """Type the code of a login into the pages of the issuer, as a person does on another device."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:

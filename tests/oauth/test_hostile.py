@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -169,12 +169,11 @@ async def test_large_documents_redirects_and_private_networks_are_refused(hostil
 
 
 async def test_an_issuer_that_does_not_respond_has_a_deadline() -> None:
-    async with await asyncio.start_server(lambda _, writer: asyncio.sleep(0), "127.0.0.1", 0) as silent:
-        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         requests = IssuerRequests(url, http_client, timeout=0.2, allow_private=False)
         with pytest.raises(AuthorizationFailed, match="has not responded within"):
             await requests.get(f"{url}/slow?secret=1")
-        silent.close()
 
 
 async def test_only_web_pages_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,16 +100,21 @@ class Target:
         except ValueError as error:  # an unknown protocol version
             raise CommandError(str(error)) from None
 
-    def _stored_login(self) -> OAuth | None:
-        """Return the authorization by a login that is stored for the URL; `None` without one."""
+    @property
+    def uses_login(self) -> bool:
+        """Whether the client sends the token of a login that is stored for the URL."""
         from antiphon.client.oauth.login_folder import default_folder
 
         names = {name.lower() for name in self.headers}
         if not isinstance(self.endpoint, str) or "authorization" in names or not default_folder().is_dir():
-            return None
+            return False
         from antiphon.client.oauth.logins import FileLogins
 
-        if FileLogins().find(self.endpoint) is None:
+        return FileLogins().find(self.endpoint) is not None
+
+    def _stored_login(self) -> OAuth | None:
+        """Return the authorization by a stored login; `None` without one."""
+        if not self.uses_login:
             return None
         from antiphon.client.oauth.oauth import OAuth
 

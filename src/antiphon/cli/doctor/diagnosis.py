@@ -27,10 +27,9 @@ async def explain_failure(target: Target, error: AntiphonError) -> str | None:
     url, endpoint = target.name, str(target.endpoint)
     if isinstance(error, Unauthorized):
         challenge = dict(error.headers).get("www-authenticate", "Bearer")
-        login = f"Log in with antiphon login {url}, " if "resource_metadata" in challenge else ""
         return (
             f"{url} requires authentication ({challenge}). "
-            f"{login}{'send' if login else 'Send'} a token with --token, or another header with --header."
+            "Send a token with --token, or another header with --header."
         )
     if isinstance(error, Forbidden):
         return f"{url} refuses the connection: {error.message}"

@@ -13,7 +13,7 @@ from tests.support.serving import running
 
 
 def notes(tokens: IssuedTokens) -> Server:
-    """Return a server with a tool for everybody and a tool that needs a scope."""
+    """Return a server with a tool for everybody, and tools that need scopes."""
     server = Server("notes", authenticate=tokens)
 
     @server.tool
@@ -23,6 +23,10 @@ def notes(tokens: IssuedTokens) -> Server:
     @server.tool(scopes=["notes:write"])
     async def save() -> str:
         return "saved"
+
+    @server.tool(scopes=["admin"])
+    async def purge() -> str:
+        return "purged"
 
     return server
 

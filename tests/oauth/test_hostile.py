@@ -63,7 +63,7 @@ class Hostile:
 
     async def connect(self, **options: Any) -> None:
         """Connect a client, which is never let in."""
-        auth = OAuth(store=MemoryLogins(), **{"open_browser": self.approve, **options})
+        auth = OAuth(**{"store": MemoryLogins(), "open_browser": self.approve, **options})
         async with Client(f"{self.url}/mcp", auth=auth):
             pass
 
@@ -116,6 +116,20 @@ async def test_an_endpoint_that_is_not_https_is_refused(hostile: Hostile, name: 
     with pytest.raises(AuthorizationFailed, match=name):
         await hostile.connect()
     assert not hostile.pages
+
+
+async def test_the_client_of_one_issuer_does_not_go_to_another(hostile: Hostile) -> None:
+    store = MemoryLogins()
+    with pytest.raises(Unauthorized):
+        await hostile.connect(client_id="mine", client_secret="s3cret", store=store)
+    hostile.issuer["issuer"] = f"{hostile.url}/"
+    hostile.resource["authorization_servers"] = [f"{hostile.url}/"]
+    hostile.requests.clear()
+    with pytest.raises(AuthorizationFailed, match="now names"):
+        await hostile.connect(client_id="mine", client_secret="s3cret", store=store, relogin=True)
+    assert "/token" not in hostile.requests
+    with pytest.raises(AuthorizationFailed, match="no authorization server"):
+        await hostile.connect(issuer="https://id.example.com")
 
 
 async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> None:

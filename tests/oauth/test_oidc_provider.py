@@ -88,6 +88,32 @@ async def test_calls_at_the_same_time_log_in_once(oidc: AuthorizationServer) -> 
     assert len(robot.visits) == 2
 
 
+async def test_calls_at_the_same_time_that_need_different_scopes_all_succeed(
+    oidc: AuthorizationServer,
+) -> None:
+    async with serving_notes(oidc) as url:
+        auth = OAuth(client_id="desktop", store=MemoryLogins(), open_browser=Robot())
+        async with Client(url, auth=auth) as client:
+            done = await asyncio.gather(client.call("save"), client.call("purge"))
+            assert [each.text for each in done] == ["saved", "purged"]
+
+
+async def test_an_issuer_that_is_away_does_not_stop_calls_with_a_valid_token(
+    oidc: AuthorizationServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logins = FileLogins(tmp_path)
+    async with serving_notes(oidc) as url:
+        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
+            pass
+        now = time.time()
+        changed = msgspec.structs.replace(only_login(logins), token_endpoint="http://127.0.0.1:1/token")
+        logins.save(msgspec.structs.replace(changed, obtained_at=now - 570, expires_at=now + 30))
+        async with Client(url, auth=OAuth(store=logins, open_browser=no_browser)) as client:
+            for _ in range(5):
+                assert "#ada" in (await client.call("whoami")).text
+    assert caplog.text.count("Cannot refresh the login") == 1
+
+
 async def test_a_restart_opens_no_browser(oidc: AuthorizationServer, tmp_path: Path) -> None:
     logins = FileLogins(tmp_path / "logins")
     async with serving_notes(oidc) as url:

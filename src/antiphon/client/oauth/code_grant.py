@@ -61,7 +61,7 @@ class CodeGrant:
         issuer = request.server.issuer
         check_browser_login(issuer)
         known = self._known_client(request)
-        async with await self._listen(known) as listener:
+        async with self._listener(known) as listener:
             client = await self._client(request, known, listener.redirect_uri)
             scopes = with_offline_access(issuer, request.scopes)
             attempt = _Attempt(issuer, client, listener.redirect_uri, request.server.resource, scopes)
@@ -93,17 +93,11 @@ class CodeGrant:
         is_registered = found is not None and found.client.redirect_uri is not None
         return found.client if found is not None and is_registered else None
 
-    async def _listen(self, known: RegisteredClient | None) -> LoopbackListener:
+    def _listener(self, known: RegisteredClient | None) -> LoopbackListener:
         """Return a listener on the port that the client is registered with, if that port is free."""
-        if known is not None and known.redirect_uri is not None and not self.redirect_port:
-            port = urlsplit(known.redirect_uri).port or 0
-            listener = LoopbackListener(port)
-            try:
-                async with listener:
-                    return LoopbackListener(port)
-            except AuthorizationFailed:
-                pass
-        return LoopbackListener(self.redirect_port)
+        if self.redirect_port or known is None or known.redirect_uri is None:
+            return LoopbackListener(self.redirect_port)
+        return LoopbackListener(urlsplit(known.redirect_uri).port or 0, or_another=True)
 
     async def _client(
         self, request: LoginRequest, known: RegisteredClient | None, redirect_uri: str

@@ -24,23 +24,30 @@ _MAX_WAITING = 16
 
 
 class LoopbackListener:
-    """A listener on a port of 127.0.0.1, open inside `async with`. The port 0 chooses a free one."""
+    """A listener on a port of 127.0.0.1, open inside `async with`.
 
-    def __init__(self, port: int = 0) -> None:
+    The port 0 chooses a free one. `or_another` does so too if the port is not free.
+    """
+
+    def __init__(self, port: int = 0, *, or_another: bool = False) -> None:
         self._wanted = port
+        self._or_another = or_another
         self._server: asyncio.Server | None = None
         self._came: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING)
 
     async def __aenter__(self) -> Self:
         try:
-            self._server = await asyncio.start_server(
-                self._serve, "127.0.0.1", self._wanted, limit=_MAX_HEAD_BYTES
-            )
+            self._server = await self._listen(self._wanted)
         except OSError as error:
-            raise AuthorizationFailed(
-                f"Cannot listen on port {self._wanted} of 127.0.0.1 for the browser: {error.strerror}."
-            ) from None
+            if not self._or_another:
+                raise AuthorizationFailed(
+                    f"Cannot listen on port {self._wanted} of 127.0.0.1 for the browser: {error.strerror}."
+                ) from None
+            self._server = await self._listen(0)
         return self
+
+    async def _listen(self, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_MAX_HEAD_BYTES)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.discovery import discover
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.issuer_requests import IssuerRequests
@@ -35,6 +36,8 @@ _REFRESH_SHARE = 0.1
 """The part of its lifetime before its expiry in which a token is refreshed."""
 _VALID_SECONDS = 5.0
 """How long a token must be valid to be sent."""
+_RETRY_SECONDS = 5.0
+"""How long after a failure a token that is still valid is refreshed again."""
 _MAX_ATTEMPTS = 3
 
 
@@ -50,6 +53,7 @@ class OAuthSession:
         self._login: Login | None = None
         self._has_looked = False
         self._renewing: asyncio.Task[bool] | None = None
+        self._renew_at = 0.0
         self._authorizing = asyncio.Lock()
         self._asked: set[str] = set()
         """The scopes that this session has asked for. The issuer may have granted fewer."""
@@ -67,8 +71,9 @@ class OAuthSession:
             return login.header
         if login.refresh_token is None:
             return login.header
-        if not login.expires_within(_VALID_SECONDS):
-            self._renew(login).add_done_callback(_log_failure)
+        if _is_valid(login):
+            if asyncio.get_running_loop().time() >= self._renew_at:
+                self._renew(login)
             return login.header
         await asyncio.shield(self._renew(login))
         return None if self._login is None else self._login.header
@@ -117,17 +122,19 @@ class OAuthSession:
 
     async def _authorize(self, header: str | None, parameters: dict[str, str]) -> None:
         """Get new tokens in place of those that were refused; raises `AuthorizationFailed`."""
+        challenged = split_scopes(parameters.get("scope"))
+        needed = set(challenged) if parameters.get("error") == "insufficient_scope" else set()
         async with self._authorizing:
-            if self._login is not None and self._login.header != header:
-                return  # another request has got them meanwhile
-            stored = self._stored()
-            if stored is not None and stored.header != header and not stored.expires_within(_VALID_SECONDS):
-                self._login = stored  # another process has got them meanwhile
-                return
+            # Another request, or another process, may have got new tokens meanwhile.
+            for found in (self._login, self._stored()):
+                is_other = found is not None and found.header != header
+                if found is not None and is_other and needed <= set(found.scopes) and _is_valid(found):
+                    self._login = found
+                    return
             server = await discover(
                 self._requests, self._url, parameters.get("resource_metadata"), self._settings.issuer
             )
-            challenged = split_scopes(parameters.get("scope"))
+            self._check_issuer(server.issuer.issuer)
             held = () if self._login is None else self._login.scopes
             first = (*self._settings.scopes, *challenged) or server.scopes
             scopes = tuple(dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access"))
@@ -136,6 +143,21 @@ class OAuthSession:
             )
             self._asked.update(scopes)
             self._keep(login)
+
+    def _check_issuer(self, issuer: str) -> None:
+        """Raise `AuthorizationFailed` if a client that the user has registered would go to another issuer.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+        """
+        if self._grant.client_id is None or self._settings.issuer is not None:
+            return
+        known = self._store.find(self._url, client_id=self._grant.client_id)
+        if known is not None and known.issuer != issuer:
+            raise AuthorizationFailed(
+                f"{shown_url(self._url)} now names the authorization server {shown_url(issuer)}, and the "
+                f"client is registered at {shown_url(known.issuer)}. If that is right, pass issuer= and the "
+                "new client."
+            )
 
     def _stored(self) -> Login | None:
         if not self._settings.reuses_login and self._login is None:
@@ -154,7 +176,10 @@ class OAuthSession:
     def _renew(self, login: Login) -> asyncio.Task[bool]:
         """Return the task that replaces a login; its result is whether it could."""
         if self._renewing is None or self._renewing.done():
+            # If the issuer is away, a token that is still valid is refreshed a little later.
+            self._renew_at = asyncio.get_running_loop().time() + _RETRY_SECONDS
             self._renewing = asyncio.create_task(self._renewed(login))
+            self._renewing.add_done_callback(_log_failure)
         return self._renewing
 
     async def _renewed(self, old: Login) -> bool:
@@ -164,7 +189,7 @@ class OAuthSession:
             # Another process may have spent the refresh token, and stored another one.
             stored = self._stored()
             if stored is not None and stored.access_token != old.access_token:
-                if not stored.expires_within(_VALID_SECONDS):
+                if _is_valid(stored):
                     self._login = stored
                     return True
                 old = stored
@@ -179,6 +204,10 @@ class OAuthSession:
             return True
 
 
+def _is_valid(login: Login) -> bool:
+    return not login.expires_within(_VALID_SECONDS)
+
+
 def _early(login: Login) -> float:
     """Return how many seconds before its expiry a token is refreshed."""
     lifetime = (login.expires_at or 0.0) - login.obtained_at
@@ -189,6 +218,8 @@ def _log_failure(task: asyncio.Task[bool]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         error = task.exception()
         if isinstance(error, AuthorizationFailed):
-            logger.warning("Cannot refresh the login, and will try again: %s", error)
+            logger.warning(
+                "Cannot refresh the login: %s The client tries again when it needs a token.", error
+            )
         elif error is not None:
             logger.error("Unexpected error while refreshing the login.", exc_info=error)

@@ -216,10 +216,8 @@ class HttpChannel:
         attempt = 0
         try:
             while True:
-                if authorization is not None:
-                    every["authorization"] = await authorization.header() or ""
-                    if not every["authorization"]:
-                        del every["authorization"]
+                if authorization is not None and (header := await authorization.header()) is not None:
+                    every["authorization"] = header
                 response = await self._http.request(method, self._url, every, content)
                 try:
                     if 200 <= response.status < 300:

@@ -60,7 +60,7 @@ async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any)
 
 @asynccontextmanager
 async def serving_asgi(
-    served: Server | Any, *, lifespan: str = "on", **options: Any
+    served: Server | Any, *, lifespan: str = "on", port: int = 0, **options: Any
 ) -> AsyncIterator[Address]:
     """Serve a server as an ASGI app, or any ASGI app, under a plain uvicorn."""
     app = served.asgi(**options) if isinstance(served, Server) else served
@@ -71,7 +71,7 @@ async def serving_asgi(
         timeout_graceful_shutdown=5,
         access_log=False,  # type: ignore[arg-type]
     )
-    async with _running(_Uvicorn(config), app) as address:
+    async with _running(_Uvicorn(config), app, port) as address:
         yield address
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from antiphon import Context, IssuedTokens, Server
+from antiphon import Context, IssuedTokens, Issuer, Server
 from tests.support.authorization_server import AuthorizationServer, sign_in
 from tests.support.process import free_port
 from tests.support.serving import running
@@ -14,7 +14,7 @@ from tests.support.serving import running
 
 def notes(tokens: IssuedTokens) -> Server:
     """Return a server with a tool for everybody, and tools that need scopes."""
-    server = Server("notes", authenticate=tokens)
+    server = Server("notes", authenticate=tokens, store="memory:")
 
     @server.tool
     async def whoami(ctx: Context) -> str:
@@ -28,16 +28,25 @@ def notes(tokens: IssuedTokens) -> Server:
     async def purge() -> str:
         return "purged"
 
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        return f"Hello, {await ctx.elicit('Who?', str, key='who')}!"
+
+    @server.tool(task="required")
+    async def write() -> str:
+        return "written"
+
     return server
 
 
 @asynccontextmanager
-async def serving_notes(oidc: AuthorizationServer) -> AsyncIterator[str]:
+async def serving_notes(oidc: AuthorizationServer, path: str = "/mcp") -> AsyncIterator[str]:
     """Serve the notes behind an authorization server; yields the URL."""
     port = free_port()
-    url = f"http://127.0.0.1:{port}/mcp"
-    tokens = IssuedTokens(oidc.url, resource=url, scopes=["notes:read"])
-    async with running(notes(tokens), port=port):
+    url = f"http://127.0.0.1:{port}{path}"
+    issuer = Issuer(oidc.url, client_id="notes", client_secret="notes-secret")
+    tokens = IssuedTokens(issuer, resource=url, scopes=["notes:read"])
+    async with running(notes(tokens), port=port, path=path):
         yield url
 
 

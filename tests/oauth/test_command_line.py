@@ -146,7 +146,7 @@ async def test_the_doctor_checks_where_a_server_gets_its_tokens_from(
             pass
         code, out, err = await run("doctor", url, env=env)
         assert code == 0, err
-        assert "tools      3: whoami, save, purge" in out
+        assert "tools      5: whoami, save, purge, greet, write" in out
         assert "ok     audience   the token is for this server" in out
 
 

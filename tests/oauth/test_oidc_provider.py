@@ -15,7 +15,16 @@ import aiohttp
 import msgspec
 import pytest
 
-from antiphon import AuthorizationFailed, Client, FileLogins, MemoryLogins, OAuth, Unauthorized
+from antiphon import (
+    AuthorizationFailed,
+    Client,
+    FileLogins,
+    InputRequired,
+    MemoryLogins,
+    OAuth,
+    Result,
+    Unauthorized,
+)
 from antiphon.client.oauth.logins import Login
 from tests.oauth.notes import Robot, serving_notes
 from tests.support.authorization_server import AuthorizationServer, sign_in
@@ -38,9 +47,10 @@ async def no_browser(url: str) -> None:
     raise AssertionError("a browser was opened")
 
 
-async def test_a_client_registers_itself_and_a_person_logs_in(oidc: AuthorizationServer) -> None:
+@pytest.mark.parametrize("path", ["/mcp", "/opaque"], ids=["jwt", "opaque"])
+async def test_a_client_registers_itself_and_a_person_logs_in(oidc: AuthorizationServer, path: str) -> None:
     robot = Robot()
-    async with serving_notes(oidc) as url:
+    async with serving_notes(oidc, path) as url:
         auth = OAuth(store=MemoryLogins(), open_browser=robot)
         async with Client(url, auth=auth) as client:
             assert (await client.call("whoami")).text == f"{oidc.url}#ada ['notes:read']"
@@ -143,6 +153,25 @@ async def test_a_refused_token_is_refreshed_although_it_has_not_expired(
         logins.save(msgspec.structs.replace(only_login(logins), access_token="refused"))
         async with Client(url, auth=OAuth(store=logins, open_browser=no_browser)) as client:
             assert "#ada" in (await client.call("whoami")).text
+
+
+async def test_a_state_and_a_task_survive_a_refresh(oidc: AuthorizationServer, tmp_path: Path) -> None:
+    logins = FileLogins(tmp_path)
+    async with serving_notes(oidc) as url:
+        can_ask = {"elicitation": {}}
+        auth = OAuth(store=logins, open_browser=Robot())
+        async with Client(url, auth=auth, capabilities=can_ask) as client:
+            stopped = await client.call_once("greet")
+            assert isinstance(stopped, InputRequired)
+            task = (await client.submit("write")).id
+        before = expire(logins)
+        auth = OAuth(store=logins, open_browser=no_browser)
+        async with Client(url, auth=auth, capabilities=can_ask) as client:
+            done = await client.call_once("greet", resume=stopped, answers={"who": {"value": "Grace"}})
+            assert isinstance(done, Result)
+            assert done.text == "Hello, Grace!"
+            assert (await client.task(task).result()).text == "written"
+        assert only_login(logins).access_token != before.access_token
 
 
 SCRIPT = """

@@ -88,6 +88,7 @@ def pages() -> dict[str, str]:
         public["OAuth"],
         public["IdTokenExchange"],
         public["FileLogins"],
+        public["KeyringLogins"],
         public["MemoryLogins"],
         public["Stream"],
         public["Segment"],

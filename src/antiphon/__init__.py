@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
     from antiphon.client.oauth.grants import IdTokenExchange
+    from antiphon.client.oauth.keyring_logins import KeyringLogins
     from antiphon.client.oauth.logins import FileLogins, MemoryLogins
     from antiphon.client.oauth.oauth import OAuth
     from antiphon.errors import (
@@ -101,6 +102,7 @@ __all__ = [
     "InvalidRequest",
     "IssuedTokens",
     "Issuer",
+    "KeyringLogins",
     "Limits",
     "ListRoots",
     "MemoryLogins",
@@ -138,6 +140,7 @@ _NAMES = {
     "antiphon.authorization.issuer": ("Issuer",),
     "antiphon.client": ("Client", "Stream"),
     "antiphon.client.oauth.grants": ("IdTokenExchange",),
+    "antiphon.client.oauth.keyring_logins": ("KeyringLogins",),
     "antiphon.client.oauth.logins": ("FileLogins", "MemoryLogins"),
     "antiphon.client.oauth.oauth": ("OAuth",),
     "antiphon.errors": (

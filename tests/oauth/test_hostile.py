@@ -132,6 +132,24 @@ async def test_the_client_of_one_issuer_does_not_go_to_another(hostile: Hostile)
         await hostile.connect(issuer="https://id.example.com")
 
 
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [("temporarily_unavailable", "r"), ("invalid_grant", None), ("invalid_client", None)],
+)
+async def test_only_the_issuer_ends_a_login(hostile: Hostile, error: str, kept: str | None) -> None:
+    store = MemoryLogins()
+    hostile.token["refresh_token"] = "r"
+    with pytest.raises(Unauthorized):
+        await hostile.connect(store=store)
+    hostile.token = {"error": error, "error_description": "\x1b[2Jno"}
+    with pytest.raises(AuthorizationFailed, match=error) as raised:
+        await hostile.connect(store=store)
+    assert "\x1b" not in str(raised.value)
+    found = store.find(f"{hostile.url}/mcp")
+    assert (found.refresh_token if found else None) == kept
+    assert hostile.requests.count("/register") == (2 if error == "invalid_client" else 1)
+
+
 async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> None:
     for resource in ("https://bank.example/mcp", f"{hostile.url}/mcp/deeper", f"{hostile.url}/mc", 7):
         hostile.resource["resource"] = resource

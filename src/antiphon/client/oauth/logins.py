@@ -21,6 +21,7 @@ from typing import Protocol
 
 import msgspec
 
+from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.login_folder import default_folder
 from antiphon.errors import AuthorizationFailed
 
@@ -65,7 +66,7 @@ class Login(msgspec.Struct, frozen=True):
     """When the access token expires, in seconds since the epoch; `None` if the issuer did not say."""
 
     def __repr__(self) -> str:
-        return f"Login(url={self.url!r}, issuer={self.issuer!r})"
+        return f"Login(url={shown_url(self.url)!r}, issuer={self.issuer!r})"
 
     @property
     def header(self) -> str:

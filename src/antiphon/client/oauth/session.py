@@ -39,6 +39,8 @@ _VALID_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 """How long after a failure a token that is still valid is refreshed again."""
 _MAX_ATTEMPTS = 3
+_ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
+"""The errors of an issuer that say that a refresh token is of no use any more."""
 
 
 class OAuthSession:
@@ -170,8 +172,17 @@ class OAuthSession:
             self._store.save(login)
         except OSError as error:
             logger.warning(
-                "Cannot store the login at %s: %s. It is lost when the program ends.", self._url, error
+                "Cannot store the login at %s: %s. It is lost when the program ends.",
+                shown_url(self._url),
+                error,
             )
+
+    def _forget(self, login: Login) -> None:
+        self._login = None
+        try:
+            self._store.remove(login)
+        except OSError as error:
+            logger.warning("Cannot remove the login at %s: %s.", shown_url(self._url), error)
 
     def _renew(self, login: Login) -> asyncio.Task[bool]:
         """Return the task that replaces a login; its result is whether it could."""
@@ -198,8 +209,13 @@ class OAuthSession:
             try:
                 self._keep(await refresh(self._requests, old))
             except IssuerRefused as error:
-                logger.info("The login at %s has ended: %s", self._url, error)
-                self._keep(msgspec.structs.replace(old, refresh_token=None))
+                if error.error not in _ENDED:
+                    raise  # the issuer has a problem of its own: the refresh token may still be good
+                logger.info("The login at %s has ended: %s", shown_url(self._url), error)
+                if error.error == "invalid_client":
+                    self._forget(old)  # the issuer does not know the client any more: register another
+                else:
+                    self._keep(msgspec.structs.replace(old, refresh_token=None))
                 return False
             return True
 

@@ -64,6 +64,8 @@ async def test_a_login_by_paste_is_used_by_other_commands_until_logout(
     async with serving_notes(oidc) as url:
         code, _, err = await run("call", url, "whoami", env=env)
         assert (code, f"antiphon login {url}" in err) == (3, True)
+        code, _, err = await run("tasks", "show", url, "some-id", env=env)
+        assert (code, "antiphon login URL" in err) == (3, True)
         command = await start("login", url, "--paste", env=env)
         came_back = await sign_in(await command.page(), "ada")
         code, out, err = await command.end(f"{came_back}\n")
@@ -71,6 +73,8 @@ async def test_a_login_by_paste_is_used_by_other_commands_until_logout(
         code, out, err = await run("call", url, "whoami", env=env)
         assert (code, "#ada" in out) == (0, True), err
         assert (await run("tools", url, env=env))[0] == 0
+        code, _, err = await run("tasks", "show", url, "some-id", env=env)
+        assert (code, "login" in err) == (2, False), err
         code, _, err = await run("call", url, "save", env=env)
         assert (code, f"antiphon login {url} --scope notes:read --scope notes:write" in err) == (3, True)
         (login,) = logins.all()

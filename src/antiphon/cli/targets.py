@@ -149,9 +149,9 @@ def run_async(work: Coroutine[Any, Any, T], target: Target | None = None) -> T:
 def _login_hint(error: RequestError, target: Target | None) -> str:
     """Return what to run if the server says where its callers get tokens; otherwise an empty text."""
     challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
-    if target is None or "resource_metadata" not in challenge:
+    if "resource_metadata" not in challenge:
         return ""
-    return f". Log in: antiphon login {target.name}"
+    return f". Log in: antiphon login {'URL' if target is None else target.name}"
 
 
 def is_url(text: str) -> bool:

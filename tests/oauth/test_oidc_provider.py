@@ -60,6 +60,16 @@ async def test_a_client_registers_itself_and_a_person_logs_in(oidc: Authorizatio
     assert asked["code_challenge_method"] == ["S256"]
 
 
+async def test_a_client_is_known_by_its_metadata_document(oidc: AuthorizationServer) -> None:
+    logins = MemoryLogins()
+    document = "https://agent.example.com/client.json"
+    async with serving_notes(oidc) as url:
+        auth = OAuth(client_metadata_url=document, store=logins, open_browser=Robot())
+        async with Client(url, auth=auth) as client:
+            assert "#ada" in (await client.call("whoami")).text
+    assert [login.client.client_id for login in logins.all()] == [document]
+
+
 async def test_the_browser_itself_brings_the_code_to_the_loopback_port(oidc: AuthorizationServer) -> None:
     async def browse(url: str) -> None:
         came_back = await sign_in(url, "ada")

@@ -10,7 +10,20 @@ const entry = path.join(modules, "node_modules", "oidc-provider", "lib", "index.
 const { default: Provider } = await import(pathToFileURL(entry).href);
 const issuer = `http://127.0.0.1:${port}`;
 
+// The metadata document of a client, which stands on no web server.
+const described = {
+  client_id: "https://agent.example.com/client.json",
+  client_name: "An agent",
+  application_type: "native",
+  token_endpoint_auth_method: "none",
+  grant_types: ["authorization_code", "refresh_token"],
+  redirect_uris: ["http://127.0.0.1/callback"],
+  response_types: ["code"],
+};
+
 const provider = new Provider(issuer, {
+  fetch: async (url, options) =>
+    String(url) === described.client_id ? Response.json(described) : globalThis.fetch(url, options),
   clients: [
     {
       client_id: "robot",

@@ -238,8 +238,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False
         self.plain = exchange = PlainExchange(self, headers)
-        work = self._endpoint.answer_plain(exchange, self._plain_scopes[self.url], headers, body)
-        start(exchange, work, self.loop)
+        scope, loop = self._plain_scopes[self.url], self.loop
+        start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
 
     def _forget_plain(self) -> None:
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False

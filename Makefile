@@ -96,7 +96,7 @@ clean:
 	$(PIP) --python .venv/mcp-1/bin/python install --requirement requirements/mcp-1.txt
 	touch $@
 
-# The conformance suite and the TypeScript clients are npm packages; Node comes from a PyPI wheel.
+# The conformance suite, the TypeScript clients and an authorization server are npm packages; Node comes from a PyPI wheel.
 .node/installed: .venv/tested requirements/node.txt
 	$(BIN)/python scripts/install_node_packages.py
 	touch $@

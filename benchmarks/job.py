@@ -22,6 +22,7 @@ class Job:
     `server` is the server's process id, whose CPU time is counted; `core` is the generator's own. A plain
     answer is asked for, or else the first or the second `round` of a call of a `tool` that asks. With a
     `rate`, so many requests a second are sent at random times, whether or not earlier ones are answered.
+    Plain calls carry the `token`, if there is one.
     """
 
     port: int
@@ -35,6 +36,7 @@ class Job:
     round: int | None = None
     tool: str = ""
     rate: float | None = None
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Generator:
         """What a connection sends, over and over; for second rounds it asks for their states now."""
         job, number = self.job, connection.number
         if job.round is None:
-            return repeat(call(job.port, job.version, number, session))
+            return repeat(call(job.port, job.version, number, session, job.token))
         first = ask(job.port, job.tool, number)
         asked = [read_question((await self.exchange(connection, first)).body) for _ in range(POOL)]
         if job.round == 1:

@@ -74,14 +74,16 @@ def _modern_headers(tool: str) -> dict[str, str]:
     return {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": tool}
 
 
-def call(port: int, version: str, number: int, session: str | None = None) -> bytes:
-    """The `tools/call` of `add` that connection `number` repeats."""
+def call(port: int, version: str, number: int, session: str | None = None, token: str = "") -> bytes:
+    """The `tools/call` of `add` that connection `number` repeats, with a bearer token if there is one."""
     params: dict[str, Any] = {"name": "add", "arguments": {"a": 100 + number, "b": 4000}}
     if version == MODERN:
         params["_meta"] = _meta({})
         headers = _modern_headers("add")
     else:
         headers = _session_headers(session)
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     message = {"jsonrpc": "2.0", "id": 1000 + number, "method": "tools/call", "params": params}
     return _post(port, message, headers)
 

@@ -67,6 +67,8 @@ def pages() -> dict[str, str]:
         public["Limits"],
         Alias(authentication, "Authenticate"),
         public["BearerTokens"],
+        public["IssuedTokens"],
+        public["Issuer"],
         public["Principal"],
         public["HttpRequest"],
         public["HttpResponse"],

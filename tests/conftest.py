@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests.support.postgres import Postgres, postgres
+
+if TYPE_CHECKING:
+    from tests.support.authorization_server import AuthorizationServer
 
 hypothesis.settings.register_profile("antiphon", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("antiphon")
@@ -21,4 +25,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def database() -> Iterator[Postgres]:
     """A PostgreSQL that all tests share; each has a schema of its own in it."""
     with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oidc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizationServer]:
+    """A real authorization server, which all tests of a process share."""
+    from tests.support.authorization_server import authorization_server  # only some tests have Node
+
+    with authorization_server(tmp_path_factory.mktemp("oidc")) as server:
         yield server

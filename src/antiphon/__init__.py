@@ -19,6 +19,8 @@ from antiphon.log_records import clean_records
 
 if TYPE_CHECKING:
     from antiphon.authentication import BearerTokens
+    from antiphon.authorization.issued_tokens import IssuedTokens
+    from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
     from antiphon.errors import (
         AntiphonError,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         DefinitionError,
         Failure,
         Forbidden,
+        InsufficientScope,
         InternalError,
         InvalidParams,
         InvalidRequest,
@@ -85,9 +88,12 @@ __all__ = [
     "Icon",
     "Image",
     "InputRequired",
+    "InsufficientScope",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
+    "IssuedTokens",
+    "Issuer",
     "Limits",
     "ListRoots",
     "MethodNotFound",
@@ -119,6 +125,8 @@ __version__ = "0.1.0"
 # The table repeats the imports above, which type checkers and editors read.
 _NAMES = {
     "antiphon.authentication": ("BearerTokens",),
+    "antiphon.authorization.issued_tokens": ("IssuedTokens",),
+    "antiphon.authorization.issuer": ("Issuer",),
     "antiphon.client": ("Client", "Stream"),
     "antiphon.errors": (
         "AntiphonError",
@@ -128,6 +136,7 @@ _NAMES = {
         "DefinitionError",
         "Failure",
         "Forbidden",
+        "InsufficientScope",
         "InternalError",
         "InvalidParams",
         "InvalidRequest",

@@ -18,6 +18,7 @@ the error.
     │   │   ├── BadOrigin                403
     │   │   ├── Unauthorized             401, with WWW-Authenticate
     │   │   ├── Forbidden                403; in a tool, a result with isError
+    │   │   │   └── InsufficientScope    403, with WWW-Authenticate
     │   │   ├── NoEndpoint               404
     │   │   ├── SessionLost              404
     │   │   ├── StreamGone               410
@@ -78,6 +79,7 @@ __all__ = [
     "Forbidden",
     "HeadTooLarge",
     "HeaderMismatch",
+    "InsufficientScope",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -269,6 +271,18 @@ class Forbidden(InvalidRequest):
     """
 
     status = 403
+
+
+class InsufficientScope(Forbidden):
+    """The caller is authenticated, but its token does not have the scopes that the request needs."""
+
+    def __init__(self, message: str, *, scopes: tuple[str, ...] = (), challenge: str | None = None) -> None:
+        super().__init__(message)
+        self.scopes = scopes
+        """All scopes that the request needs, whether the caller has some of them or not."""
+        if challenge is None:
+            challenge = f'Bearer error="insufficient_scope", scope="{" ".join(scopes)}"'
+        self.headers = (("www-authenticate", challenge),)
 
 
 class SessionLost(InvalidRequest):

@@ -61,6 +61,9 @@ class Server:
 
     - `authenticate`: a function that returns the `Principal` of a request from its headers. `BearerTokens` is
       a ready-made one. Without it, callers are anonymous.
+    - `hide_forbidden`: leave out of the lists what the caller does not have the scopes for.
+    - `task_claims`: the names of the claims of a principal that tasks store, beside its id and its scopes. A
+      function that may run as a task sees only these.
     - `middleware`: async callables around every request, the first one outermost. See `antiphon.middleware`.
     - `secrets`: the keys that encrypt request states and session ids. All processes of a server need the same
       keys. The first one encrypts; to rotate keys, add a new one in front. Default: `ANTIPHON_SECRETS`,
@@ -97,6 +100,8 @@ class Server:
         website_url: str | None = None,
         icons: Sequence[Icon] | None = None,
         authenticate: Authenticate | None = None,
+        hide_forbidden: bool = False,
+        task_claims: Sequence[str] = (),
         middleware: Sequence[Middleware] = (),
         secrets: Sequence[str | bytes] | None = None,
         lifespan: Lifespan | None = None,
@@ -116,6 +121,8 @@ class Server:
             )
         _check_callables(authenticate, middleware, shed)
         check_seconds(f"Server({name!r}): list_ttl", list_ttl, zero=True)
+        if isinstance(task_claims, str):
+            raise DefinitionError(f'Server({name!r}): task_claims is a list: write task_claims=["tenant"].')
         if page_size < 1:
             raise DefinitionError(f"Server({name!r}): page_size={page_size!r} must be at least 1.")
         self._routes = Routes()
@@ -138,6 +145,8 @@ class Server:
                 shed=shed,
                 store=store,
                 single_use_state=single_use_state,
+                task_claims=tuple(task_claims),
+                hide_forbidden=hide_forbidden,
                 artifacts=artifacts,
                 log_arguments=log_arguments,
                 page_size=page_size,

@@ -103,7 +103,7 @@ def started(
         )
     server = ServerProcess(process, port, log)
     try:
-        _wait_for(server, within)
+        wait_for(server, within)
         yield server
     finally:
         if process.poll() is None:
@@ -115,7 +115,8 @@ def started(
         process.wait()
 
 
-def _wait_for(server: ServerProcess, within: float) -> None:
+def wait_for(server: ServerProcess, within: float) -> None:
+    """Wait until a server accepts connections."""
     deadline = time.monotonic() + within
     while True:
         assert server.process.poll() is None, f"the server ended at once:\n{server.log}"

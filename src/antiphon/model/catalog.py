@@ -10,6 +10,7 @@ from antiphon.model.base import Value
 from antiphon.model.content import Annotations, Block, Icon, Role
 
 __all__ = [
+    "SCOPES_META_KEY",
     "Definition",
     "PromptArgument",
     "PromptDefinition",
@@ -19,6 +20,10 @@ __all__ = [
     "ToolAnnotations",
     "ToolDefinition",
 ]
+
+
+SCOPES_META_KEY = "antiphon/scopes"
+"""The key in the metadata of a definition that has the scopes which callers need, as a list."""
 
 
 class ToolAnnotations(Value, frozen=True):

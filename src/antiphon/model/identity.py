@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from antiphon.model.base import Value
@@ -39,7 +39,14 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     """The permissions of the caller, for your own checks."""
     claims: Mapping[str, Any] = field(default_factory=dict)
-    """Anything else that your functions need to know about the caller."""
+    """Anything else that your functions need to know about the caller.
+
+    Tasks store only the claims that `Server(task_claims=…)` names.
+    """
+
+    def with_claims(self, names: Sequence[str]) -> Principal:
+        """Return the principal with these claims only."""
+        return replace(self, claims={name: self.claims[name] for name in names if name in self.claims})
 
 
 ANONYMOUS = Principal("")

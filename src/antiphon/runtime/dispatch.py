@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -27,7 +28,8 @@ from antiphon.errors import (
     StoreUnavailable,
 )
 from antiphon.model.capabilities import ServerCapabilities
-from antiphon.model.identity import STRANGER, Implementation
+from antiphon.model.catalog import Kind
+from antiphon.model.identity import STRANGER, Implementation, Principal
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
     DONE,
@@ -53,6 +55,7 @@ from antiphon.model.request import (
     ListTemplates,
     ListTools,
     Ping,
+    PromptReference,
     ReadResource,
     SetLogLevel,
     Subscribe,
@@ -62,13 +65,15 @@ from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
-from antiphon.runtime.authoring.tool import prepend_emitted
+from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.budget import Account, MemoryBudget
 from antiphon.runtime.change_feed import ChangeFeed, change_filter
 from antiphon.runtime.execution.call import Call, SessionState, check_uri, subscription_size
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.scopes import ScopeCheck
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.scoped_tasks import ScopedTasks
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 __all__ = ["Dispatcher"]
@@ -77,6 +82,8 @@ logger = logging.getLogger("antiphon")
 
 _FOLLOWED_TASK_BYTES = 16 * 1024
 """The memory of a task that a listener follows, about: an asyncio task, a watch and the task's state."""
+_CHECKED_BY_HANDLER = (ReadResource, GetPrompt, Complete, Subscribe)
+"""Requests whose handlers check scopes, so that one refusal names all that are missing."""
 _STORE_RETRY_AFTER_SECONDS = 2
 """When a caller should try again after the store did not respond."""
 
@@ -94,9 +101,11 @@ class Dispatcher:
         budget: MemoryBudget,
         environment: Environment,
         artifacts: ArtifactService,
+        scopes: ScopeCheck,
         *,
         instructions: str | None,
         ttl_ms: int,
+        hide_forbidden: bool = False,
     ) -> None:
         self._info = info
         self._registry = registry
@@ -107,6 +116,8 @@ class Dispatcher:
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._artifacts = artifacts
+        self._scopes = scopes
+        self._hide_forbidden = hide_forbidden
         self.environment = environment
         self.task_handlers: TaskHandlers | None = None
         """The handlers of requests about tasks; `None` while the server does not run."""
@@ -134,7 +145,11 @@ class Dispatcher:
         work.deadline = work.started + self._limits.call_timeout
         if type(call.request) is CallTool:
             return self._call_tool(call)
-        handler = self._handlers.get(type(call.request)) or self._task_handler(call)
+        handler = self._handlers.get(type(call.request))
+        if handler is None:
+            handler = self._task_handler(call)
+        elif self._scopes.base and type(call.request) not in _CHECKED_BY_HANDLER:
+            self._scopes.check(call.principal, None, {})
         outcome: Awaitable[Any] = handler(call)
         return outcome
 
@@ -196,6 +211,8 @@ class Dispatcher:
         if tool is None:
             self.environment.telemetry.record_unknown_tool(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
+        if tool.needs_scopes:
+            self._check_tool(call, tool)
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout
         if tool.task == "forbidden" and call.request.task is not None and self._registry.has_task_tools:
@@ -206,35 +223,52 @@ class Dispatcher:
             answer = self.task_handlers.call(call, tool, self.environment)
         return _stream_response(call, answer) if call.wants_stream else answer
 
+    def _check_tool(self, call: Call[CallTool], tool: Tool) -> None:
+        """Raise `InsufficientScope` if the caller may not call a tool. The refusal is counted."""
+        try:
+            self._scopes.check(call.principal, tool, call.request.arguments)
+        except RequestError as error:
+            self.environment.telemetry.record_refusal(call, tool.counters, error)
+            raise
+
     def _task_handler(self, call: Call[Any]) -> Callable[[Call[Any]], Any]:
         if self.task_handlers is None or not self._registry.has_task_tools:
             raise MethodNotFound("This server has no tasks.")
-        return self.task_handlers.handlers[type(call.request)]
+        handler = self.task_handlers.handlers[type(call.request)]
+        if not self._registry.has_scopes:
+            self._scopes.check(call.principal, None, {})
+            return handler
+        return ScopedTasks(self.task_handlers, self._registry, self._scopes).guard(call, handler)
+
+    def _page(self, kind: Kind, cursor: str | None, principal: Principal) -> Page:
+        """Return a page of a list, without items that are hidden from the caller."""
+        is_listed = (lambda item: self._scopes.lists(principal, item)) if self._hide_forbidden else None
+        return self._registry.page(kind, cursor, self._ttl_ms, is_listed)
 
     async def _list_tools(self, call: Call[ListTools]) -> Page:
         _require_any("tools", self._registry.tools)
-        return self._registry.page("tools", call.request.cursor, self._ttl_ms)
+        return self._page("tools", call.request.cursor, call.principal)
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
         _require_any("resources", self._registry.resources or self._registry.templates)
-        registry = self._registry
         if not self._artifacts.enabled or call.principal is STRANGER:
-            return registry.page("resources", call.request.cursor, self._ttl_ms)
+            return self._page("resources", call.request.cursor, call.principal)
         return await self._artifacts.page(
-            lambda cursor: registry.page("resources", cursor, self._ttl_ms), call, registry.page_size
+            lambda cursor: self._page("resources", cursor, call.principal), call, self._registry.page_size
         )
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
         _require_any("resources", self._registry.resources or self._registry.templates)
-        return self._registry.page("templates", call.request.cursor, self._ttl_ms)
+        return self._page("templates", call.request.cursor, call.principal)
 
     async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
         _require_any("prompts", self._registry.prompts)
-        return self._registry.page("prompts", call.request.cursor, self._ttl_ms)
+        return self._page("prompts", call.request.cursor, call.principal)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
         uri = call.request.uri
         resource, variables = self._registry.resource(uri)
+        self._scopes.check(call.principal, resource, variables)
         try:
             return await resource.read(call, variables, uri, self.environment)
         except NotFound as error:  # the function of a template does not know this URI
@@ -245,12 +279,20 @@ class Dispatcher:
 
     async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
         prompt = self._registry.prompt(call.request.name)
+        self._scopes.check(call.principal, prompt, call.request.arguments)
         try:
             return await prompt.fill(call, self.environment)
         except (Failure, Forbidden) as error:
             raise _request_error(error) from None
 
     async def _complete(self, call: Call[Complete]) -> Completion:
+        ref, registry = call.request.ref, self._registry
+        owner = (
+            registry.prompts.get(ref.name)
+            if isinstance(ref, PromptReference)
+            else registry.templates.get(ref.uri)
+        )
+        self._scopes.check(call.principal, owner, call.request.context.arguments)
         return await self._completions.suggest(call, self.environment)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
@@ -279,7 +321,7 @@ class Dispatcher:
 
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
         check_uri(call.request.uri, self._limits)
-        self._registry.resource(call.request.uri)
+        self._scopes.check(call.principal, *self._registry.resource(call.request.uri))
         _session_state(call).subscribe(call.request.uri)
         return DONE
 
@@ -295,6 +337,8 @@ class Dispatcher:
             raise InvalidParams(f"A listener can name at most {most} resources and as many tasks.")
         for uri in interests.resource_subscriptions:
             check_uri(uri, self._limits)
+            with contextlib.suppress(ResourceNotFound):  # it may be added while the caller listens
+                self._scopes.check(call.principal, *self._registry.resource(uri))
         account = Account(self._budget, call.principal.id)
         async with AsyncExitStack() as stack:
             stack.callback(account.close)
@@ -304,7 +348,7 @@ class Dispatcher:
             if interests.task_ids:
                 named = tuple(dict.fromkeys(interests.task_ids))
                 account.reserve(len(named) * _FOLLOWED_TASK_BYTES, "following the tasks")
-                ids = () if self.task_handlers is None else await self.task_handlers.visible_ids(named, call)
+                ids = await self._visible_tasks(named, call)
                 interests = msgspec.structs.replace(interests, task_ids=ids)
             listener = stack.enter_context(self._changes.listen(change_filter(interests)))
             await call.caller.notify(Acknowledged(interests))
@@ -313,6 +357,16 @@ class Dispatcher:
             async for change in listener:
                 await call.caller.notify(change)
         return Listened(call.id)
+
+    async def _visible_tasks(self, ids: tuple[str, ...], call: Call[Any]) -> tuple[str, ...]:
+        """Return the ids whose tasks the caller owns, and may see."""
+        if self.task_handlers is None:
+            return ()
+        found = await self.task_handlers.visible_ids(ids, call)
+        if not self._registry.has_scopes:
+            return found
+        scoped = ScopedTasks(self.task_handlers, self._registry, self._scopes)
+        return tuple([id for id in found if await scoped.allows(id, call.principal)])
 
 
 def _request_error(error: Failure | Forbidden) -> RequestError:

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError, RequestError, Unauthorized
@@ -39,9 +39,13 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Handle, Middleware, wrap
 from antiphon.runtime.observability.telemetry import Telemetry
 from antiphon.runtime.relay import Relay, relay_changes
+from antiphon.runtime.scopes import ScopeCheck
 from antiphon.runtime.tasks.lifecycle import TaskLifecycle
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
+
+if TYPE_CHECKING:
+    from antiphon.authorization.protected_resource import ProtectedResource
 
 __all__ = ["Engine", "Lifespan", "Settings"]
 
@@ -64,6 +68,8 @@ class Settings:
     shed: Shed | None = None
     store: str | Store | None = field(default=None, repr=False)  # its URL may have a password
     single_use_state: bool = False
+    task_claims: Sequence[str] = ()
+    hide_forbidden: bool = False
     artifacts: str | ArtifactStore | None = field(default=None, repr=False)
     log_arguments: bool = False
     page_size: int = 100
@@ -88,6 +94,10 @@ class Engine:
         self.threads = ThreadExecutor(limits.max_threads)
         self.registry = Registry(self.changes, settings.page_size)
         self.completions = CompletionRegistry(self.registry, self.threads)
+        self.protected_resource: ProtectedResource | None = getattr(
+            settings.authenticate, "protected_resource", None
+        )
+        """Where callers get tokens for the server, if `IssuedTokens` authenticates them."""
         self.telemetry = Telemetry(log_arguments=settings.log_arguments)
         self.artifacts = ArtifactService(
             name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads
@@ -108,6 +118,7 @@ class Engine:
             relay=self.relay,
             task_tools=lambda: self.registry.task_tools,
             needed=settings.single_use_state,
+            claims=settings.task_claims,
         )
         use_once = self.tasks.use_once if settings.single_use_state else None
         self.client_carrier = ClientCarrier(self.seal, name, limits, use_once=use_once)
@@ -123,8 +134,10 @@ class Engine:
             self.budget,
             self.environment,
             self.artifacts,
+            ScopeCheck(self.protected_resource),
             instructions=settings.instructions,
             ttl_ms=int(settings.list_ttl * 1000),
+            hide_forbidden=settings.hide_forbidden,
         )
         self.handle: Handle = self._dispatcher.handle
         """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`."""
@@ -149,6 +162,8 @@ class Engine:
     def add_tool(self, tool: Tool, mirrored: Mapping[str, tuple[str, ...]]) -> None:
         """Offer a tool; raises `DefinitionError` if its name is taken."""
         tool.counters = self.telemetry.counters_of(tool.name)
+        if self.protected_resource is not None and self.protected_resource.scopes:
+            tool.needs_scopes = True
         self.registry.add_tool(tool)
         if mirrored:
             self.mirrored[tool.name] = mirrored

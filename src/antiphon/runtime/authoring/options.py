@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 from antiphon.errors import DefinitionError
 from antiphon.model.catalog import ToolAnnotations
 from antiphon.model.content import Annotations, Icon
+from antiphon.runtime.scopes import ScopesOption
 
 __all__ = ["PromptOptions", "ResourceOptions", "TaskPolicy", "ToolOptions", "check_options", "check_seconds"]
 
@@ -31,6 +32,9 @@ class _Common(TypedDict, total=False):
     """The icons that clients may display."""
     meta: Mapping[str, Any] | None
     """The `_meta` of the definition in lists."""
+    scopes: ScopesOption | None
+    """The scopes that callers need, or a function that returns them for the arguments of a request, which it
+    gets as they came, before they are validated. Callers without them get a 403 that names them."""
 
 
 class ToolOptions(_Common, total=False):

@@ -22,6 +22,7 @@ from antiphon.runtime.authoring.signature import Signature, explain, name_of
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
+from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 
 __all__ = ["Prompt", "choices"]
 
@@ -29,7 +30,7 @@ __all__ = ["Prompt", "choices"]
 class Prompt:
     """A prompt that callers get by name."""
 
-    __slots__ = ("_function", "definition", "name", "parameters")
+    __slots__ = ("_function", "definition", "name", "parameters", "scopes")
 
     def __init__(
         self,
@@ -41,18 +42,20 @@ class Prompt:
         description: str | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        scopes: ScopesOption | None = None,
     ) -> None:
         self._function = AuthorFunction(function, threads)
         signature = self._function.signature
         self.name = name or name_of(function)
         self.parameters = signature.parameters
+        self.scopes = read_option(self.name, scopes)
         self.definition = PromptDefinition(
             name=self.name,
             title=title,
             description=description or signature.description,
             arguments=tuple(_arguments(signature)) or None,
             icons=tuple(icons) if icons else None,
-            meta=dict(meta) if meta else None,
+            meta=meta_with_scopes(meta, self.scopes),
         )
 
     async def fill(self, call: Call[GetPrompt], environment: Environment) -> PromptResult | InputRequired:

@@ -110,16 +110,28 @@ class Registry:
         """Whether any tool can run as a task."""
         return any(tool.task != "forbidden" for tool in self.tools.values())
 
-    def page(self, kind: Kind, cursor: str | None, ttl_ms: int) -> Page:
-        """Return a page of a list; raises `InvalidParams` for an invalid cursor."""
+    @property
+    def has_scopes(self) -> bool:
+        """Whether any tool needs scopes."""
+        return any(tool.scopes is not None for tool in self.tools.values())
+
+    def page(
+        self, kind: Kind, cursor: str | None, ttl_ms: int, is_listed: Callable[[Any], bool] | None = None
+    ) -> Page:
+        """Return a page of a list; raises `InvalidParams` for an invalid cursor.
+
+        `is_listed` chooses the items for a caller: the page is for nobody else.
+        """
         definitions = self._definitions.get(kind)
-        if definitions is None:
+        if is_listed is not None:
+            definitions = tuple(item.definition for item in self._lists[kind].values() if is_listed(item))
+        elif definitions is None:
             definitions = tuple(item.definition for item in self._lists[kind].values())
             self._definitions[kind] = definitions
         start = _offset(cursor)
         end = start + self.page_size
         following = str(end) if end < len(definitions) else None
-        return Page(kind, definitions[start:end], following, ttl_ms)
+        return Page(kind, definitions[start:end], following, ttl_ms, shared=is_listed is None)
 
     def _add(self, kind: Kind, items: dict[str, Item], key: str, item: Item) -> None:
         if key in items:

@@ -21,6 +21,7 @@ from antiphon.runtime.authoring.uri_template import UriTemplate
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
+from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 
 __all__ = ["Resource"]
 
@@ -36,6 +37,7 @@ class Resource:
         "_shared",
         "_ttl_ms",
         "definition",
+        "scopes",
         "template",
         "uri",
     )
@@ -54,6 +56,7 @@ class Resource:
         annotations: Annotations | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        scopes: ScopesOption | None = None,
         cache_ttl: float = 0,
         shared: bool = False,
     ) -> None:
@@ -61,6 +64,7 @@ class Resource:
         signature = self._function.signature
         self.uri = uri
         self.template = UriTemplate(uri) if UriTemplate.is_template(uri) else None
+        self.scopes = read_option(uri, scopes)
         self._mime = mime_type
         self._ttl_ms = int(cache_ttl * 1000)
         self._shared = shared
@@ -72,7 +76,7 @@ class Resource:
             "mime_type": mime_type,
             "annotations": annotations,
             "icons": tuple(icons) if icons else None,
-            "meta": dict(meta) if meta else None,
+            "meta": meta_with_scopes(meta, self.scopes),
         }
         self.definition = (
             ResourceDefinition(uri=uri, size=size, **common)

@@ -33,6 +33,7 @@ from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.failures import SelfCancelled, is_failure
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
+from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 from antiphon.runtime.writable import writable
 
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
@@ -58,8 +59,10 @@ class Tool:
         "has_artifacts",
         "max_attempts",
         "name",
+        "needs_scopes",
         "poll_interval",
         "resume",
+        "scopes",
         "streams",
         "task",
         "task_ttl",
@@ -77,6 +80,7 @@ class Tool:
         annotations: ToolAnnotations | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        scopes: ScopesOption | None = None,
         input_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
         artifact_over: int | None = None,
@@ -103,6 +107,9 @@ class Tool:
         self._invoke = self.function.invoke
         self._bind = self.function.bind
         self.name = name or name_of(function)
+        self.scopes = read_option(self.name, scopes)
+        self.needs_scopes = self.scopes is not None
+        """Whether callers need scopes: those of the tool, or those that every request needs."""
         self.timeout = timeout
         self.task = task
         self.task_ttl = task_ttl
@@ -127,7 +134,7 @@ class Tool:
             output_schema=output.schema,
             annotations=annotations,
             icons=tuple(icons) if icons else None,
-            meta=dict(meta) if meta else None,
+            meta=meta_with_scopes(meta, self.scopes),
             execution=ToolDefinition.execution_for(task),
         )
 

@@ -165,6 +165,13 @@ class Telemetry:
         if call_log.isEnabledFor(logging.INFO):
             self._log(call, "answer", "error", None, {"error": "NotFound"}, None)
 
+    def record_refusal(self, call: Any, counters: ToolCounters, error: RequestError) -> None:
+        """Count and log a call that was refused before the tool ran."""
+        response, outcome = classify(call, error)
+        counters.add(response, outcome, None)
+        if call_log.isEnabledFor(logging.INFO):
+            self._log(call, response, outcome, None, {"error": type(error).__name__}, None)
+
     def _record(
         self,
         call: Any,

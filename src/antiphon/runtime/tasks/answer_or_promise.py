@@ -62,7 +62,8 @@ class AnswerOrPromise:
             call.request,
             id=call.id,
             request_meta=call.request_meta,
-            principal=call.principal,
+            # The call may become a task: its function must see the same claims in every run.
+            principal=service.kept_principal(call.principal),
             session_state=call.session_state,
             carrier=self._carrier,
             caller=self._caller,

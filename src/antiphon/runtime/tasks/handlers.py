@@ -41,8 +41,9 @@ from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
-from antiphon.runtime.tasks.service import TaskService, requested_ttl, result_of
+from antiphon.runtime.tasks.service import TaskService, result_of
 
 __all__ = ["TaskHandlers"]
 
@@ -139,6 +140,18 @@ class TaskHandlers:
     def task_forbidden(tool: Tool) -> TaskForbidden:
         """Return the error for a caller that requests a task of a tool that does not run as one."""
         return TaskForbidden(f"The tool {tool.name!r} does not run as a task: call it without a task.")
+
+    async def tool_of(self, id: str, principal: Principal) -> str:
+        """Return the name of a task's tool; raises `TaskNotFound`."""
+        return (await self._service.get(id, principal)).tool
+
+    async def arguments_of(self, id: str) -> Mapping[str, Any]:
+        """Return the arguments of a task, from its log; raises `TaskNotFound`."""
+        entries = await self._service.store.read(id, limit=1)
+        if not entries:
+            raise TaskNotFound(f"Task {id} has expired.")
+        arguments: Mapping[str, Any] = entries[0].data["arguments"]
+        return arguments
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
         task = await self._service.get(call.request.task_id, call.principal)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from antiphon.errors import NotFound, StoreError
 from antiphon.runtime.authoring.tool import Tool
@@ -49,9 +49,11 @@ class TaskLifecycle:
         relay: Relay,
         task_tools: Callable[[], Collection[str]],
         needed: bool = False,
+        claims: Sequence[str] = (),
     ) -> None:
         self._server = server
         self._needed = needed
+        self._claims = claims
         self._relay = relay
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
         relay.subscribe(RETRIED_TASKS, self._forget_task)
@@ -109,6 +111,7 @@ class TaskLifecycle:
             self._relay,
             server=self._server,
             has_tool=self._has_tool,
+            claims=self._claims,
         )
         return TaskHandlers(service)
 

@@ -14,6 +14,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.lifespan import ServerLifespan
+from antiphon.transport.server.http.metadata_pages import metadata_pages
 from antiphon.transport.server.http.probes import probe_routes
 from antiphon.transport.server.http.router import Router, Routes
 from antiphon.transport.server.interrupts import Running
@@ -52,6 +53,7 @@ class App:
             probes=probe_routes(engine, self._check_ready) if probes else Routes(),
             guard=self.endpoint.guard,
             start=self._lifespan.start_for_request,
+            metadata=metadata_pages(engine.protected_resource, path),
         )
         self._leaving = False
         self._stopping: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""Pages beside the MCP endpoint: an author's own routes, and the probes.
+"""Pages beside the MCP endpoint: an author's own routes, the probes, and documents for everybody.
 
 The router sees every request first. A request whose path is no route goes to the endpoint.
 """
@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -168,22 +168,39 @@ class Routes:
             page[method] = handler
 
 
+class PublicPages(Protocol):
+    """The documents that everybody may read, beside an endpoint."""
+
+    routes: Routes
+    """The pages."""
+    endpoint: str
+    """The path of the endpoint."""
+
+    def note_mount(self, root: str) -> None:
+        """Note that the app is mounted at a path."""
+
+
 class Page:
     """The handlers of one path, by method, and how they are served."""
 
-    __slots__ = ("handlers", "is_own")
+    __slots__ = ("handlers", "is_own", "is_public")
 
-    def __init__(self, handlers: Mapping[str, Handler], *, is_own: bool) -> None:
+    def __init__(
+        self, handlers: Mapping[str, Handler], *, is_own: bool = False, is_public: bool = False
+    ) -> None:
         self.handlers = handlers
         self.is_own = is_own
         """Whether the page is the author's: guarded, counted, and served by a started server."""
+        self.is_public = is_public
+        """Whether web pages of every site may read the page."""
 
 
 class Router:
     """Serves pages; `find` says which requests are for them.
 
-    All pages are guarded against foreign hosts and origins. The author's pages (`own`) are bounded in time,
-    and counted. The pages of the library (`probes`) respond whatever the author's pages do.
+    All pages but the `metadata` are guarded against foreign hosts and origins. The author's pages (`own`)
+    are bounded in time, and counted. The pages of the library (`probes` and `metadata`) respond whatever the
+    author's pages do.
     """
 
     def __init__(
@@ -195,11 +212,14 @@ class Router:
         probes: Routes,
         guard: Guard | None = None,
         start: Callable[[], Awaitable[None]] | None = None,
+        metadata: PublicPages | None = None,
     ) -> None:
         self._limits = limits
         self._in_thread = in_thread
         self._own = own.pages
         self._probes = probes.pages
+        self._metadata = metadata
+        self._public = {} if metadata is None else metadata.routes.pages
         self._guard = guard
         self._start = start
         self._running = 0
@@ -207,15 +227,22 @@ class Router:
     @property
     def has_pages(self) -> bool:
         """Whether there is any page."""
-        return bool(self._own or self._probes)
+        return bool(self._own or self._probes or self._public)
 
     def find(self, scope: Mapping[str, Any]) -> Page | None:
         """Return the page of a request, or `None` if its path is no page."""
+        if self._metadata is not None:
+            if root := scope.get("root_path"):
+                self._metadata.note_mount(root)
+            elif scope["path"] == self._metadata.endpoint:
+                return None  # most requests are for the endpoint
         path = _path(scope)
         if (handlers := self._own.get(path)) is not None:
             return Page(handlers, is_own=True)
         if (handlers := self._probes.get(path)) is not None:
-            return Page(handlers, is_own=False)
+            return Page(handlers)
+        if (handlers := self._public.get(path)) is not None:
+            return Page(handlers, is_public=True)
         return None
 
     async def serve(self, page: Page, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -247,7 +274,7 @@ class Router:
         """Return the headers of a request for a page; raises `RequestError` if the request is refused."""
         check_head(scope, self._limits)
         headers = read_headers(scope["headers"])
-        if self._guard is not None:
+        if self._guard is not None and not page.is_public:
             check = self._guard.check_page if page.is_own else self._guard.check_probe
             check(scope, headers)
         return headers

@@ -110,7 +110,8 @@ class Endpoint:
         self._session_relay = SessionRelay(engine.relay, self._sessions)
         self.supervisor = Supervisor()
         self._mirrored = engine.mirrored
-        self._authenticates = engine.authenticates
+        self.authenticates = engine.authenticates
+        """Whether callers have to say who they are."""
         self._max_calls = limits.max_calls
         self._calls = 0
         self._listeners = Listeners(limits, engine.usages)
@@ -145,7 +146,7 @@ class Endpoint:
             and loop is self._loop
             and self._calls < self._max_calls
             and self._lifespan.started
-            and not self._authenticates
+            and not self.authenticates
         ):
             call = self._glance(exchange, body, headers, STRANGER)
             if call is not None:
@@ -230,7 +231,7 @@ class Endpoint:
         self.guard.check(scope, headers)
         if body is not None:
             scope["allowed"] = headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type")
-        principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
+        principal = await self._principal(exchange, headers) if self.authenticates else STRANGER
         read: bytes | bytearray | None = body
         if read is None:
             if scope["method"] != "POST":
@@ -374,7 +375,7 @@ class Endpoint:
         principal: Principal,
     ) -> Call[Any]:
         """Build the call of an exchange, and count it; raises `Busy` if the principal has too many."""
-        if self._authenticates:
+        if self.authenticates:
             usage = self._usages.known.get(principal.id)
             if usage is None or usage.calls >= self._call_share:
                 usage = self._check_share(principal, request_id)
@@ -471,7 +472,7 @@ class Endpoint:
 
     def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
-        listening = self._listeners.counting(principal.id if self._authenticates else None)
+        listening = self._listeners.counting(principal.id if self.authenticates else None)
         exchange.deadline = float("inf")
         if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False

@@ -226,13 +226,16 @@ class HttpProtocol(HttpToolsProtocol):
         """Serve a plain request, or wait for the rest of its body."""
         if self._awaits_head:
             self._stop_awaiting_head()
+        assert self._endpoint is not None
         body, deadlines = self._plain_body, self._connections.deadlines
         if not self._is_whole:
-            deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
+            if self._endpoint.authenticates:
+                self._leave_short_way()  # strangers are refused before their bodies are read
+            else:
+                deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
             return
         if self in deadlines:
             del deadlines[self]
-        assert self._endpoint is not None
         if len(body) > self._endpoint.small_body:
             self._leave_short_way()
             return

@@ -76,12 +76,19 @@ async def test_an_issuer_that_is_away_does_not_stop_the_server(
     await identify(tokens, issuer.token())
     monkeypatch.setattr(key_cache, "_REFRESH_AFTER_SECONDS", 0.0)
     issuer.is_away = True
+    keys = tokens._jwts._keys[issuer.url]
+
+    def no_fetch_is_running() -> bool:
+        return keys._fetch is not None and keys._fetch.done()
+
     for _ in range(5):
         before = issuer.requests.total()
-        await identify(tokens, issuer.token())
-        await until(lambda before=before: issuer.requests.total() > before)
+        await identify(tokens, issuer.token())  # with the keys at hand, while others are fetched in vain
+        await until(no_fetch_is_running)
+        assert issuer.requests.total() > before
     await refused(tokens, issuer.token(key=new_key("invented")))
     assert caplog.text.count("Cannot fetch the keys of the issuer") == 1
+    await until(no_fetch_is_running)
     issuer.is_away = False
     issuer.keys = [new_key("second")]
     await identify(tokens, issuer.token())

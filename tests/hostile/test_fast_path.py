@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -15,13 +15,14 @@ from antiphon import Server
 from antiphon.errors import RequestError
 from antiphon.model.identity import Implementation
 from antiphon.wire import jsonrpc
-from antiphon.wire.server.dialect import PlainCall
+from antiphon.wire.server.dialect import Negotiated, PlainCall
 from antiphon.wire.versions import Dialects
 from tests.support import http
 from tests.support.serving import serving
-from tests.support.speakers import CLIENT, JSON, KEY, MODERN
+from tests.support.speakers import CLIENT, JSON, KEY, LEGACY, MODERN
 
 META = {KEY + "protocolVersion": MODERN, KEY + "clientInfo": CLIENT, KEY + "clientCapabilities": {}}
+TASK_META = {**META, KEY + "clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 HEADERS: Mapping[bytes, bytes] = {
     b"mcp-protocol-version": MODERN.encode(),
     b"mcp-method": b"tools/call",
@@ -83,10 +84,22 @@ VALUES = ODD | st.recursive(
 )
 
 
+def plain_task_request() -> dict[str, Any]:
+    """Return the usual request for the status of a task."""
+    params = {"taskId": "echo", "_meta": dict(TASK_META)}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": params}
+
+
+def session_call() -> dict[str, Any]:
+    """Return the usual call of a tool in a session."""
+    params = {"name": "echo", "arguments": {"text": "a"}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
 @st.composite
-def bodies(draw: st.DrawFn) -> bytes:
-    """Return the body of a call with a few mistakes: in its fields, its keys or its bytes."""
-    frame = plain_call()
+def bodies(draw: st.DrawFn, plain: Callable[[], dict[str, Any]] = plain_call) -> bytes:
+    """Return the body of a request with a few mistakes: in its fields, its keys or its bytes."""
+    frame = plain()
     for _ in range(draw(st.integers(0, 3))):
         inside = draw(st.booleans()) and isinstance(frame.get("params"), dict)
         target, names = (frame["params"], PARAMS) if inside else (frame, FIELDS)
@@ -118,14 +131,16 @@ def header_sets(draw: st.DrawFn) -> dict[bytes, bytes]:
     return headers
 
 
-def read_in_full(dialects: Dialects, body: bytes, headers: Mapping[bytes, bytes]) -> PlainCall:
-    """Read a call as the endpoint does without the fast path; raises `RequestError`."""
+def read_in_full(
+    dialects: Dialects, body: bytes, headers: Mapping[bytes, bytes], negotiated: Negotiated | None = None
+) -> PlainCall:
+    """Read a request as the endpoint does without the fast path; raises `RequestError`."""
     frame = jsonrpc.decode(body)
     raw = headers.get(b"mcp-protocol-version")
-    dialect = dialects.choose(frame, None if raw is None else raw.decode("latin-1").strip(), None)
+    dialect = dialects.choose(frame, None if raw is None else raw.decode("latin-1").strip(), negotiated)
     request_id = frame.request_id
     assert request_id is not None
-    request, meta = dialect.understand(frame, None, headers)
+    request, meta = dialect.understand(frame, negotiated, headers)
     return dialect, request_id, request, meta
 
 
@@ -148,6 +163,37 @@ def test_both_paths_read_the_same(body: bytes, headers: dict[bytes, bytes]) -> N
     assert (fast[1], type(fast[1])) == (full[1], type(full[1]))
     assert fast[2] == full[2]
     assert fast[3] == full[3]
+
+
+@settings(max_examples=300)
+@given(bodies(plain_task_request), header_sets())
+def test_both_paths_read_the_same_request_for_a_task(body: bytes, headers: dict[bytes, bytes]) -> None:
+    headers[b"mcp-method"] = b"tasks/get"
+    dialects = Dialects(Implementation("tests", "1"))
+    known = {**HEADERS, b"mcp-method": b"tasks/get"}
+    usual = json.dumps(plain_task_request()).encode()
+    read_in_full(dialects, usual, known)
+    assert dialects.glance(usual, known) is not None
+    fast = dialects.glance(body, headers)
+    if fast is not None:
+        assert fast == read_in_full(dialects, body, headers)
+
+
+@pytest.mark.parametrize("version", [LEGACY, "2025-06-18", "2025-03-26"])
+@settings(max_examples=300)
+@given(body=bodies(session_call))
+def test_both_paths_read_the_same_call_in_a_session(version: str, body: bytes) -> None:
+    dialects = Dialects(Implementation("tests", "1"))
+    negotiated = Negotiated(version, {"elicitation": {}}, Implementation("client", "1"))
+    headers = {b"mcp-protocol-version": version.encode()}
+    usual = json.dumps(session_call()).encode()
+    assert dialects.glance_in_session(usual, headers, negotiated) is not None
+    assert dialects.glance_in_session(usual, {b"mcp-protocol-version": b"x"}, negotiated) is None
+    fast = dialects.glance_in_session(body, headers, negotiated)
+    if fast is not None:
+        dialect, request_id, request = fast
+        full = read_in_full(dialects, body, headers, negotiated)
+        assert (dialect, request_id, request, dialect.session_meta(negotiated)) == full
 
 
 def test_the_usual_call_takes_the_fast_path() -> None:

@@ -113,10 +113,11 @@ class Odd:
     def connection(self) -> list[bytes]:
         """Return what is sent on one connection, in parts."""
         # Behind a request that is no valid HTTP nothing is read. Whether the request before it is answered
-        # depends on how quick the server was.
-        count = self.pick((1, 1, 1, 2, 3))
-        sent = b"".join(self.request(is_valid=count > 1) for _ in range(count)) + MARKER
-        cuts = sorted(self.random.sample(range(1, len(sent)), self.pick((0, 0, 0, 1, 2))))
+        # depends on how quick the server was, so such a request comes alone, and in one part.
+        count = self.pick((1, 1, 2, 3))
+        is_valid = count > 1 or self.is_odd(0.5)
+        sent = b"".join(self.request(is_valid=is_valid) for _ in range(count)) + MARKER
+        cuts = sorted(self.random.sample(range(1, len(sent)), self.pick((0, 1, 2)) if is_valid else 0))
         return [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
 
     def request(self, *, is_valid: bool) -> bytes:

@@ -10,7 +10,7 @@ from antiphon import Context, Limits, Server
 from tests.support import http
 from tests.support.http import connect
 from tests.support.polling import until
-from tests.support.serving import serving
+from tests.support.serving import serving, serving_asgi
 from tests.support.speakers import DIALECTS, JSON, KEY, Bare, Modern, speaker
 
 
@@ -107,7 +107,7 @@ async def test_a_body_that_does_not_arrive_times_out() -> None:
 
 
 async def test_a_client_that_disconnects_within_its_body_leaves_nothing_behind() -> None:
-    async with serving(Server("tests")) as where:
+    async with serving_asgi(Server("tests")) as where:
         async with connect(where.port) as connection:
             await connection.write(http.head("POST", "/mcp", JSON, 100) + b'{"jsonrpc":')
             await until(lambda: where.under_way == 1)
@@ -133,7 +133,7 @@ async def test_a_call_over_the_limit_is_refused_as_busy(dialect: str) -> None:
 async def test_a_slow_body_does_not_delay_other_requests() -> None:
     server, release = slow(Limits())
     release.set()
-    async with serving(server) as where, connect(where.port) as connection:
+    async with serving_asgi(server) as where, connect(where.port) as connection:
         await connection.write(http.head("POST", "/mcp", JSON, 100) + b"{")
         await until(lambda: where.under_way == 1)
         assert (await Modern(where.port).call("wait")).text == "done"

@@ -235,7 +235,7 @@ class Dispatcher:
         if self.task_handlers is None or not self._registry.has_task_tools:
             raise MethodNotFound("This server has no tasks.")
         handler = self.task_handlers.handlers[type(call.request)]
-        if not self._registry.has_scopes:
+        if not self._registry.has_scoped_tools:
             self._scopes.check(call.principal, None, {})
             return handler
         return ScopedTasks(self.task_handlers, self._registry, self._scopes).guard(call, handler)
@@ -337,8 +337,9 @@ class Dispatcher:
             raise InvalidParams(f"A listener can name at most {most} resources and as many tasks.")
         for uri in interests.resource_subscriptions:
             check_uri(uri, self._limits)
-            with contextlib.suppress(ResourceNotFound):  # it may be added while the caller listens
-                self._scopes.check(call.principal, *self._registry.resource(uri))
+            if self._registry.has_scoped_resources:
+                with contextlib.suppress(ResourceNotFound):  # it may be added while the caller listens
+                    self._scopes.check(call.principal, *self._registry.resource(uri))
         account = Account(self._budget, call.principal.id)
         async with AsyncExitStack() as stack:
             stack.callback(account.close)
@@ -363,7 +364,7 @@ class Dispatcher:
         if self.task_handlers is None:
             return ()
         found = await self.task_handlers.visible_ids(ids, call)
-        if not self._registry.has_scopes:
+        if not self._registry.has_scoped_tools:
             return found
         scoped = ScopedTasks(self.task_handlers, self._registry, self._scopes)
         return tuple([id for id in found if await scoped.allows(id, call.principal)])

@@ -6,6 +6,7 @@ Owns the lists and their pages, and publishes a change when a list changes. It m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from antiphon.errors import DefinitionError, InvalidParams, NotFound, ResourceNotFound
@@ -105,15 +106,20 @@ class Registry:
         """The names of the tools that can run as tasks."""
         return tuple(name for name, tool in self.tools.items() if tool.task != "forbidden")
 
-    @property
+    @cached_property
     def has_task_tools(self) -> bool:
         """Whether any tool can run as a task."""
         return any(tool.task != "forbidden" for tool in self.tools.values())
 
-    @property
-    def has_scopes(self) -> bool:
+    @cached_property
+    def has_scoped_tools(self) -> bool:
         """Whether any tool needs scopes."""
         return any(tool.scopes is not None for tool in self.tools.values())
+
+    @cached_property
+    def has_scoped_resources(self) -> bool:
+        """Whether any resource or resource template needs scopes."""
+        return any(each.scopes is not None for each in (*self.resources.values(), *self.templates.values()))
 
     def page(
         self, kind: Kind, cursor: str | None, ttl_ms: int, is_listed: Callable[[Any], bool] | None = None
@@ -149,6 +155,8 @@ class Registry:
 
     def _changed(self, kind: Kind) -> None:
         self._definitions.pop(kind, None)
+        for cached in ("has_task_tools", "has_scoped_tools", "has_scoped_resources"):
+            self.__dict__.pop(cached, None)
         self._changes.publish(ListChanged("resources" if kind == "templates" else kind))
 
 

@@ -141,15 +141,15 @@ def _unless_exact(
     """Return a binder that skips validation for arguments that have exactly the expected types."""
     if exact is None:
         return validate
-    count, types_of = len(exact), tuple(exact.items())
+    names = exact.keys()
+    in_order, types_in_order = [*exact], [*exact.values()]
 
     def bind(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if len(arguments) == count:
-            for name, kind in types_of:
-                if type(arguments.get(name)) is not kind:
-                    break
-            else:
+        if [*arguments] == in_order:
+            if [*map(type, arguments.values())] == types_in_order:
                 return dict(arguments)
+        elif arguments.keys() == names and all(type(arguments[name]) is exact[name] for name in names):
+            return dict(arguments)
         return validate(arguments)
 
     return bind

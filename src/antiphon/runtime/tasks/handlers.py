@@ -41,8 +41,9 @@ from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
-from antiphon.runtime.tasks.service import TaskService, requested_ttl, result_of
+from antiphon.runtime.tasks.service import TaskService, result_of
 
 __all__ = ["TaskHandlers"]
 

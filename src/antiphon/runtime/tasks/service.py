@@ -50,6 +50,7 @@ from antiphon.runtime.tasks.claimed_task import (
 )
 from antiphon.runtime.tasks.claims import stored_principal
 from antiphon.runtime.tasks.finished_content import FinishedContent
+from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.worker import Worker
@@ -57,7 +58,7 @@ from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
 from antiphon.store.unreadable import UnreadableRecords
 
-__all__ = ["TaskService", "requested_ttl", "result_of"]
+__all__ = ["TaskService", "result_of"]
 
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
@@ -73,8 +74,6 @@ Not a setting: callers reconnect by themselves.
 """
 _POLL_SECONDS = 5.0
 """How often a followed task is read although the store reported no change."""
-_MAX_TTL_MILLISECONDS = 100 * 366 * 24 * 3600 * 1000
-"""The longest lifetime that a caller can ask for: a century. A longer one is cut."""
 _NOTHING_SEEN = (-1, -1)
 """The state of a record that nobody has read."""
 
@@ -445,22 +444,6 @@ class TaskService:
                 raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
             return after
         raise Busy("Other processes are writing to the task: try again.")
-
-
-def requested_ttl(request: CallTool) -> int | None:
-    """Return how long after its creation the task of a call expires, if the caller asks for a time.
-
-    Raises `InvalidParams` for a time that is not positive.
-    """
-    ttl = None if request.task is None else request.task.ttl
-    if ttl is None:
-        return None
-    if ttl <= 0:
-        raise InvalidParams(
-            f"Invalid ttl {ttl}: use a positive number of milliseconds, or leave it out to keep the task "
-            "until it has ended."
-        )
-    return min(ttl, _MAX_TTL_MILLISECONDS)
 
 
 def _as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:

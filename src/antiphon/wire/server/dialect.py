@@ -48,6 +48,7 @@ from antiphon.model.request import (
     Cancel,
     Complete,
     GetPrompt,
+    GetTask,
     ListPrompts,
     ListResources,
     ListTemplates,
@@ -94,8 +95,8 @@ class Negotiated(msgspec.Struct, frozen=True):
     client: Implementation | None = None
 
 
-PlainCall: TypeAlias = tuple["Dialect", RequestId, CallTool, RequestMeta]
-"""The usual call of a tool: its dialect, its id, the request and the metadata."""
+PlainCall: TypeAlias = tuple["Dialect", RequestId, CallTool | GetTask, RequestMeta]
+"""A usual request, about a tool or a task: its dialect, its id, the request and the metadata."""
 
 
 def read_cancellation(frame: Frame) -> Cancel | None:

@@ -103,7 +103,20 @@ class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
     params: _PlainParams
 
 
+class _PlainTaskParams(msgspec.Struct, forbid_unknown_fields=True):
+    task_id: str = msgspec.field(name="taskId")
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
+
+
+class _PlainTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    id: str | int
+    method: Literal["tasks/get"]
+    params: _PlainTaskParams
+
+
 _plain_calls = msgspec.json.Decoder(_PlainCall)
+_plain_task_requests = msgspec.json.Decoder(_PlainTaskRequest)
 
 
 class V2026(Dialect):
@@ -129,11 +142,15 @@ class V2026(Dialect):
         self._ending = b',"resultType":"complete","_meta":%b}}' % jsonrpc.encode(self._meta)
 
     def read_plain_call(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
-        """Read a call of a tool, in any round, from a client whose `_meta` was read before.
+        """Read a call of a tool, in any round, or a request for a task's status.
 
-        Returns `None` for every other request, and for a request with a mistake: both are read in full.
+        Only from a client whose `_meta` was read before. Returns `None` for every other request, and for a
+        request with a mistake: both are read in full.
         """
-        if headers.get(b"mcp-method") != b"tools/call":
+        method = headers.get(b"mcp-method")
+        if method == b"tasks/get":
+            return self._read_plain_task_request(body, headers)
+        if method != b"tools/call":
             return None
         try:
             frame = _plain_calls.decode(body)
@@ -158,6 +175,25 @@ class V2026(Dialect):
             )
             return self, id, request, request_meta
         return self, id, CallTool(name=params.name, arguments=params.arguments), request_meta
+
+    def _read_plain_task_request(
+        self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
+    ) -> PlainCall | None:
+        try:
+            frame = _plain_task_requests.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        task_id, id = frame.params.task_id, frame.id
+        request_meta = self._cached_metas.get(bytes(frame.params.meta))
+        name = headers.get(b"mcp-name")
+        if (
+            request_meta is None
+            or not request_meta.accepts_tasks
+            or (name is not None and (name != task_id.encode() or name[:2] == b"=?"))
+            or (type(id) is int and not -(2**63) <= id < 2**63)
+        ):
+            return None
+        return self, id, GetTask(task_id=task_id), request_meta
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request; raises `InvalidParams` if a required key is missing.

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from antiphon.errors import (
-    BodyTooLarge,
     Busy,
     InternalError,
     InvalidRequest,
@@ -110,7 +110,8 @@ class Endpoint:
         self._session_relay = SessionRelay(engine.relay, self._sessions)
         self.supervisor = Supervisor()
         self._mirrored = engine.mirrored
-        self._authenticates = engine.authenticates
+        self.authenticates = engine.authenticates
+        """Whether callers have to say who they are."""
         self._max_calls = limits.max_calls
         self._calls = 0
         self._listeners = Listeners(limits, engine.usages)
@@ -126,7 +127,12 @@ class Endpoint:
         await self._serve(Exchange(send, receive, self._limits), scope)
 
     def answer_plain(
-        self, exchange: Exchange, scope: Scope, headers: Headers, body: bytes
+        self,
+        exchange: Exchange,
+        scope: Scope,
+        headers: Headers,
+        body: bytes,
+        loop: asyncio.AbstractEventLoop,
     ) -> Coroutine[Any, Any, None]:
         """Return the work of answering a POST that an HTTP server has read itself.
 
@@ -137,18 +143,19 @@ class Endpoint:
         if (
             get(b"accept") == _USUAL_ACCEPT
             and scope.get("allowed") == (get(b"host"), get(b"origin"), get(b"content-type"))
+            and loop is self._loop
             and self._calls < self._max_calls
             and self._lifespan.started
-            and not self._authenticates
+            and not self.authenticates
         ):
             call = self._glance(exchange, body, headers, STRANGER)
             if call is not None:
-                return self._run(exchange, call)
+                return self._run(exchange, call, loop)
         return self._serve(exchange, scope, headers, body)
 
-    async def _run(self, exchange: Exchange, call: Call[Any]) -> None:
-        """Answer the usual call of a tool, which has been read."""
-        self._enter(exchange)
+    async def _run(self, exchange: Exchange, call: Call[Any], loop: asyncio.AbstractEventLoop) -> None:
+        """Answer a usual request, which has been read."""
+        self.supervisor.enter(exchange, loop)
         try:
             outcome = await self._handle(call)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
@@ -171,7 +178,11 @@ class Endpoint:
         body: bytes | None = None,
     ) -> None:
         """Answer any request, of which an HTTP server may have read the headers and the body."""
-        self._enter(exchange)
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            loop = self._loop = asyncio.get_running_loop()
+            self.supervisor.forget()
+        self.supervisor.enter(exchange, loop)
         exchange.deadline = exchange.started + self._body_timeout
         try:
             call = await self._read(exchange, scope, headers, body)
@@ -191,13 +202,6 @@ class Endpoint:
             await self._ending.fail(exchange, error)
         finally:
             self._leave(exchange)
-
-    def _enter(self, exchange: Exchange) -> None:
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            loop = self._loop = asyncio.get_running_loop()
-            self.supervisor.forget()
-        self.supervisor.enter(exchange, loop)
 
     def _leave(self, exchange: Exchange) -> None:
         self.supervisor.leave(exchange)
@@ -227,13 +231,14 @@ class Endpoint:
         self.guard.check(scope, headers)
         if body is not None:
             scope["allowed"] = headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type")
-        principal = await self._principal(exchange, headers) if self._authenticates else STRANGER
+        principal = await self._principal(exchange, headers) if self.authenticates else STRANGER
         read: bytes | bytearray | None = body
         if read is None:
             if scope["method"] != "POST":
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return None
-            read = await self._read_body(exchange, headers, principal)
+            account = partial(exchange.open_account, self._budget, principal.id)
+            read = await read_body(exchange.receive, headers, self._max_body, self.small_body, account)
         try:
             call = self._understand(exchange, read, headers, principal)
         except _NotCached as missing:
@@ -256,19 +261,6 @@ class Endpoint:
                 raise
             logger.exception("The authenticate function of the server failed.")
             raise InternalError("The server failed to authenticate this request.") from None
-
-    async def _read_body(
-        self, exchange: Exchange, headers: Headers, principal: Principal
-    ) -> bytes | bytearray:
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length[:20]) > self._max_body:
-            raise BodyTooLarge(f"A request has at most {self._max_body} bytes.")
-        message = await exchange.receive()
-        body: bytes | None = message.get("body")
-        if body is not None and len(body) <= self.small_body and not message.get("more_body"):
-            return body
-        account = exchange.open_account(self._budget, principal.id)
-        return await read_body(message, exchange.receive, self._max_body, account)
 
     def _understand(
         self,
@@ -327,15 +319,17 @@ class Endpoint:
 
     def _glance(
         self, exchange: Exchange, body: bytes | bytearray, headers: Headers, principal: Principal
-    ) -> Call[CallTool] | None:
-        """Return the usual call of a tool, read in one step; `None` if a body has to be read in full."""
+    ) -> Call[Any] | None:
+        """Return the call of a usual request, read in one step; `None` for a body to be read in full."""
         token = headers.get(b"mcp-session-id")
         if token is not None:
             return self._glance_in_session(exchange, token, body, headers, principal)
         plain = self._dialects.glance(body, headers)
-        if plain is None or plain[2].name in self._mirrored:
+        if plain is None:
             return None
         dialect, request_id, request, request_meta = plain
+        if type(request) is CallTool and request.name in self._mirrored:
+            return None
         exchange.dialect = dialect
         return self._begin(exchange, dialect, request, request_meta, request_id, principal)
 
@@ -381,7 +375,7 @@ class Endpoint:
         principal: Principal,
     ) -> Call[Any]:
         """Build the call of an exchange, and count it; raises `Busy` if the principal has too many."""
-        if self._authenticates:
+        if self.authenticates:
             usage = self._usages.known.get(principal.id)
             if usage is None or usage.calls >= self._call_share:
                 usage = self._check_share(principal, request_id)
@@ -478,7 +472,7 @@ class Endpoint:
 
     def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
-        listening = self._listeners.counting(principal.id if self._authenticates else None)
+        listening = self._listeners.counting(principal.id if self.authenticates else None)
         exchange.deadline = float("inf")
         if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False

@@ -87,6 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cycle_number = 0
         """Which request has the last ASGI cycle."""
         self._endpoint = config.plain_endpoint
+        self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
         self._plain_headers: dict[bytes, bytes] | None = None
@@ -207,10 +208,12 @@ class HttpProtocol(HttpToolsProtocol):
     def _is_plain(self) -> bool:
         """Return whether a request to the endpoint is a plain one, whose body is read next."""
         headers, parser = dict(self.headers), self.parser
+        length = headers.get(b"content-length", b"")
         if (
             len(headers) != len(self.headers)
             or len(headers) > self.limits.max_headers
-            or not 0 < len(headers.get(b"content-length", b"")) <= _MAX_LENGTH_DIGITS
+            or not 0 < len(length) <= _MAX_LENGTH_DIGITS
+            or int(length) > self._max_plain_body
             or b"transfer-encoding" in headers
             or b"expect" in headers
             or parser.should_upgrade()
@@ -226,20 +229,20 @@ class HttpProtocol(HttpToolsProtocol):
         """Serve a plain request, or wait for the rest of its body."""
         if self._awaits_head:
             self._stop_awaiting_head()
+        assert self._endpoint is not None
         body, deadlines = self._plain_body, self._connections.deadlines
         if not self._is_whole:
-            deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
+            if self._endpoint.authenticates:
+                self._leave_short_way()  # strangers are refused before their bodies are read
+            else:
+                deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
             return
         if self in deadlines:
             del deadlines[self]
-        assert self._endpoint is not None
-        if len(body) > self._endpoint.small_body:
-            self._leave_short_way()
-            return
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False
         self.plain = exchange = PlainExchange(self, headers)
-        work = self._endpoint.answer_plain(exchange, self._plain_scopes[self.url], headers, body)
-        start(exchange, work, self.loop)
+        scope, loop = self._plain_scopes[self.url], self.loop
+        start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
 
     def _forget_plain(self) -> None:
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False

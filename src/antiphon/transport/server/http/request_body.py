@@ -1,11 +1,11 @@
-"""Reads the body of a request whose size is not small, within the memory budget of the process.
+"""Reads the body of a request, within the memory budget of the process if the body is not small.
 
 Owns the estimate of the memory that a body needs. Small bodies are bounded by the number of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from antiphon.errors import BodyTooLarge
@@ -20,12 +20,32 @@ class ClientGone(Exception):
 
 
 async def read_body(
+    receive: Receive,
+    headers: Mapping[bytes, bytes],
+    max_bytes: int,
+    small_bytes: int,
+    open_account: Callable[[], Account],
+) -> bytes | bytearray:
+    """Return the body of a request.
+
+    Raises `BodyTooLarge`, `Busy` or `ClientGone`. Memory is reserved unless the body is small.
+    """
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+    message = await receive()
+    body: bytes | None = message.get("body")
+    if body is not None and len(body) <= small_bytes and not message.get("more_body"):
+        return body
+    return await _read_parts(message, receive, max_bytes, open_account())
+
+
+async def _read_parts(
     message: MutableMapping[str, Any], receive: Receive, max_bytes: int, account: Account
 ) -> bytes | bytearray:
     """Return a body, whose first part is in `message`.
 
-    Reserves memory for the parts as they arrive, and in the end for the decoded message. Raises
-    `BodyTooLarge`, `Busy` or `ClientGone`.
+    Reserves memory for the parts as they arrive, and in the end for the decoded message.
     """
     body: bytes | bytearray = b""
     while True:
@@ -33,7 +53,7 @@ async def read_body(
             raise ClientGone
         part = message.get("body", b"")
         if len(body) + len(part) > max_bytes:
-            raise BodyTooLarge(f"A request has at most {max_bytes} bytes.")
+            raise _too_large(max_bytes)
         account.reserve(len(part), "the body of this request", held=len(body))
         more = message.get("more_body", False)
         if not body and not more:
@@ -47,3 +67,7 @@ async def read_body(
             account.reserve(rest, "the decoded body of this request", held=len(body))
             return body
         message = await receive()
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"A request has at most {max_bytes} bytes.")

@@ -1,0 +1,190 @@
+"""Requests that go from the HTTP protocol to the endpoint, without ASGI in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from antiphon import Context, Limits, Server
+from antiphon.transport.server.http.plain_exchange import PlainExchange
+from tests.support import http
+from tests.support.http import connect
+from tests.support.polling import until
+from tests.support.serving import Address, running
+from tests.support.speakers import JSON, Modern
+
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest.fixture(autouse=True)
+def way() -> None:
+    """These tests concern one way only."""
+
+
+def build(limits: Limits | None = None) -> Server:
+    server = Server("tests", limits=limits or Limits())
+
+    @server.tool
+    async def add(a: int, b: int) -> str:
+        return str(a + b)
+
+    @server.tool
+    async def talks(ctx: Context) -> str:
+        await ctx.info("hello")
+        return "done"
+
+    return server
+
+
+@pytest_asyncio.fixture
+async def where() -> AsyncIterator[Address]:
+    async with running(build()) as address:
+        yield address
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The answers that were written at once."""
+    answers: list[bytes] = []
+    write = PlainExchange.write
+
+    def note(self: PlainExchange, body: bytes) -> bool:
+        is_written = write(self, body)
+        if is_written:
+            answers.append(body)
+        return is_written
+
+    monkeypatch.setattr(PlainExchange, "write", note)
+    return answers
+
+
+def connections(where: Address) -> Any:
+    return where.runner.config.connections  # type: ignore[attr-defined]
+
+
+async def test_a_plain_answer_is_written_at_once(where: Address, written: list[bytes]) -> None:
+    assert (await Modern(where.port).call("add", a=1, b=2)).text == "3"
+    assert len(written) == 1
+
+
+async def test_a_call_that_talks_gets_a_stream(where: Address, written: list[bytes]) -> None:
+    asker = Modern(where.port)
+    params = asker.tool_call("talks", {"io.modelcontextprotocol/logLevel": "info"})
+    response = await asker.ask("tools/call", params)
+    assert response.headers["content-type"] == "text/event-stream"
+    assert [event["method"] for event in response.frames[:-1]] == ["notifications/message"]
+    assert written == []
+
+
+async def test_many_requests_on_one_connection(where: Address, written: list[bytes]) -> None:
+    async with connect(where.port) as connection:
+        for _ in range(20):
+            await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
+            assert (await connection.receive()).status == 200
+    assert len(written) == 20
+
+
+async def test_requests_that_are_sent_ahead_are_answered_in_order(where: Address) -> None:
+    request = http.head("POST", "/mcp", JSON, len(BODY))
+    async with connect(where.port) as connection:
+        await connection.write(b"".join(request + BODY.replace(b"1,", b"%d," % id) for id in range(1, 9)))
+        answers = [await connection.receive() for _ in range(8)]
+    assert [answer.frame["id"] for answer in answers] == [*range(1, 9)]
+
+
+async def test_a_client_that_disconnects_within_its_body_leaves_nothing_behind(where: Address) -> None:
+    async with connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY[:9])
+        await until(lambda: len(connections(where)) == 1)
+        connection.vanish()
+    await until(lambda: not len(connections(where)))
+    assert not connections(where).deadlines
+
+
+async def test_a_body_in_parts_is_read(where: Address, written: list[bytes]) -> None:
+    async with connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, len(BODY)))
+        for byte in BODY:
+            await connection.write(bytes((byte,)))
+        assert (await connection.receive()).status == 200
+    assert len(written) == 1
+    assert not connections(where).deadlines
+
+
+async def test_a_body_that_stays_away_is_waited_for_once(written: list[bytes]) -> None:
+    async with running(build(Limits(body_timeout=0.3))) as where, connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY[:5])
+        response = await connection.receive()
+    assert (response.status, response.error["message"]) == (408, "The request did not arrive in time.")
+    assert written == []
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with running(build()) as where, connect(where.port) as connection:
+        await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
+        await connection.receive()
+        (protocol,) = connections(where)._open
+        assert protocol.idle_until is not None
+        protocol.idle_until = 0.0
+        await until(lambda: protocol.transport.is_closing())
+        await until(lambda: not len(connections(where)))
+
+
+async def test_a_shutdown_closes_the_connection_after_the_answer() -> None:
+    server, begun, release = build(), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def holds() -> str:
+        begun.set()
+        await release.wait()
+        return "held"
+
+    async with running(server) as where:
+        asker = Modern(where.port)
+        call = asyncio.create_task(asker.call("holds"))
+        await begun.wait()
+        (protocol,) = connections(where)._open
+        where.runner.should_exit = True
+        await until(lambda: protocol.plain is None)  # it has an ASGI cycle now, which closes the connection
+        release.set()
+        response = await call
+    assert response.text == "held"
+    assert response.headers["connection"] == "close"
+
+
+async def test_each_request_has_a_task_and_context_variables_of_its_own() -> None:
+    server, seen = build(), []
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+
+    @server.tool
+    async def look() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        variable.set(variable.get() + 1)
+        seen.append((id(task), variable.get()))
+        await asyncio.sleep(0)
+        assert asyncio.current_task() is task
+        return "seen"
+
+    async with running(server) as where:
+        asker = Modern(where.port)
+        assert {(await asker.call("look")).text for _ in range(3)} == {"seen"}
+    assert [value for _, value in seen] == [1, 1, 1]
+
+
+async def test_the_access_log_has_plain_requests(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(build()) as where:
+        with caplog.at_level(logging.INFO, "tests.access"):
+            async with connect(where.port) as connection:
+                await until(lambda: len(connections(where)) == 1)
+                (protocol,) = connections(where)._open
+                protocol.access_log, protocol.access_logger = True, logging.getLogger("tests.access")
+                await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
+                await connection.receive()
+    assert '"POST /mcp HTTP/1.1" 200' in caplog.text

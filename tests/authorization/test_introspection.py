@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import inspect
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from antiphon import DefinitionError, IssuedTokens, Issuer, Principal, Unauthorized
+from antiphon import DefinitionError, IssuedTokens, Issuer, Unauthorized
 from antiphon.errors import Busy
-from tests.support.issuer import RESOURCE, TestIssuer, issuing
-
-
-@pytest.fixture
-async def issuer() -> AsyncIterator[TestIssuer]:
-    async with issuing() as running:
-        yield running
+from tests.support.issuer import RESOURCE, TestIssuer, identify
 
 
 def introspecting(issuer: TestIssuer, **options: Any) -> IssuedTokens:
     asked = Issuer(issuer.url, client_id="notes server", client_secret="a:b%c")
     return IssuedTokens(asked, resource=RESOURCE, **options)
-
-
-async def identify(tokens: IssuedTokens, token: str) -> Principal:
-    found = tokens({"authorization": f"Bearer {token}"})
-    return await found if inspect.isawaitable(found) else found
 
 
 def active(**changes: Any) -> dict[str, Any]:

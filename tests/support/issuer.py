@@ -6,6 +6,7 @@ It signs whatever claims a test wants, so that tests can make tokens that no rea
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import time
 from collections import Counter
@@ -16,6 +17,8 @@ from typing import Any
 from aiohttp import web
 from joserfc import jws
 from joserfc.jwk import ECKey, Key, RSAKey
+
+from antiphon import IssuedTokens, Principal
 
 RESOURCE = "https://notes.example.com/mcp"
 
@@ -115,3 +118,9 @@ def unsigned(header: dict[str, Any], claims: dict[str, Any], signature: bytes = 
     """Return a JWT with any header, any claims and any signature."""
     parts = (json.dumps(header).encode(), json.dumps(claims).encode(), signature)
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+
+
+async def identify(tokens: IssuedTokens, token: str) -> Principal:
+    """Return the principal of a token; raises what `IssuedTokens` raises."""
+    found = tokens({"authorization": f"Bearer {token}"})
+    return await found if inspect.isawaitable(found) else found

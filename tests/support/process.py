@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import antiphon
 
@@ -106,13 +107,18 @@ def started(
         wait_for(server, within)
         yield server
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process, by force if it does not end by itself."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
 
 
 def wait_for(server: ServerProcess, within: float) -> None:

@@ -6,7 +6,6 @@ https://datatracker.ietf.org/doc/html/rfc7662
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Collection
@@ -16,6 +15,7 @@ from urllib.parse import quote
 from antiphon.authorization.claims import InvalidToken, check_claims
 from antiphon.authorization.issuer import Issuer
 from antiphon.authorization.issuer_requests import IssuerUnavailable, discover, fetch_document
+from antiphon.authorization.token_cache import token_digest
 
 __all__ = ["Introspection"]
 
@@ -57,7 +57,7 @@ class Introspection:
 
     async def verify(self, token: str) -> Verified:
         """Return the claims of a token, and when it expires; raises `InvalidToken`, `IssuerUnavailable`."""
-        key = hashlib.sha256(token.encode()).digest()
+        key = token_digest(token)
         if time.monotonic() < self._inactive.get(key, 0.0):
             raise InvalidToken("The token is not active.")
         try:

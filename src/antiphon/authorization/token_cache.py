@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from antiphon.model.identity import Principal
 
-__all__ = ["TokenCache"]
+__all__ = ["TokenCache", "token_digest"]
 
 
 _MAX_CHARACTERS = 8 * 1024 * 1024
@@ -28,13 +28,13 @@ class TokenCache:
 
     def find(self, credentials: str) -> Principal | None:
         """Return the principal of an `Authorization` header, or `None` if the token must be verified."""
-        found = self._principals.get(_digest(credentials))
+        found = self._principals.get(token_digest(credentials))
         return found[0] if found is not None and time.time() < found[1] else None
 
     def add(self, credentials: str, principal: Principal, expires: float) -> None:
         """Cache the principal of an `Authorization` header; evict the oldest entries if the cache is full."""
         until, size = min(expires, time.time() + self._seconds), len(credentials)
-        key = _digest(credentials)
+        key = token_digest(credentials)
         if key in self._principals:
             self._evict(key)
         while self._principals and (
@@ -48,8 +48,8 @@ class TokenCache:
         self._characters -= self._principals.pop(key)[2]
 
 
-def _digest(credentials: str) -> bytes:
-    """Return a hash of an `Authorization` header.
+def token_digest(credentials: str) -> bytes:
+    """Return a hash of a token, or of the `Authorization` header that carries it.
 
     BLAKE2 is built into Python. SHA-256 comes from OpenSSL, and costs more than twice as much in a server.
     """

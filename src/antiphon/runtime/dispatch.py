@@ -238,7 +238,10 @@ class Dispatcher:
         if not self._registry.has_scoped_tools:
             self._scopes.check(call.principal, None, {})
             return handler
-        return ScopedTasks(self.task_handlers, self._registry, self._scopes).guard(call, handler)
+        return self._scoped_tasks(self.task_handlers).guard(call, handler)
+
+    def _scoped_tasks(self, handlers: TaskHandlers) -> ScopedTasks:
+        return ScopedTasks(handlers, self._registry, self._scopes)
 
     def _page(self, kind: Kind, cursor: str | None, principal: Principal) -> Page:
         """Return a page of a list, without items that are hidden from the caller."""
@@ -366,7 +369,7 @@ class Dispatcher:
         found = await self.task_handlers.visible_ids(ids, call)
         if not self._registry.has_scoped_tools:
             return found
-        scoped = ScopedTasks(self.task_handlers, self._registry, self._scopes)
+        scoped = self._scoped_tasks(self.task_handlers)
         return tuple([id for id in found if await scoped.allows(id, call.principal)])
 
 

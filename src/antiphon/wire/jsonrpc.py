@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import reprlib
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,21 @@ from antiphon.errors import InvalidParams, InvalidRequest, ParseError, RequestEr
 from antiphon.model.request import RequestId
 from antiphon.printable import printable
 
-__all__ = ["Frame", "decode", "encode", "excerpt", "failure", "notification", "request", "response"]
+__all__ = [
+    "Frame",
+    "PlainRequest",
+    "decode",
+    "decode_plain",
+    "encode",
+    "excerpt",
+    "failure",
+    "notification",
+    "request",
+    "response",
+]
+
+Method = TypeVar("Method")
+Params = TypeVar("Params")
 
 
 class Frame(msgspec.Struct, dict=True):
@@ -69,6 +83,15 @@ class Frame(msgspec.Struct, dict=True):
         return None if self.id is UNSET else self.id
 
 
+class PlainRequest(msgspec.Struct, Generic[Method, Params], forbid_unknown_fields=True):
+    """A request with an id and parameters, and with nothing else: other requests are read in full."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int
+    method: Method
+    params: Params
+
+
 class _HasMeta(msgspec.Struct):
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
@@ -107,6 +130,17 @@ def decode(body: bytes | bytearray | memoryview | str) -> Frame:
     if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID:
         raise InvalidRequest("The id of a request must fit in 64 bits.")
     return frame
+
+
+def decode_plain(
+    decoder: msgspec.json.Decoder[PlainRequest[Any, Params]], body: bytes | bytearray
+) -> PlainRequest[Any, Params] | None:
+    """Read a plain request; `None` for any other body, which has to be read in full."""
+    try:
+        frame = decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID else frame
 
 
 def _diagnose(body: bytes | bytearray | memoryview | str) -> RequestError:

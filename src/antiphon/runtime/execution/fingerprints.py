@@ -53,8 +53,7 @@ def canonical_json(value: Any) -> bytes:
 
     Raises an exception if the value is not data all the way down.
     """
-    encoded = _encode(value)
-    return _encode(_decode(encoded)) if _has_floats(encoded) else encoded
+    return json_spellings(value)[0]
 
 
 def json_spellings(value: Any) -> tuple[bytes, ...]:

@@ -35,7 +35,7 @@ from antiphon.model.request import (
 from antiphon.model.segment import MODES, CallerMessage, SegmentPage, Segments, StreamEnd
 from antiphon.model.task import Promise, TaskResult
 from antiphon.wire import jsonrpc
-from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.jsonrpc import Frame, PlainRequest
 from antiphon.wire.server.dialect import COMMON_METHODS, Dialect, Negotiated
 from antiphon.wire.server.segments import (
     FALLBACK,
@@ -55,14 +55,7 @@ class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
 
 
-class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
-    method: Literal["tools/call"]
-    params: _PlainParams
-
-
-_plain_calls = msgspec.json.Decoder(_PlainCall)
+_plain_calls = msgspec.json.Decoder(PlainRequest[Literal["tools/call"], _PlainParams])
 
 
 class V2025(Dialect):
@@ -111,14 +104,10 @@ class V2025(Dialect):
 
     def read_session_call(self, body: bytes | bytearray) -> tuple[RequestId, CallTool] | None:
         """Read the usual call of a tool: it has a name and arguments, and nothing else."""
-        try:
-            frame = _plain_calls.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        frame = jsonrpc.decode_plain(_plain_calls, body)
+        if frame is None:
             return None
-        id = frame.id
-        if type(id) is int and not -(2**63) <= id < 2**63:
-            return None
-        return id, CallTool(name=frame.params.name, arguments=frame.params.arguments)
+        return frame.id, CallTool(name=frame.params.name, arguments=frame.params.arguments)
 
     def session_meta(self, negotiated: Negotiated) -> RequestMeta:
         """Return the metadata of calls that have none of their own."""

@@ -40,7 +40,7 @@ from antiphon.model.request import (
 from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import Promise, TaskChanged, TaskView
 from antiphon.wire import jsonrpc, mirrored_headers
-from antiphon.wire.jsonrpc import Frame
+from antiphon.wire.jsonrpc import Frame, PlainRequest
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.server.dialect import (
     _NOTIFICATIONS,
@@ -96,27 +96,13 @@ class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
 
-class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
-    method: Literal["tools/call"]
-    params: _PlainParams
-
-
 class _PlainTaskParams(msgspec.Struct, forbid_unknown_fields=True):
     task_id: str = msgspec.field(name="taskId")
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
 
-class _PlainTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
-    method: Literal["tasks/get"]
-    params: _PlainTaskParams
-
-
-_plain_calls = msgspec.json.Decoder(_PlainCall)
-_plain_task_requests = msgspec.json.Decoder(_PlainTaskRequest)
+_plain_calls = msgspec.json.Decoder(PlainRequest[Literal["tools/call"], _PlainParams])
+_plain_task_requests = msgspec.json.Decoder(PlainRequest[Literal["tasks/get"], _PlainTaskParams])
 
 
 class V2026(Dialect):
@@ -152,19 +138,13 @@ class V2026(Dialect):
             return self._read_plain_task_request(body, headers)
         if method != b"tools/call":
             return None
-        try:
-            frame = _plain_calls.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        frame = jsonrpc.decode_plain(_plain_calls, body)
+        if frame is None:
             return None
         params, id = frame.params, frame.id
         request_meta = self._cached_metas.get(bytes(params.meta))
         name = params.name.encode()
-        if (
-            request_meta is None
-            or headers.get(b"mcp-name") != name
-            or name[:2] == b"=?"
-            or (type(id) is int and not -(2**63) <= id < 2**63)
-        ):
+        if request_meta is None or headers.get(b"mcp-name") != name or name[:2] == b"=?":
             return None
         if params.answers or params.state is not None:  # a later round
             request = CallTool(
@@ -179,21 +159,19 @@ class V2026(Dialect):
     def _read_plain_task_request(
         self, body: bytes | bytearray, headers: Mapping[bytes, bytes]
     ) -> PlainCall | None:
-        try:
-            frame = _plain_task_requests.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        frame = jsonrpc.decode_plain(_plain_task_requests, body)
+        if frame is None:
             return None
-        task_id, id = frame.params.task_id, frame.id
+        task_id = frame.params.task_id
         request_meta = self._cached_metas.get(bytes(frame.params.meta))
         name = headers.get(b"mcp-name")
         if (
             request_meta is None
             or not request_meta.accepts_tasks
             or (name is not None and (name != task_id.encode() or name[:2] == b"=?"))
-            or (type(id) is int and not -(2**63) <= id < 2**63)
         ):
             return None
-        return self, id, GetTask(task_id=task_id), request_meta
+        return self, frame.id, GetTask(task_id=task_id), request_meta
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request; raises `InvalidParams` if a required key is missing.

@@ -15,7 +15,7 @@ from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import is_failure
 from antiphon.transport.server.http.exchange import Exchange, send_json
-from antiphon.transport.server.http.request_body import ClientGone
+from antiphon.transport.server.http.request_body import LATE_BODY, ClientGone
 from antiphon.transport.server.http.sessions import Sessions
 from antiphon.transport.server.http.unread import SMALL_BYTES, abort
 from antiphon.transport.server.pipeline import Pipeline, stopped_by_shutdown
@@ -107,7 +107,7 @@ class Ending:
                 await self._refuse(exchange, stopped_by_shutdown())
         elif exchange.phase != "running":
             if reason == "deadline":
-                body = jsonrpc.failure(None, -32600, "The request did not arrive in time.")
+                body = jsonrpc.failure(None, -32600, LATE_BODY)
                 await send_json(exchange.send, 408, body, (("connection", "close"),))
         elif reason == "deadline" and exchange.call is not None:
             try:

@@ -92,9 +92,10 @@ class Endpoint:
         self.checks_heads = True
         """Whether the size of a head is checked here, because the HTTP server may not have a bound for it."""
         self._body_timeout = limits.body_timeout
-        self.paths = tuple(each for each in (path.rstrip("/"), path.rstrip("/") + "/") if each.isascii())
+        paths = (path.rstrip("/"), path.rstrip("/") + "/")
+        self.paths = tuple(each for each in paths if each.isascii())
         """The paths of plain requests."""
-        self.guard = Guard({path.rstrip("/"), path.rstrip("/") + "/", "", "/"}, hosts, origins)
+        self.guard = Guard({*paths, "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
         self._handle = self._pipeline.handle
         self._dialects = self._pipeline.dialects

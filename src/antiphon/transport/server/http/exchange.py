@@ -31,9 +31,7 @@ a client opened; sending the answer, after which nothing else may be sent."""
 
 async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> None:
     """Send a whole JSON response, or an empty one."""
-    lines = [(b"content-length", b"%d" % len(body))]
-    if body:
-        lines.append((b"content-type", b"application/json"))
+    lines = _head_of(body)
     for name, value in headers:
         lines.append((name.encode("latin-1"), value.encode("latin-1")))
     await send({"type": "http.response.start", "status": status, "headers": lines})
@@ -137,13 +135,12 @@ class Exchange(Supervised, Caller):
 
     async def send_answer(self, body: bytes) -> None:
         """Send a small JSON answer."""
-        await self.send({"type": "http.response.start", "status": 200, "headers": _json_head(body)})
-        await self.send({"type": "http.response.body", "body": body})
+        await send_json(self.send, 200, body)
 
     async def send_pieces(self, body: bytes) -> None:
         """Send a large JSON answer in pieces, for as long as the client goes on reading."""
         self.deadline = float("inf")
-        await self.send({"type": "http.response.start", "status": 200, "headers": _json_head(body)})
+        await self.send({"type": "http.response.start", "status": 200, "headers": _head_of(body)})
         for piece, more in pieces(body):
             self._written = asyncio.get_running_loop().time()
             await self.send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -192,5 +189,7 @@ class Exchange(Supervised, Caller):
         task.add_done_callback(self.tasks.discard)
 
 
-def _json_head(body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+def _head_of(body: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a JSON response, or of an empty one."""
+    length = (b"content-length", b"%d" % len(body))
+    return [(b"content-type", b"application/json"), length] if body else [length]

@@ -17,6 +17,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
+from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.unread import drop
 from antiphon.wire import jsonrpc
 
@@ -239,7 +240,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self in deadlines:
             del deadlines[self]
-        self._plain_headers, self._plain_body, self._is_whole = None, b"", False
+        self._forget_plain()
         self.plain = exchange = PlainExchange(self, headers)
         scope, loop = self._plain_scopes[self.url], self.loop
         start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
@@ -344,7 +345,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._ignores_data:
             drop(self.transport)
         elif self._plain_headers is not None:
-            self._refuse(408, "The request did not arrive in time.")
+            self._refuse(408, LATE_BODY)
         elif self._has_cycle:
             # The head of a further request waits behind one that runs, and may not even be read meanwhile.
             self._connections.deadlines[self] = self.loop.time() + self._head_timeout

@@ -12,7 +12,10 @@ from antiphon.errors import BodyTooLarge
 from antiphon.runtime.budget import Account, decoded_size
 from antiphon.transport.server.http.asgi import Receive
 
-__all__ = ["ClientGone", "read_body"]
+__all__ = ["LATE_BODY", "ClientGone", "read_body"]
+
+LATE_BODY = "The request did not arrive in time."
+"""The message of the error for a body that did not arrive within `Limits.body_timeout`."""
 
 
 class ClientGone(Exception):

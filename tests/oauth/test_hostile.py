@@ -3,94 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from aiohttp import web
 
-from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
+from antiphon import AuthorizationFailed, MemoryLogins, Unauthorized
 from antiphon.client.oauth.browser import open_browser
-from antiphon.client.oauth.issuer_requests import MAX_DOCUMENT_BYTES, IssuerRequests
+from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.transport.client.challenges import bearer_parameters, split_scopes
 from antiphon.transport.client.http_client import http_client
-
-
-class Hostile:
-    """A server and its issuer on one port. A test changes its documents, and reads the requests."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self.requests: list[str] = []
-        self.challenge = "Bearer"
-        self.resource: dict[str, Any] = {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]}
-        self.issuer: dict[str, Any] = {
-            "issuer": self.url,
-            "authorization_endpoint": f"{self.url}/authorize",
-            "token_endpoint": f"{self.url}/token",
-            "registration_endpoint": f"{self.url}/register",
-            "code_challenge_methods_supported": ["S256"],
-        }
-        self.token: dict[str, Any] = {"access_token": "t", "token_type": "Bearer", "expires_in": 600}
-        self.pages: list[str] = []
-
-    async def handle(self, request: web.Request) -> web.Response:
-        """Answer a request."""
-        self.requests.append(request.path)
-        if request.path == "/mcp":
-            return web.Response(status=401, headers={"WWW-Authenticate": self.challenge})
-        if request.path.startswith("/.well-known/oauth-protected-resource"):
-            return web.json_response(self.resource)
-        if request.path == "/.well-known/oauth-authorization-server":
-            return web.json_response(self.issuer)
-        if request.path == "/register":
-            return web.json_response({"client_id": "registered"}, status=201)
-        if request.path == "/token":
-            return web.json_response(self.token)
-        if request.path == "/large":
-            return web.Response(body=b"[" * (MAX_DOCUMENT_BYTES + 1))
-        if request.path == "/elsewhere":
-            return web.Response(status=302, headers={"Location": f"{self.url}/large"})
-        return web.Response(status=404)
-
-    async def approve(self, page: str) -> str:
-        """Log in, as a browser that is sent back at once."""
-        self.pages.append(page)
-        query = {name: values[0] for name, values in parse_qs(urlsplit(page).query).items()}
-        return f"{query['redirect_uri']}?code=c&state={query['state']}"
-
-    async def connect(self, **options: Any) -> None:
-        """Connect a client, which is never let in."""
-        auth = OAuth(**{"store": MemoryLogins(), "open_browser": self.approve, **options})
-        async with Client(f"{self.url}/mcp", auth=auth):
-            pass
-
-
-@pytest.fixture
-async def hostile() -> AsyncIterator[Hostile]:
-    async with serving() as server:
-        yield server
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[Hostile]:
-    found: list[Hostile] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        return await found[0].handle(request)
-
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        found.append(Hostile(runner.addresses[0][1]))
-        yield found[0]
-    finally:
-        await runner.cleanup()
+from tests.oauth.hostile import Hostile
 
 
 async def test_a_server_that_refuses_every_token_asks_a_person_once(hostile: Hostile) -> None:

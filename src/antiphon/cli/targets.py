@@ -151,7 +151,9 @@ def _login_hint(error: RequestError, target: Target | None) -> str:
     challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
     if "resource_metadata" not in challenge:
         return ""
-    return f". Log in: antiphon login {'URL' if target is None else target.name}"
+    import shlex
+
+    return f". Log in: antiphon login {'URL' if target is None else shlex.quote(target.name)}"
 
 
 def is_url(text: str) -> bool:

@@ -7,6 +7,7 @@ sends no token.
 from __future__ import annotations
 
 import base64
+import shlex
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ async def check_authorization(target: Target, challenge: str) -> list[Check]:
     """Check a server that has refused a request with a challenge."""
     parameters = bearer_parameters(challenge)
     checks = await _checks(target, parameters.get("resource_metadata"), None)
-    advice = f"To check the rest, log in: antiphon login {target.name}"
+    advice = f"To check the rest, log in: antiphon login {shlex.quote(target.name)}"
     return [*checks, Check("login", "advice", "the server requires a login", advice)]
 
 

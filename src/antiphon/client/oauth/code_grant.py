@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import logging
 import secrets
 import shlex
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -20,12 +23,24 @@ from antiphon.client.oauth.discovery import Issuer
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
 from antiphon.client.oauth.loopback_listener import LoopbackListener
-from antiphon.client.oauth.registration import document_client, given_client, register
-from antiphon.client.oauth.token_requests import client_credentials, new_login, token_request
+from antiphon.client.oauth.registration import document_client, given_client, is_registered, register
+from antiphon.client.oauth.token_requests import (
+    IssuerRefused,
+    client_credentials,
+    new_login,
+    token_request,
+)
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import printable
 
 __all__ = ["CodeGrant", "check_browser_login", "with_offline_access"]
+
+logger = logging.getLogger("antiphon.client")
+
+_RECENT_SECONDS = 3600.0
+"""For how long after a login the issuer is taken to know the client that was registered for it."""
+_UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
+"""The errors of an issuer that may have deleted a registration."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +73,22 @@ class CodeGrant:
             raise AuthorizationFailed(
                 f"{url} requires a login. Log in first: antiphon login {shlex.quote(url)}{options}"
             )
+        check_browser_login(request.server.issuer)
+        known = await self._known_client(request)
+        if known is None:
+            return await self._log_in(request, None, show)
+        try:
+            return await self._log_in(request, known, show)
+        except IssuerRefused as error:
+            if error.error not in _UNKNOWN_CLIENT:
+                raise
+            self._forget_client(request, known)
+        return await self._log_in(request, None, show)
+
+    async def _log_in(
+        self, request: LoginRequest, known: RegisteredClient | None, show: OpenBrowser
+    ) -> Login:
         issuer = request.server.issuer
-        check_browser_login(issuer)
-        known = self._known_client(request)
         async with self._listener(known) as listener:
             client = await self._client(request, known, listener.redirect_uri)
             scopes = with_offline_access(issuer, request.scopes)
@@ -85,13 +113,28 @@ class CodeGrant:
         response = await token_request(request.requests, issuer.token_endpoint, form, headers)
         return new_login(request.url, request.server, client, response, scopes)
 
-    def _known_client(self, request: LoginRequest) -> RegisteredClient | None:
-        """Return the client that this program has registered at the issuer before."""
-        if self.client_id is not None or document_client(request.server.issuer, self.client_metadata_url):
+    async def _known_client(self, request: LoginRequest) -> RegisteredClient | None:
+        """Return the client that this program has registered at the issuer before, if the issuer knows it."""
+        issuer = request.server.issuer
+        if self.client_id is not None or document_client(issuer, self.client_metadata_url):
             return None
-        found = request.store.find(request.url, issuer=request.server.issuer.issuer)
-        is_registered = found is not None and found.client.redirect_uri is not None
-        return found.client if found is not None and is_registered else None
+        found = request.store.find(request.url, issuer=issuer.issuer)
+        if found is None or found.client.redirect_uri is None:
+            return None
+        is_recent = time.time() - found.obtained_at < _RECENT_SECONDS
+        if is_recent or await is_registered(request.requests, issuer, found.client):
+            return found.client
+        self._forget_client(request, found.client)
+        return None
+
+    def _forget_client(self, request: LoginRequest, client: RegisteredClient) -> None:
+        """Remove the login of a client that the issuer does not know any more."""
+        issuer = request.server.issuer.issuer
+        logger.info("%s has deleted the client %s. Registering another one.", shown_url(issuer), client)
+        login = request.store.find(request.url, client_id=client.client_id, issuer=issuer)
+        if login is not None:
+            with contextlib.suppress(OSError):  # the new login is stored anyway, and is newer
+                request.store.remove(login)
 
     def _listener(self, known: RegisteredClient | None) -> LoopbackListener:
         """Return a listener on the port that the client is registered with, if that port is free."""
@@ -162,9 +205,8 @@ class _Attempt:
             raise AuthorizationFailed(f"The response to the login is not from the issuer {shown}.")
         if "error" in answer:
             said = printable(answer.get("error_description", ""), 300)
-            raise AuthorizationFailed(
-                f"{shown} refused the login: {printable(answer['error'], 100)}{f' ({said})' if said else ''}."
-            )
+            reason = f"{printable(answer['error'], 100)}{f' ({said})' if said else ''}"
+            raise IssuerRefused(f"{shown} refused the login: {reason}.", answer["error"])
         if not answer.get("code"):
             raise AuthorizationFailed(f"The response to the login at {shown} has no code.")
         return answer["code"]

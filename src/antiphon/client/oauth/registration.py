@@ -6,18 +6,26 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/cli
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.discovery import Issuer
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import RegisteredClient
-from antiphon.client.oauth.token_requests import refusal, secret_method
+from antiphon.client.oauth.token_requests import (
+    IssuerRefused,
+    client_credentials,
+    refusal,
+    secret_method,
+    token_request,
+)
 from antiphon.errors import AuthorizationFailed
 
-__all__ = ["DEVICE_CODE", "document_client", "given_client", "register"]
+__all__ = ["DEVICE_CODE", "document_client", "given_client", "is_registered", "register"]
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+_PASS_CLIENT_ID = "pass its id: client_id=, or --client-id on the command line."
 
 
 def given_client(issuer: Issuer, client_id: str, client_secret: str | None) -> RegisteredClient:
@@ -43,8 +51,8 @@ async def register(
     endpoint = issuer.registration_endpoint
     if endpoint is None:
         raise AuthorizationFailed(
-            f"The authorization server {shown_url(issuer.issuer)} registers no clients. Register one there, "
-            f"with the redirect URI {redirect_uri or 'that it asks for'}, and pass its client_id."
+            f"The authorization server {shown_url(issuer.issuer)} lets no client register itself. Register "
+            f"one by hand, with the redirect URI {redirect_uri or 'that it asks for'}, and {_PASS_CLIENT_ID}"
         )
     supported = issuer.token_endpoint_auth_methods_supported
     method = "none" if not supported or "none" in supported else secret_method(supported)
@@ -62,7 +70,7 @@ async def register(
     client_id, secret = values.get("client_id"), values.get("client_secret")
     if response.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
         raise AuthorizationFailed(
-            f"{refusal(endpoint, response)} Register a client by hand, and pass its client_id."
+            f"{refusal(endpoint, response)} Register a client there by hand, and {_PASS_CLIENT_ID}"
         )
     agreed = values.get("token_endpoint_auth_method")
     if not isinstance(secret, str) or not secret:
@@ -70,3 +78,25 @@ async def register(
     elif not isinstance(agreed, str):
         agreed = method if method != "none" or "none" in supported else secret_method(supported)
     return RegisteredClient(client_id, secret, agreed, redirect_uri)
+
+
+async def is_registered(requests: IssuerRequests, issuer: Issuer, client: RegisteredClient) -> bool:
+    """Return whether an issuer still knows a client that was registered before.
+
+    An issuer shows the page of a login with an unknown client to the person only, and does not tell the
+    program. The token endpoint does: it checks the client before the code, which is invalid here. Raises
+    `AuthorizationFailed` if the issuer does not respond.
+    """
+    fields, headers = client_credentials(client)
+    form = {
+        "grant_type": "authorization_code",
+        "code": secrets.token_urlsafe(24),
+        "redirect_uri": client.redirect_uri or "",
+        "code_verifier": secrets.token_urlsafe(48),
+        **fields,
+    }
+    try:
+        await token_request(requests, issuer.token_endpoint, form, headers)
+    except IssuerRefused as error:
+        return error.error != "invalid_client"
+    return True

@@ -95,6 +95,9 @@ class HttpChannel:
         resumes: int = 5,
     ) -> None:
         check_options(http, auth, tls, proxy)
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        if "authorization" in own and (isinstance(auth, str) or gets_tokens(auth)):
+            raise ValueError("headers= has an Authorization header, which auth= sets: pass only one of them.")
         self.peer = redacted_url(url)
         self._url = url
         self._http: HttpClient | None = None
@@ -104,7 +107,6 @@ class HttpChannel:
             self._authorization = cast(Connect, auth).authorization(url, connect)
             auth = None
         self._connect = partial(connect, auth=None if isinstance(auth, str) else auth)
-        own = {name.lower(): value for name, value in (headers or {}).items()}
         if isinstance(auth, str):
             own["authorization"] = f"Bearer {auth}"
         self._headers = {**own, "accept-encoding": "identity"}

@@ -369,7 +369,8 @@ class Dispatcher:
                 account.reserve(len(named) * _FOLLOWED_TASK_BYTES, "following the tasks")
                 ids = await self._visible_tasks(named, call)
                 interests = msgspec.structs.replace(interests, task_ids=ids)
-            listener = stack.enter_context(self._changes.listen(change_filter(interests)))
+            until = call.principal.expires_at
+            listener = stack.enter_context(self._changes.listen(change_filter(interests), until=until))
             await call.caller.notify(Acknowledged(interests))
             if interests.task_ids and self.task_handlers is not None:
                 await stack.enter_async_context(self.task_handlers.notifying(interests.task_ids, call))

@@ -33,6 +33,8 @@ class Hostile:
         """The error for every client that registers itself."""
         self.deleted_clients: set[str] = set()
         self.pages: list[str] = []
+        self.is_refused = False
+        """Whether the person refuses to log in."""
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request."""
@@ -58,10 +60,11 @@ class Hostile:
         return web.Response(status=404)
 
     async def approve(self, page: str) -> str:
-        """Log in, as a browser that is sent back at once."""
+        """Log in or refuse to, as a browser that is sent back at once."""
         self.pages.append(page)
         query = {name: values[0] for name, values in parse_qs(urlsplit(page).query).items()}
-        return f"{query['redirect_uri']}?code=c&state={query['state']}"
+        answer = "error=access_denied" if self.is_refused else "code=c"
+        return f"{query['redirect_uri']}?{answer}&state={query['state']}"
 
     async def connect(self, **options: Any) -> None:
         """Connect a client, which is never let in."""

@@ -66,12 +66,9 @@ async def test_a_client_that_the_page_of_the_login_refuses_is_registered_again(
 async def test_a_person_who_refuses_is_not_asked_again(hostile: Hostile) -> None:
     store = MemoryLogins()
     await log_in(hostile, store)
-
-    async def refuse(page: str) -> str:
-        return (await hostile.approve(page)).replace("code=c", "error=access_denied")
-
+    hostile.is_refused = True
     with pytest.raises(AuthorizationFailed, match="access_denied"):
-        await hostile.connect(store=store, relogin=True, open_browser=refuse)
+        await hostile.connect(store=store, relogin=True)
     assert (len(hostile.pages), hostile.requests.count("/register")) == (2, 1)
 
 

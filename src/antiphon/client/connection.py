@@ -21,7 +21,15 @@ from msgspec import UNSET
 from antiphon.backoff import Backoff
 from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation, Settled
-from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.errors import (
+    AntiphonError,
+    AuthorizationFailed,
+    BadAnswer,
+    RequestError,
+    SessionLost,
+    TimedOut,
+    Unreachable,
+)
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification, Progress
@@ -122,7 +130,7 @@ class Connection:
             try:
                 await self._connect()
             except AuthorizationNeeded as needed:
-                await self._authorized(needed, self._connect)
+                await self._repeat(needed, self._connect)
             self._open = True
         except BaseException:
             await self.close()
@@ -168,31 +176,40 @@ class Connection:
         session = self._session
         try:
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
-        except AuthorizationNeeded as needed:
-            return await self._authorized(
-                needed, lambda: self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+        except (AuthorizationNeeded, SessionLost) as error:
+            return await self._repeat(
+                error, lambda: self._ask(request, request_meta, timeout, on_progress, mirrored, sink), session
             )
-        except SessionLost:
-            if self._is_restoring:  # the server has lost the session that was just opened
-                raise
-            await self._renew(session)
-            return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
 
-    async def _authorized(self, needed: AuthorizationNeeded, repeat: Callable[[], Awaitable[Any]]) -> Any:
-        """Wait for a person to log in, and repeat a request; raises the server's refusal if that is in vain.
+    async def _repeat(
+        self,
+        error: AuthorizationNeeded | SessionLost,
+        work: Callable[[], Awaitable[Any]],
+        session: int | None = None,
+    ) -> Any:
+        """Repeat work that failed, after a person has logged in, or in a new session in place of `session`.
 
-        The login has a deadline of its own. A request asks a person at most once to log in, and once for
-        scopes.
+        The login has a deadline of its own. A person is asked at most once to log in, and once for scopes;
+        after that, the refusal of the server is raised.
         """
         asked: set[Authorizing] = set()
-        while needed.kind not in asked:
-            asked.add(needed.kind)
-            await needed.authorize()
+        is_lost = False
+        while True:
+            if isinstance(error, AuthorizationNeeded):
+                if error.kind in asked:
+                    raise error.refusal
+                asked.add(error.kind)
+                await error.authorize()
+            elif session is None or is_lost or self._is_restoring:
+                raise error  # the server has lost the session that was just opened
+            else:
+                is_lost = True
             try:
-                return await repeat()
-            except AuthorizationNeeded as again:
-                needed = again
-        raise needed.refusal
+                if is_lost:
+                    await self._renew(session)
+                return await work()
+            except (AuthorizationNeeded, SessionLost) as again:
+                error = again
 
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """Write a request with a new id, for a caller that sends it by itself."""
@@ -230,9 +247,20 @@ class Connection:
     async def _recover(self, lost: int | None) -> None:
         """Replace a session if it is lost, and repeat what the server has to know, until that succeeds."""
         backoff = Backoff(_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS)
+
+        async def restore() -> None:
+            await (self._renew(lost) if self._session == lost else self._on_new_session())
+
         while True:
             try:
-                await (self._renew(lost) if self._session == lost else self._on_new_session())
+                try:
+                    await restore()
+                except AuthorizationNeeded as needed:
+                    await self._repeat(needed, restore)
+                return
+            except AuthorizationFailed as error:
+                # A person is not asked again and again: the next request of the program asks.
+                logger.warning("Cannot recover the session with %s: %s", self.channel.peer, error)
                 return
             except AntiphonError as error:
                 logger.debug("Could not recover the session with %s: %s", self.channel.peer, error)

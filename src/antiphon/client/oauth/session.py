@@ -91,6 +91,10 @@ class OAuthSession:
         if status == 403:
             return await self._step_up(header, parameters, refusal, attempt)
         if attempt == 0:
+            stored = self._stored()
+            if stored is not None and stored.header != header and _is_valid(stored):
+                self._login = stored  # another process has logged in
+                return True
             can_refresh = login is not None and login.refresh_token is not None
             if login is not None and can_refresh and await asyncio.shield(self._renew(login)):
                 return True

@@ -7,12 +7,15 @@ and the connection waits for the login outside of the deadline of the request.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias
 
-from antiphon.errors import RequestError, Unauthorized
+from antiphon.errors import ClientError, RequestError, Unauthorized
 
-__all__ = ["Authorization", "AuthorizationNeeded", "Authorizing", "Connect"]
+__all__ = ["Authorization", "AuthorizationNeeded", "Authorizing", "Connect", "authorize_once"]
+
+logger = logging.getLogger("antiphon.client")
 
 Authorizing: TypeAlias = Literal["login", "step-up"]
 """What a person has to do: log in, or allow further scopes."""
@@ -48,6 +51,30 @@ class AuthorizationNeeded(Unauthorized):
         self.refusal = refusal
         """The error of the server, for a caller that does not authorize."""
         self.authorize = authorize
+
+
+async def authorize_once(
+    needed: AuthorizationNeeded, asked: set[Authorizing], peer: str
+) -> ClientError | RequestError | None:
+    """Authorize a stream that no caller waits for; return why the stream cannot be opened, or `None`.
+
+    A person is asked once for each kind that is not in `asked`, which the caller clears when the stream is
+    open. Otherwise a person who is away would find a window for each attempt.
+    """
+    if needed.kind in asked:
+        return needed.refusal
+    asked.add(needed.kind)
+    try:
+        await needed.authorize()
+    except ClientError as error:
+        logger.warning(
+            "The stream of changes from %s is closed until somebody logs in: %s "
+            "The client tries again without asking.",
+            peer,
+            error,
+        )
+        return error
+    return None
 
 
 class Connect(Protocol):

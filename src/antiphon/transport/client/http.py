@@ -27,7 +27,13 @@ from antiphon.errors import (
     Unreachable,
 )
 from antiphon.printable import redacted_url
-from antiphon.transport.client.authorization import Authorization, Connect
+from antiphon.transport.client.authorization import (
+    Authorization,
+    AuthorizationNeeded,
+    Authorizing,
+    Connect,
+    authorize_once,
+)
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.http_client import (
     HttpClient,
@@ -96,8 +102,10 @@ class HttpChannel:
     ) -> None:
         check_options(http, auth, tls, proxy)
         own = {name.lower(): value for name, value in (headers or {}).items()}
-        if "authorization" in own and (isinstance(auth, str) or gets_tokens(auth)):
-            raise ValueError("headers= has an Authorization header, which auth= sets: pass only one of them.")
+        if "authorization" in own and gets_tokens(auth):
+            raise ValueError(
+                "headers= has an Authorization header, and OAuth sets it: pass only one of them."
+            )
         self.peer = redacted_url(url)
         self._url = url
         self._http: HttpClient | None = None
@@ -292,6 +300,7 @@ class HttpChannel:
         cursor = EventCursor(_LONGEST_LISTEN_RETRY_SECONDS)
         loop = asyncio.get_running_loop()
         failures = 0
+        asked: set[Authorizing] = set()
         while True:
             failures += 1
             begun = loop.time()
@@ -300,6 +309,10 @@ class HttpChannel:
                 if has_brought or loop.time() - begun > _STABLE_STREAM_SECONDS:
                     failures = 0
                     cursor.backoff.reset()
+                asked.clear()
+            except AuthorizationNeeded as needed:
+                if await authorize_once(needed, asked, self.peer) is None:
+                    continue
             except AntiphonError as error:
                 if cursor.last_id is not None and not isinstance(error, Unreachable):
                     cursor.last_id = None  # the server does not keep the stream: open another

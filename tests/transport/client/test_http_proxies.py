@@ -171,8 +171,8 @@ def test_options_that_do_not_go_together_are_refused() -> None:
         TypeError, match="auth= takes a bearer token, an OAuth or an httpx2.Auth, not a tuple"
     ):
         Client("http://far.example/mcp", auth=("ada", "s3cret"))  # type: ignore[arg-type]
+    auth = OAuth(store=MemoryLogins())
     with pytest.raises(ValueError, match=r"headers= has an Authorization header.*only one of them"):
-        auth = OAuth(store=MemoryLogins())
         Client("http://far.example/mcp", auth=auth, headers={"AUTHORIZATION": "Bearer s3cret"})
 
     async def main() -> None:

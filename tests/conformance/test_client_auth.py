@@ -47,6 +47,8 @@ SCENARIOS = {
     "extensions": (
         "client-credentials-basic",
         "client-credentials-jwt",
+        "dpop",
+        "dpop-nonce",
         "enterprise-managed-authorization",
         "wif-jwt-bearer",
     ),

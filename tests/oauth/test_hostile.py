@@ -80,7 +80,12 @@ async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> No
 
 
 async def test_a_token_that_no_header_can_carry_is_refused(hostile: Hostile) -> None:
-    for token in ({"access_token": "a\r\nX: y"}, {"access_token": 7}, {"token_type": "MAC"}):
+    for token in (
+        {"access_token": "a\r\nX: y"},
+        {"access_token": 7},
+        {"token_type": "MAC"},
+        {"token_type": "DPoP"},
+    ):
         before = dict(hostile.token)
         hostile.token.update(token)
         with pytest.raises(AuthorizationFailed, match="responded with"):

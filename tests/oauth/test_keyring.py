@@ -56,6 +56,7 @@ def login(token: str) -> Login:
         token_endpoint="https://id.example.com/token",
         access_token=token,
         refresh_token="refresh-me",
+        proof_key='{"d": "private-part"}',
     )
 
 
@@ -66,7 +67,7 @@ def test_tokens_are_in_the_keyring_and_in_no_file(backend: MemoryKeyring, tmp_pa
         logins.save(saved)
         assert KeyringLogins(tmp_path).find(saved.url) == saved
     files = "".join(path.read_text() for path in tmp_path.iterdir())
-    for secret in ("tttt", "refresh-me", "s3cret"):
+    for secret in ("tttt", "refresh-me", "s3cret", "private-part"):
         assert secret not in files
     logins.remove(saved)
     assert logins.all() == []

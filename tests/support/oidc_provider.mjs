@@ -62,6 +62,7 @@ const provider = new Provider(issuer, {
     deviceFlow: { enabled: true },
     registration: { enabled: true, initialAccessToken: false },
     revocation: { enabled: true },
+    dPoP: { enabled: true },
     introspection: { enabled: true, allowedPolicy: async (ctx, client) => client.clientId === "notes" },
     clientIdMetadataDocument: { enabled: true, ack: "draft-02" },
     resourceIndicators: {

@@ -24,12 +24,7 @@ from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
 from antiphon.client.oauth.loopback_listener import LoopbackListener
 from antiphon.client.oauth.registration import document_client, given_client, is_registered, register
-from antiphon.client.oauth.token_requests import (
-    IssuerRefused,
-    client_credentials,
-    new_login,
-    token_request,
-)
+from antiphon.client.oauth.token_requests import IssuerRefused, client_credentials
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import printable
 
@@ -92,7 +87,7 @@ class CodeGrant:
         async with self._listener(known) as listener:
             client = await self._client(request, known, listener.redirect_uri)
             scopes = with_offline_access(issuer, request.scopes)
-            attempt = _Attempt(issuer, client, listener.redirect_uri, request.server.resource, scopes)
+            attempt = _Attempt(request, client, listener.redirect_uri, scopes)
             try:
                 async with asyncio.timeout(self.login_timeout):
                     code = await _code(attempt, listener, show)
@@ -110,8 +105,7 @@ class CodeGrant:
             "resource": request.server.resource,
             **fields,
         }
-        response = await token_request(request.requests, issuer.token_endpoint, form, headers)
-        return new_login(request.url, request.server, client, response, scopes)
+        return request.login(client, await request.tokens(form, headers), scopes)
 
     async def _known_client(self, request: LoginRequest) -> RegisteredClient | None:
         """Return the client that this program has registered at the issuer before, if the issuer knows it."""
@@ -160,14 +154,9 @@ class _Attempt:
     """One authorization request: what its response is compared with."""
 
     def __init__(
-        self,
-        issuer: Issuer,
-        client: RegisteredClient,
-        redirect_uri: str,
-        resource: str,
-        scopes: tuple[str, ...],
+        self, request: LoginRequest, client: RegisteredClient, redirect_uri: str, scopes: tuple[str, ...]
     ) -> None:
-        self.issuer = issuer
+        issuer = self.issuer = request.server.issuer
         self.redirect_uri = redirect_uri
         self.verifier = secrets.token_urlsafe(48)
         self.state = secrets.token_urlsafe(24)
@@ -179,8 +168,10 @@ class _Attempt:
             "state": self.state,
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
-            "resource": resource,
+            "resource": request.server.resource,
         }
+        if request.prover is not None:
+            query["dpop_jkt"] = request.prover.thumbprint
         if scopes:
             query["scope"] = " ".join(scopes)
         if "offline_access" in scopes:

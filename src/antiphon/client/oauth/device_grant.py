@@ -16,12 +16,7 @@ from antiphon.client.oauth.code_grant import with_offline_access
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
 from antiphon.client.oauth.registration import DEVICE_CODE, document_client, given_client, register
-from antiphon.client.oauth.token_requests import (
-    IssuerRefused,
-    client_credentials,
-    new_login,
-    token_request,
-)
+from antiphon.client.oauth.token_requests import IssuerRefused, client_credentials, token_request
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import is_web_url, printable, printable_url
 
@@ -86,7 +81,7 @@ class DeviceGrant:
                 f"Nobody has typed the code at {shown_url(issuer.issuer)} within {self.login_timeout:g} s. "
                 "Log in again."
             ) from None
-        return new_login(request.url, request.server, client, response, scopes)
+        return request.login(client, response, scopes)
 
     async def _client(self, request: LoginRequest) -> RegisteredClient:
         issuer = request.server.issuer
@@ -107,7 +102,7 @@ async def _poll(
     while True:
         await asyncio.sleep(min(max(seconds, 0.1), _LONGEST_POLL_SECONDS))
         try:
-            return await token_request(request.requests, request.server.issuer.token_endpoint, form, headers)
+            return await request.tokens(form, headers)
         except IssuerRefused as error:
             if error.error == "slow_down":
                 seconds += _SLOWER_SECONDS

@@ -35,6 +35,7 @@ class Issuer(msgspec.Struct, frozen=True):
     scopes_supported: tuple[str, ...] = ()
     authorization_response_iss_parameter_supported: bool = False
     client_id_metadata_document_supported: bool = False
+    dpop_signing_alg_values_supported: tuple[str, ...] = ()
 
 
 class ProtectedServer(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class ProtectedServer(msgspec.Struct, frozen=True):
     resource: str
     scopes: tuple[str, ...]
     issuer: Issuer
+    requires_proofs: bool = False
+    """Whether the server accepts only tokens that are bound to a key (DPoP)."""
 
 
 async def discover(
@@ -70,6 +73,7 @@ async def discover(
         resource=resource,
         scopes=split_scopes(" ".join(map(str, scopes))) if isinstance(scopes, list) else (),
         issuer=await _first_issuer(requests, named[:_MAX_ISSUERS]),
+        requires_proofs=document.get("dpop_bound_access_tokens_required") is True,
     )
 
 

@@ -6,14 +6,15 @@ A grant gets everything about the server from its caller, and returns a login. I
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.discovery import ProtectedServer
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import Login, LoginStore, RegisteredClient
+from antiphon.client.oauth.proofs import Prover
 from antiphon.client.oauth.registration import given_client
 from antiphon.client.oauth.token_requests import (
     client_credentials,
@@ -45,6 +46,17 @@ class LoginRequest:
     scopes: tuple[str, ...]
     requests: IssuerRequests
     store: LoginStore
+    prover: Prover | None = None
+    """Signs proofs, if the server accepts only tokens that are bound to a key."""
+
+    async def tokens(self, form: Mapping[str, str], headers: Mapping[str, str]) -> dict[str, Any]:
+        """Send a form to the token endpoint, and return the response; raises `AuthorizationFailed`."""
+        endpoint = self.server.issuer.token_endpoint
+        return await token_request(self.requests, endpoint, form, headers, self.prover)
+
+    def login(self, client: RegisteredClient, response: Mapping[str, Any], scopes: tuple[str, ...]) -> Login:
+        """Return the login that a token response makes; raises `AuthorizationFailed`."""
+        return new_login(self.url, self.server, client, response, scopes, self.prover)
 
 
 class Grant(Protocol):
@@ -87,9 +99,9 @@ class ServiceGrant:
         form = {"grant_type": "client_credentials", "resource": request.server.resource, **fields}
         if request.scopes:
             form["scope"] = " ".join(request.scopes)
-        response = await token_request(request.requests, issuer.token_endpoint, form, headers)
+        response = await request.tokens(form, headers)
         public = RegisteredClient(self.client_id)  # a login in a file must not hold the secret of a service
-        return new_login(request.url, request.server, public, response, request.scopes)
+        return request.login(public, response, request.scopes)
 
 
 @dataclass(frozen=True)
@@ -138,9 +150,8 @@ class AssertionGrant:
             form |= fields
         if request.scopes:
             form["scope"] = " ".join(request.scopes)
-        response = await token_request(request.requests, issuer.token_endpoint, form, headers)
-        public = RegisteredClient(self.client_id or "")
-        return new_login(request.url, request.server, public, response, request.scopes)
+        response = await request.tokens(form, headers)
+        return request.login(RegisteredClient(self.client_id or ""), response, request.scopes)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class Document(NamedTuple):
 
     status: int
     values: dict[str, Any]
+    nonce: str | None = None
+    """The nonce for the next proof (RFC 9449)."""
 
 
 class IssuerRequests:
@@ -96,7 +98,7 @@ class IssuerRequests:
             raise AuthorizationFailed(str(error)) from None
         finally:
             await http.close()
-        return Document(response.status, _object(bytes(read)))
+        return Document(response.status, _object(bytes(read)), response.header("dpop-nonce"))
 
 
 def _object(read: bytes) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class _Secrets(msgspec.Struct):
     access_token: str
     refresh_token: str | None
     client_secret: str | None
+    proof_key: str | None = None
 
 
 class KeyringLogins(FileLogins):
@@ -45,7 +46,9 @@ class KeyringLogins(FileLogins):
 
     def save(self, login: Login) -> None:
         """Store a login in place of the one of the same server, issuer and client; raises `OSError`."""
-        secrets = _Secrets(login.access_token, login.refresh_token, login.client.client_secret)
+        secrets = _Secrets(
+            login.access_token, login.refresh_token, login.client.client_secret, login.proof_key
+        )
         text = msgspec.json.encode(secrets).decode()
         parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
         try:
@@ -55,7 +58,9 @@ class KeyringLogins(FileLogins):
         except self._keyring.errors.KeyringError as error:
             raise OSError(f"the keyring cannot store it ({type(error).__name__})") from None
         client = msgspec.structs.replace(login.client, client_secret=None)
-        super().save(msgspec.structs.replace(login, access_token="", refresh_token=None, client=client))
+        super().save(
+            msgspec.structs.replace(login, access_token="", refresh_token=None, proof_key=None, client=client)
+        )
 
     def remove(self, login: Login) -> None:
         """Remove a login, if it is there; raises `OSError`."""
@@ -74,6 +79,7 @@ class KeyringLogins(FileLogins):
                     login,
                     access_token=secrets.access_token,
                     refresh_token=secrets.refresh_token,
+                    proof_key=secrets.proof_key,
                     client=client,
                 )
 

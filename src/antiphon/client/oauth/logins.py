@@ -64,6 +64,8 @@ class Login(msgspec.Struct, frozen=True):
     obtained_at: float = 0.0
     expires_at: float | None = None
     """When the access token expires, in seconds since the epoch; `None` if the issuer did not say."""
+    proof_key: str | None = None
+    """The private key that the tokens are bound to, as the text of a JWK; `None` for bearer tokens."""
 
     def __repr__(self) -> str:
         return f"Login(url={shown_url(self.url)!r}, issuer={self.issuer!r})"
@@ -71,7 +73,7 @@ class Login(msgspec.Struct, frozen=True):
     @property
     def header(self) -> str:
         """The value of the Authorization header."""
-        return f"Bearer {self.access_token}"
+        return f"{'Bearer' if self.proof_key is None else 'DPoP'} {self.access_token}"
 
     def expires_within(self, seconds: float) -> bool:
         """Return whether the access token expires within so many seconds."""

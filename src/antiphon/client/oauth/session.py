@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from antiphon.authorization.urls import shown_url
-from antiphon.client.oauth.discovery import discover
+from antiphon.client.oauth.discovery import ProtectedServer, discover
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import Login
+from antiphon.client.oauth.proofs import ALGORITHM, Prover
 from antiphon.client.oauth.token_requests import IssuerRefused, refresh
-from antiphon.errors import AuthorizationFailed, RequestError
-from antiphon.transport.client.authorization import AuthorizationNeeded
-from antiphon.transport.client.challenges import bearer_parameters, split_scopes
+from antiphon.errors import AuthorizationFailed
+from antiphon.transport.client.authorization import AuthorizationNeeded, Refused
+from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 
 if TYPE_CHECKING:
     from antiphon.client.oauth.oauth import OAuth
@@ -57,11 +59,27 @@ class OAuthSession:
         self._renewing: asyncio.Task[bool] | None = None
         self._renew_at = 0.0
         self._authorizing = asyncio.Lock()
+        self._prover: Prover | None = None
         self._asked: set[str] = set()
         """The scopes that this session has asked for. The issuer may have granted fewer."""
 
-    async def header(self) -> str | None:
-        """Return the value of the Authorization header; `None` without a token."""
+    async def headers(self, method: str) -> Mapping[str, str]:
+        """Return the headers that authorize a request; empty without a token."""
+        login = await self._valid_login()
+        if login is None:
+            return {}
+        if login.proof_key is None:
+            return {"authorization": login.header}
+        proof = self._prover_of(login.proof_key).proof(method, self._url, login.access_token)
+        return {"authorization": login.header, "dpop": proof}
+
+    def received(self, nonce: str | None) -> None:
+        """Keep the nonce of a response for the next request."""
+        if self._prover is not None:
+            self._prover.take_nonce(self._url, nonce)
+
+    async def _valid_login(self) -> Login | None:
+        """Return the login, which is refreshed before its token expires; `None` without one."""
         login = self._login
         if login is None:
             if not self._has_looked:
@@ -70,26 +88,27 @@ class OAuthSession:
             if login is None:
                 return None
         if login.expires_at is None or not login.expires_within(_early(login)):
-            return login.header
+            return login
         if login.refresh_token is None:
-            return login.header
+            return login
         if _is_valid(login):
             if asyncio.get_running_loop().time() >= self._renew_at:
                 self._renew(login)
-            return login.header
+            return login
         await asyncio.shield(self._renew(login))
-        return None if self._login is None else self._login.header
+        return self._login
 
-    async def refused(
-        self, header: str | None, status: int, challenge: str, refusal: RequestError, attempt: int
-    ) -> bool:
+    async def refused(self, refused: Refused) -> bool:
         """Return whether the request should be sent again, because there is another token now."""
-        parameters = bearer_parameters(challenge)
+        header, attempt, challenge = refused.header, refused.attempt, refused.challenge
         login = self._login
+        self.received(refused.nonce)
+        if self._prover is not None and bearer_parameters(challenge).get("error") == "use_dpop_nonce":
+            return attempt < _MAX_ATTEMPTS
         if login is not None and login.header != header and attempt < _MAX_ATTEMPTS:
             return True
-        if status == 403:
-            return await self._step_up(header, parameters, refusal, attempt)
+        if refused.status == 403:
+            return await self._step_up(refused)
         if attempt == 0:
             stored = self._stored()
             if stored is not None and stored.header != header and _is_valid(stored):
@@ -99,11 +118,11 @@ class OAuthSession:
             if login is not None and can_refresh and await asyncio.shield(self._renew(login)):
                 return True
             if self._grant.is_silent:
-                await self._authorize(header, parameters)
+                await self._authorize(header, challenge)
                 return True
         if self._grant.is_silent:
             return False
-        raise AuthorizationNeeded("login", refusal, lambda: self._authorize(header, parameters))
+        raise AuthorizationNeeded("login", refused.error, lambda: self._authorize(header, challenge))
 
     async def close(self) -> None:
         """Wait for a refresh that has begun: its tokens must be stored."""
@@ -111,23 +130,24 @@ class OAuthSession:
         if task is not None and not task.done():
             await asyncio.wait({task})
 
-    async def _step_up(
-        self, header: str | None, parameters: dict[str, str], refusal: RequestError, attempt: int
-    ) -> bool:
+    async def _step_up(self, refused: Refused) -> bool:
+        header, challenge = refused.header, refused.challenge
+        parameters = bearer_parameters(challenge)
         wanted = split_scopes(parameters.get("scope"))
         held = set() if self._login is None else set(self._login.scopes)
         is_new = bool(set(wanted) - held - self._asked)
         if parameters.get("error") != "insufficient_scope" or not is_new:
             return False  # asking for the same scopes again would end in the same refusal
         if not self._grant.is_silent:
-            raise AuthorizationNeeded("step-up", refusal, lambda: self._authorize(header, parameters))
-        if attempt >= _MAX_ATTEMPTS:
+            raise AuthorizationNeeded("step-up", refused.error, lambda: self._authorize(header, challenge))
+        if refused.attempt >= _MAX_ATTEMPTS:
             return False
-        await self._authorize(header, parameters)
+        await self._authorize(header, challenge)
         return True
 
-    async def _authorize(self, header: str | None, parameters: dict[str, str]) -> None:
+    async def _authorize(self, header: str | None, challenge: str) -> None:
         """Get new tokens in place of those that were refused; raises `AuthorizationFailed`."""
+        parameters = bearer_parameters(challenge)
         challenged = split_scopes(parameters.get("scope"))
         needed = set(challenged) if parameters.get("error") == "insufficient_scope" else set()
         async with self._authorizing:
@@ -144,11 +164,38 @@ class OAuthSession:
             held = () if self._login is None else self._login.scopes
             first = (*self._settings.scopes, *challenged) or server.scopes
             scopes = tuple(dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access"))
+            prover = self._choose_prover(server, schemes(challenge))
             login = await self._grant.obtain(
-                LoginRequest(self._url, server, scopes, self._requests, self._store)
+                LoginRequest(self._url, server, scopes, self._requests, self._store, prover)
             )
             self._asked.update(scopes)
             self._keep(login)
+
+    def _choose_prover(self, server: ProtectedServer, offered: frozenset[str]) -> Prover | None:
+        """Return the prover of the key that new tokens are bound to; `None` for bearer tokens.
+
+        Raises `AuthorizationFailed` if the server accepts no bearer tokens, and the issuer has no others.
+        """
+        if self._login is not None and self._login.proof_key is not None:
+            return self._prover_of(self._login.proof_key)
+        is_required = server.requires_proofs or offered == {"dpop"}
+        if not is_required and "dpop" not in offered:
+            return None
+        if ALGORITHM in server.issuer.dpop_signing_alg_values_supported:
+            self._prover = Prover()
+            return self._prover
+        if is_required:
+            raise AuthorizationFailed(
+                f"{shown_url(self._url)} accepts only tokens that are bound to a key (DPoP), and its "
+                f"authorization server {shown_url(server.issuer.issuer)} does not bind tokens to keys of "
+                f"{ALGORITHM}. Its operator has to enable that."
+            )
+        return None
+
+    def _prover_of(self, key: str) -> Prover:
+        if self._prover is None or self._prover.key != key:
+            self._prover = Prover(key)
+        return self._prover
 
     def _check_issuer(self, issuer: str) -> None:
         """Raise `AuthorizationFailed` if a client that the user has registered would go to another issuer.
@@ -211,7 +258,8 @@ class OAuthSession:
             if old.refresh_token is None:
                 return False
             try:
-                self._keep(await refresh(self._requests, old))
+                prover = None if old.proof_key is None else self._prover_of(old.proof_key)
+                self._keep(await refresh(self._requests, old, prover))
             except IssuerRefused as error:
                 if error.error not in _ENDED:
                     raise  # the issuer has a problem of its own: the refresh token may still be good

@@ -19,6 +19,7 @@ from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.discovery import ProtectedServer
 from antiphon.client.oauth.issuer_requests import Document, IssuerRequests
 from antiphon.client.oauth.logins import Login, RegisteredClient
+from antiphon.client.oauth.proofs import Prover
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import printable
 from antiphon.transport.client.challenges import split_scopes
@@ -36,6 +37,8 @@ __all__ = [
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _ASSERTION_SECONDS = 60
+_MAX_PROOFS = 3
+"""How often a request is sent with another nonce."""
 _MAX_DESCRIPTION_CHARACTERS = 300
 
 
@@ -96,12 +99,37 @@ async def token_request(
     endpoint: str,
     form: Mapping[str, str],
     headers: Mapping[str, str] | None = None,
+    prover: Prover | None = None,
 ) -> dict[str, Any]:
-    """Send a form to a token endpoint, and return the response; raises `AuthorizationFailed`."""
-    response = await requests.post_form(endpoint, form, headers)
+    """Send a form to a token endpoint, and return the response; raises `AuthorizationFailed`.
+
+    With a prover, the tokens in the response are bound to its key.
+    """
+    if prover is None:
+        response = await requests.post_form(endpoint, form, headers)
+    else:
+        response = await _proven_request(requests, endpoint, form, headers or {}, prover)
     if response.status != 200 or "error" in response.values:
         raise refusal(endpoint, response)
     return response.values
+
+
+async def _proven_request(
+    requests: IssuerRequests,
+    endpoint: str,
+    form: Mapping[str, str],
+    headers: Mapping[str, str],
+    prover: Prover,
+) -> Document:
+    """Send a form with a proof, and again if the issuer asks for a nonce in it."""
+    response = Document(0, {})
+    for _ in range(_MAX_PROOFS):
+        proven = {**headers, "dpop": prover.proof("POST", endpoint)}
+        response = await requests.post_form(endpoint, form, proven)
+        prover.take_nonce(endpoint, response.nonce)
+        if response.values.get("error") != "use_dpop_nonce":
+            break
+    return response
 
 
 def refusal(endpoint: str, response: Document) -> AuthorizationFailed:
@@ -122,6 +150,7 @@ def new_login(
     client: RegisteredClient,
     response: Mapping[str, Any],
     asked: tuple[str, ...],
+    prover: Prover | None = None,
 ) -> Login:
     """Return the login that a token response makes; raises `AuthorizationFailed`."""
     issuer = server.issuer
@@ -134,11 +163,12 @@ def new_login(
         revocation_endpoint=issuer.revocation_endpoint,
         access_token="",
         scopes=asked,
+        proof_key=None if prover is None else prover.key,
     )
     return _renewed(base, response)
 
 
-async def refresh(requests: IssuerRequests, login: Login) -> Login:
+async def refresh(requests: IssuerRequests, login: Login, prover: Prover | None = None) -> Login:
     """Return a login with new tokens; raises `IssuerRefused` if a person has to log in again.
 
     Raises `AuthorizationFailed` if the issuer does not respond.
@@ -151,7 +181,7 @@ async def refresh(requests: IssuerRequests, login: Login) -> Login:
         "resource": login.resource,
         **fields,
     }
-    return _renewed(login, await token_request(requests, login.token_endpoint, form, headers))
+    return _renewed(login, await token_request(requests, login.token_endpoint, form, headers, prover))
 
 
 async def revoke(requests: IssuerRequests, login: Login) -> bool:
@@ -175,7 +205,8 @@ def _renewed(login: Login, response: Mapping[str, Any]) -> Login:
     token, kind = response.get("access_token"), response.get("token_type")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthorizationFailed(f"{endpoint} responded without an access token.")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
+    scheme = kind.lower() if isinstance(kind, str) else ""
+    if scheme != "bearer" and (scheme != "dpop" or login.proof_key is None):
         raise AuthorizationFailed(f"{endpoint} responded with a token that is not a bearer token.")
     lifetime, renewal = response.get("expires_in"), response.get("refresh_token")
     if isinstance(lifetime, str) and lifetime.isdecimal():
@@ -189,5 +220,7 @@ def _renewed(login: Login, response: Mapping[str, Any]) -> Login:
         refresh_token=renewal if isinstance(renewal, str) and renewal else login.refresh_token,
         scopes=split_scopes(response.get("scope")) or login.scopes,
         obtained_at=now,
+        # An issuer that ignores proofs issues a bearer token.
+        proof_key=login.proof_key if scheme == "dpop" else None,
         expires_at=now + max(0.0, float(lifetime)) if has_lifetime else None,  # type: ignore[arg-type]
     )

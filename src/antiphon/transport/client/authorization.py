@@ -8,12 +8,12 @@ and the connection waits for the login outside of the deadline of the request.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from antiphon.errors import ClientError, RequestError, Unauthorized
 
-__all__ = ["Authorization", "AuthorizationNeeded", "Authorizing", "Connect", "authorize_once"]
+__all__ = ["Authorization", "AuthorizationNeeded", "Authorizing", "Connect", "Refused", "authorize_once"]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -21,18 +21,34 @@ Authorizing: TypeAlias = Literal["login", "step-up"]
 """What a person has to do: log in, or allow further scopes."""
 
 
+class Refused(NamedTuple):
+    """A request that the server refused."""
+
+    header: str | None
+    """The Authorization header of the request."""
+    status: int
+    """401 or 403."""
+    challenge: str
+    """The `WWW-Authenticate` header of the response."""
+    nonce: str | None
+    """The `DPoP-Nonce` header of the response."""
+    error: RequestError
+    attempt: int
+    """How often the request was sent before."""
+
+
 class Authorization(Protocol):
     """Gets access tokens for the requests of one channel."""
 
-    async def header(self) -> str | None:
-        """Return the value of the Authorization header; `None` without a token. Raises `ClientError`."""
+    async def headers(self, method: str) -> Mapping[str, str]:
+        """Return the headers that authorize a request; empty without a token. Raises `ClientError`."""
 
-    async def refused(
-        self, header: str | None, status: int, challenge: str, refusal: RequestError, attempt: int
-    ) -> bool:
+    def received(self, nonce: str | None) -> None:
+        """Receive the `DPoP-Nonce` of a response; `None` without one. Raises nothing."""
+
+    async def refused(self, refused: Refused) -> bool:
         """Return whether the channel should send the request again, because there is another token now.
 
-        `header` is the header that was refused, and `attempt` counts the requests that were sent before.
         Raises `AuthorizationNeeded` if a person can help, and `ClientError`.
         """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["bearer_parameters", "split_scopes"]
+__all__ = ["bearer_parameters", "schemes", "split_scopes"]
 
 _MAX_CHARACTERS = 16 * 1024
 _MAX_SCOPES = 200
@@ -34,6 +34,12 @@ def bearer_parameters(header: str) -> dict[str, str]:
             value = part["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
             parameters.setdefault(part["name"].lower(), value)
     return parameters
+
+
+def schemes(header: str) -> frozenset[str]:
+    """Return the schemes of the challenges in a header, in lower case."""
+    found = (part["scheme"] for part in _PART.finditer(header[:_MAX_CHARACTERS]))
+    return frozenset(scheme.lower() for scheme in found if scheme is not None)
 
 
 def split_scopes(text: object) -> tuple[str, ...]:

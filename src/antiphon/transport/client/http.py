@@ -32,6 +32,7 @@ from antiphon.transport.client.authorization import (
     AuthorizationNeeded,
     Authorizing,
     Connect,
+    Refused,
     authorize_once,
 )
 from antiphon.transport.client.channel import Receiver
@@ -226,11 +227,13 @@ class HttpChannel:
         attempt = 0
         try:
             while True:
-                if authorization is not None and (header := await authorization.header()) is not None:
-                    every["authorization"] = header
+                if authorization is not None:
+                    every.update(await authorization.headers(method))
                 response = await self._http.request(method, self._url, every, content)
                 try:
                     if 200 <= response.status < 300:
+                        if authorization is not None:
+                            authorization.received(response.header("dpop-nonce"))
                         yield response
                         return
                     error = await refusal(response, self.peer, in_session=session is not None)
@@ -401,8 +404,8 @@ async def _is_replaced(
     """Return whether the header of a request that was refused has been replaced by another one."""
     if response.status not in (401, 403) or not isinstance(error, RequestError):
         return False
-    challenge = response.header("www-authenticate") or ""
-    return await authorization.refused(header, response.status, challenge, error, attempt)
+    challenge, nonce = response.header("www-authenticate") or "", response.header("dpop-nonce")
+    return await authorization.refused(Refused(header, response.status, challenge, nonce, error, attempt))
 
 
 def _unreachable(peer: str, error: Exception) -> Unreachable:

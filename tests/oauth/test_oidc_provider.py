@@ -216,6 +216,7 @@ async def test_eight_processes_with_one_expired_login_refresh_it_once(
         ]
         try:
             async with asyncio.timeout(120):
+                before = oidc.granted("refresh_token")
                 for process in processes:
                     assert process.stdout is not None
                     assert await process.stdout.readline() == b"ready\n"
@@ -226,6 +227,7 @@ async def test_eight_processes_with_one_expired_login_refresh_it_once(
                     process.kill()
         for said, complained in ended:
             assert b"#ada" in said, complained.decode()
+        assert oidc.granted("refresh_token") == before + 1
         # The issuer ends a login whose refresh token is spent twice. This one can still be refreshed.
         expire(logins)
         async with Client(url, auth=OAuth(store=logins, open_browser=no_browser)) as client:

@@ -79,4 +79,6 @@ const provider = new Provider(issuer, {
   },
 });
 
+// Tests count in the log how often tokens were issued.
+provider.on("grant.success", ctx => console.log(`granted ${ctx.oidc.params.grant_type}`));
 provider.listen(port, "127.0.0.1", () => console.log(`listening at ${issuer}`));

@@ -10,9 +10,18 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Principal, Server, Unauthorized
+from antiphon import (
+    AuthorizationFailed,
+    Client,
+    Context,
+    MemoryLogins,
+    OAuth,
+    Principal,
+    Server,
+    Unauthorized,
+)
 from antiphon.authorization.protected_resource import ProtectedResource
-from antiphon.client import subscriptions
+from antiphon.client import Elicitation, subscriptions
 from antiphon.model.notification import Change, ResourceUpdated
 from antiphon.transport.client import http_response
 from tests.oauth.hostile import Hostile
@@ -130,6 +139,23 @@ async def test_a_login_of_another_process_opens_the_stream_again(
         (login,) = scene.store.all()
         scene.store.save(msgspec.structs.replace(login, access_token="second"))
         await scene.until_a_change_comes()
+    assert len(hostile.pages) == 2
+
+
+async def test_an_answer_whose_token_is_refused_reaches_the_tool_after_a_login(
+    scene: Scene, hostile: Hostile
+) -> None:
+    @scene.server.tool
+    async def greet(ctx: Context) -> str:
+        return f"Hello, {await ctx.elicit('Who?', str)}!"
+
+    async def answer(question: Elicitation) -> dict[str, str]:
+        scene.door.change()  # the person has thought for longer than the token was valid
+        return {"value": "Grace"}
+
+    auth = OAuth(store=scene.store, open_browser=hostile.approve)
+    async with Client(scene.url, auth=auth, protocol="2025-11-25", elicit=answer) as client:
+        assert (await client.call("greet")).text == "Hello, Grace!"
     assert len(hostile.pages) == 2
 
 

@@ -415,9 +415,18 @@ class Connection:
 
     async def _send_quietly(self, message: Message, timeout: float = _GOODBYE_SECONDS) -> None:
         """Send a message that nobody waits for; an error is logged."""
-        try:
+
+        async def send() -> None:
             async with asyncio.timeout(timeout):
                 await self.channel.send(message)
+
+        try:
+            try:
+                await send()
+            except AuthorizationNeeded as needed:
+                if message.method:  # a notification is not worth a login
+                    raise
+                await self._repeat(needed, send)
         except (AntiphonError, TimeoutError) as error:
             logger.debug(
                 "Could not send %s to %s: %s", message.method or "a response", self.channel.peer, error

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.oauth.hostile import Hostile, serving
+from tests.oauth.hostile import Hostile
+from tests.support.web import answering
 
 
 @pytest.fixture
 async def hostile() -> AsyncIterator[Hostile]:
-    async with serving() as server:
+    async with answering(Hostile) as server:
         yield server

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -71,22 +69,3 @@ class Hostile:
         auth = OAuth(**{"store": MemoryLogins(), "open_browser": self.approve, **options})
         async with Client(f"{self.url}/mcp", auth=auth):
             pass
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[Hostile]:
-    found: list[Hostile] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        return await found[0].handle(request)
-
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        found.append(Hostile(runner.addresses[0][1]))
-        yield found[0]
-    finally:
-        await runner.cleanup()

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from antiphon import Context, IssuedTokens, Issuer, Server
+from antiphon import Client, Context, IssuedTokens, Issuer, OAuth, Server
+from antiphon.client.oauth.logins import LoginStore
 from tests.support.authorization_server import AuthorizationServer, sign_in
 from tests.support.process import free_port
 from tests.support.serving import running
@@ -60,3 +61,14 @@ class Robot:
     async def __call__(self, url: str) -> str:
         self.visits.append(url)
         return await sign_in(url, self.user)
+
+
+async def no_browser(url: str) -> None:
+    """Fail, in place of a browser that must not be opened."""
+    raise AssertionError("a browser was opened")
+
+
+async def log_in(url: str, store: LoginStore) -> None:
+    """Log Ada in at a server."""
+    async with Client(url, auth=OAuth(store=store, open_browser=Robot())):
+        pass

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import aiohttp
 
-from antiphon import Client, FileLogins, OAuth
+from antiphon import FileLogins
 from tests.cli.command import COMMAND, plain_environment
-from tests.oauth.notes import Robot, serving_notes
+from tests.oauth.notes import log_in, serving_notes
 from tests.support.authorization_server import AuthorizationServer, sign_in
 
 
@@ -127,8 +127,7 @@ async def test_a_token_on_the_command_line_comes_before_a_stored_login(
 ) -> None:
     env, logins = state(tmp_path)
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         token = await oidc.client_token(url)
         code, out, err = await run("call", url, "whoami", "--token", token, env=env)
         assert (code, "#robot" in out) == (0, True), err
@@ -146,8 +145,7 @@ async def test_the_doctor_checks_where_a_server_gets_its_tokens_from(
         assert checks["issuer"]["says"] == oidc.url
         assert [checks[name]["state"] for name in ("pkce", "clients", "login")] == ["ok", "ok", "advice"]
         assert checks["clients"]["data"] == ["metadata documents", "registration"]
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         code, out, err = await run("doctor", url, env=env)
         assert code == 0, err
         assert "tools      5: whoami, save, purge, greet, write" in out

@@ -26,7 +26,7 @@ from antiphon import (
     Unauthorized,
 )
 from antiphon.client.oauth.logins import Login
-from tests.oauth.notes import Robot, serving_notes
+from tests.oauth.notes import Robot, log_in, no_browser, serving_notes
 from tests.support.authorization_server import AuthorizationServer, sign_in
 from tests.support.process import environment
 
@@ -41,10 +41,6 @@ def expire(logins: FileLogins) -> Login:
     login = msgspec.structs.replace(only_login(logins), expires_at=time.time() - 10)
     logins.save(login)
     return login
-
-
-async def no_browser(url: str) -> None:
-    raise AssertionError("a browser was opened")
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/opaque"], ids=["jwt", "opaque"])
@@ -123,8 +119,7 @@ async def test_an_issuer_that_is_away_does_not_stop_calls_with_a_valid_token(
 ) -> None:
     logins = FileLogins(tmp_path)
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         now = time.time()
         changed = msgspec.structs.replace(only_login(logins), token_endpoint="http://127.0.0.1:1/token")
         logins.save(msgspec.structs.replace(changed, obtained_at=now - 570, expires_at=now + 30))
@@ -137,8 +132,7 @@ async def test_an_issuer_that_is_away_does_not_stop_calls_with_a_valid_token(
 async def test_a_restart_opens_no_browser(oidc: AuthorizationServer, tmp_path: Path) -> None:
     logins = FileLogins(tmp_path / "logins")
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         (file,) = logins.folder.glob("*.json")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(logins.folder.stat().st_mode) == 0o700
@@ -158,8 +152,7 @@ async def test_a_refused_token_is_refreshed_although_it_has_not_expired(
 ) -> None:
     logins = FileLogins(tmp_path)
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         logins.save(msgspec.structs.replace(only_login(logins), access_token="refused"))
         async with Client(url, auth=OAuth(store=logins, open_browser=no_browser)) as client:
             assert "#ada" in (await client.call("whoami")).text
@@ -206,8 +199,7 @@ async def test_eight_processes_with_one_expired_login_refresh_it_once(
 ) -> None:
     logins = FileLogins(tmp_path)
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         expire(logins)
         command = [sys.executable, "-c", SCRIPT, url, str(tmp_path)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -238,8 +230,7 @@ async def test_an_ended_login_asks_a_person_again(oidc: AuthorizationServer, tmp
     robot = Robot("grace")
     logins = FileLogins(tmp_path)
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=logins, open_browser=Robot())):
-            pass
+        await log_in(url, logins)
         logins.save(msgspec.structs.replace(expire(logins), access_token="old", refresh_token="spent"))
         async with Client(url, auth=OAuth(store=logins, open_browser=robot)) as client:
             assert "#grace" in (await client.call("whoami")).text

@@ -6,8 +6,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from joserfc.jwk import ECKey
 
 from antiphon import AuthorizationFailed, Client, FileLogins, MemoryLogins, OAuth, Unauthorized
 from tests.oauth.hostile import Hostile
-from tests.oauth.notes import Robot
+from tests.oauth.notes import Robot, no_browser
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.process import free_port
+from tests.support.web import answering
 
 
 class BoundServer:
@@ -83,23 +82,8 @@ def decoded(token: str, part: int) -> dict[str, Any]:
     return dict(json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))))
 
 
-@asynccontextmanager
-async def serving_bound(issuer: str) -> AsyncIterator[BoundServer]:
-    port = free_port()
-    server = BoundServer(f"http://127.0.0.1:{port}/mcp", issuer)
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", server.handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield server
-    finally:
-        await runner.cleanup()
-
-
-async def no_browser(url: str) -> None:
-    raise AssertionError("a browser was opened")
+def serving_bound(issuer: str) -> AbstractAsyncContextManager[BoundServer]:
+    return answering(lambda port: BoundServer(f"http://127.0.0.1:{port}/mcp", issuer))
 
 
 async def test_a_login_is_bound_to_a_key_that_outlives_the_process(

@@ -8,7 +8,7 @@ import pytest
 from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
 from antiphon.client.oauth.logins import Login
 from tests.oauth.hostile import Hostile
-from tests.oauth.notes import Robot, serving_notes
+from tests.oauth.notes import Robot, log_in, serving_notes
 from tests.support.authorization_server import AuthorizationServer
 
 
@@ -17,7 +17,7 @@ def only(store: MemoryLogins) -> Login:
     return login
 
 
-async def log_in(hostile: Hostile, store: MemoryLogins, **options: object) -> None:
+async def log_in_in_vain(hostile: Hostile, store: MemoryLogins, **options: object) -> None:
     """Log in at a server that refuses every token."""
     with pytest.raises(Unauthorized):
         await hostile.connect(store=store, relogin=True, **options)
@@ -38,9 +38,9 @@ async def test_a_client_that_the_token_endpoint_does_not_know_is_registered_agai
     hostile: Hostile,
 ) -> None:
     store = MemoryLogins()
-    await log_in(hostile, store)
+    await log_in_in_vain(hostile, store)
     hostile.deleted_clients = {"client-1"}
-    await log_in(hostile, store)
+    await log_in_in_vain(hostile, store)
     assert only(store).client.client_id == "client-2"
     hostile.deleted_clients = {"client-2", "client-3"}
     with pytest.raises(AuthorizationFailed, match="invalid_client"):
@@ -53,19 +53,19 @@ async def test_a_client_that_the_page_of_the_login_refuses_is_registered_again(
     hostile: Hostile, error: str
 ) -> None:
     store = MemoryLogins()
-    await log_in(hostile, store)
+    await log_in_in_vain(hostile, store)
 
     async def refuse_the_first(page: str) -> str:
         came_back = await hostile.approve(page)
         return came_back.replace("code=c", f"error={error}") if "client_id=client-1&" in page else came_back
 
-    await log_in(hostile, store, open_browser=refuse_the_first)
+    await log_in_in_vain(hostile, store, open_browser=refuse_the_first)
     assert only(store).client.client_id == "client-2"
 
 
 async def test_a_person_who_refuses_is_not_asked_again(hostile: Hostile) -> None:
     store = MemoryLogins()
-    await log_in(hostile, store)
+    await log_in_in_vain(hostile, store)
     hostile.is_refused = True
     with pytest.raises(AuthorizationFailed, match="access_denied"):
         await hostile.connect(store=store, relogin=True)
@@ -77,8 +77,7 @@ async def test_an_old_registration_that_a_real_issuer_has_deleted_is_replaced_be
 ) -> None:
     store, robot = MemoryLogins(), Robot()
     async with serving_notes(oidc) as url:
-        async with Client(url, auth=OAuth(store=store, open_browser=Robot())):
-            pass
+        await log_in(url, store)
         login = only(store)
         # oidc-provider shows an unknown client to the person only: no address leads back to the program.
         deleted = msgspec.structs.replace(login.client, client_id="deleted")

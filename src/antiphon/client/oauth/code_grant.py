@@ -23,7 +23,7 @@ from antiphon.client.oauth.discovery import Issuer
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
 from antiphon.client.oauth.loopback_listener import LoopbackListener
-from antiphon.client.oauth.registration import document_client, given_client, is_registered, register
+from antiphon.client.oauth.registration import configured_client, is_registered, register
 from antiphon.client.oauth.token_requests import IssuerRefused, client_credentials
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import printable
@@ -107,10 +107,14 @@ class CodeGrant:
         }
         return request.login(client, await request.tokens(form, headers), scopes)
 
+    def _configured_client(self, request: LoginRequest) -> RegisteredClient | None:
+        issuer = request.server.issuer
+        return configured_client(issuer, self.client_id, self.client_secret, self.client_metadata_url)
+
     async def _known_client(self, request: LoginRequest) -> RegisteredClient | None:
         """Return the client that this program has registered at the issuer before, if the issuer knows it."""
         issuer = request.server.issuer
-        if self.client_id is not None or document_client(issuer, self.client_metadata_url):
+        if self._configured_client(request) is not None:
             return None
         found = request.store.find(request.url, issuer=issuer.issuer)
         if found is None or found.client.redirect_uri is None:
@@ -139,15 +143,12 @@ class CodeGrant:
     async def _client(
         self, request: LoginRequest, known: RegisteredClient | None, redirect_uri: str
     ) -> RegisteredClient:
-        issuer = request.server.issuer
-        if self.client_id is not None:
-            return given_client(issuer, self.client_id, self.client_secret)
-        document = document_client(issuer, self.client_metadata_url)
-        if document is not None:
-            return document
+        configured = self._configured_client(request)
+        if configured is not None:
+            return configured
         if known is not None and known.redirect_uri == redirect_uri:
             return known
-        return await register(request.requests, issuer, self.client_name, redirect_uri)
+        return await register(request.requests, request.server.issuer, self.client_name, redirect_uri)
 
 
 class _Attempt:

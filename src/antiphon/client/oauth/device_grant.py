@@ -15,7 +15,7 @@ from antiphon.authorization.urls import shown_url
 from antiphon.client.oauth.code_grant import with_offline_access
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
-from antiphon.client.oauth.registration import DEVICE_CODE, document_client, given_client, register
+from antiphon.client.oauth.registration import DEVICE_CODE, configured_client, register
 from antiphon.client.oauth.token_requests import IssuerRefused, client_credentials, token_request
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import is_web_url, printable, printable_url
@@ -85,12 +85,8 @@ class DeviceGrant:
 
     async def _client(self, request: LoginRequest) -> RegisteredClient:
         issuer = request.server.issuer
-        if self.client_id is not None:
-            return given_client(issuer, self.client_id, self.client_secret)
-        document = document_client(issuer, self.client_metadata_url)
-        if document is not None:
-            return document
-        return await register(request.requests, issuer, self.client_name, None)
+        configured = configured_client(issuer, self.client_id, self.client_secret, self.client_metadata_url)
+        return configured or await register(request.requests, issuer, self.client_name, None)
 
 
 async def _poll(

@@ -22,7 +22,7 @@ from antiphon.client.oauth.token_requests import (
 )
 from antiphon.errors import AuthorizationFailed
 
-__all__ = ["DEVICE_CODE", "document_client", "given_client", "is_registered", "register"]
+__all__ = ["DEVICE_CODE", "configured_client", "given_client", "is_registered", "register"]
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _PASS_CLIENT_ID = "pass its id: client_id=, or --client-id on the command line."
@@ -34,11 +34,18 @@ def given_client(issuer: Issuer, client_id: str, client_secret: str | None) -> R
     return RegisteredClient(client_id, client_secret, method)
 
 
-def document_client(issuer: Issuer, url: str | None) -> RegisteredClient | None:
-    """Return the client that a metadata document describes; `None` if the issuer does not read documents."""
-    if url is None or not issuer.client_id_metadata_document_supported:
-        return None
-    return RegisteredClient(url)
+def configured_client(
+    issuer: Issuer, client_id: str | None, client_secret: str | None, metadata_url: str | None
+) -> RegisteredClient | None:
+    """Return the client that the user has registered, or describes in a document; `None` for neither.
+
+    An issuer that does not read documents knows no client by the URL of one.
+    """
+    if client_id is not None:
+        return given_client(issuer, client_id, client_secret)
+    if metadata_url is not None and issuer.client_id_metadata_document_supported:
+        return RegisteredClient(metadata_url)
+    return None
 
 
 async def register(

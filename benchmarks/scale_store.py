@@ -16,6 +16,8 @@ from antiphon.store.contract import Record
 from antiphon.store.postgres import PostgresStore
 
 HEAD = {"status": "input_required", "asks": {"name": {"message": "Which one?", "schema": {"type": "string"}}}}
+SERVER = "bench"
+"""Workers claim the tasks of their server, and so does the benchmark."""
 LAID = """
     INSERT INTO tasks (
         id, principal, tool, phase, version, created, updated, expires, token, lease, format, head
@@ -75,7 +77,7 @@ class Bench:
 
     def _record(self, id: str, phase: Any = "ready") -> Record:
         now = int(time.time() * 1000)
-        return Record(id, "user1", "echo", phase, 0, now, now, now + 86_400_000, HEAD)
+        return Record(id, "user1", "echo", phase, 0, now, now, now + 86_400_000, HEAD, SERVER)
 
     async def append(self) -> float:
         """One entry more on a log."""
@@ -96,7 +98,7 @@ class Bench:
         """Claim the one task that is free; it is made before and ended after."""
         await self.store.create(self._record(self._id()), [])
         began = time.perf_counter()
-        (claim,) = await self.store.claim("worker", lease=60, limit=10, tools=["echo"])
+        (claim,) = await self.store.claim("worker", lease=60, limit=10, tools=["echo"], server=SERVER)
         taken = time.perf_counter() - began
         await self.store.append(claim.record.id, [], expect=0, phase="ended", head=None, token=claim.token)
         return taken
@@ -107,7 +109,7 @@ class Bench:
             ids = [self._id() for _ in range(100)]
             await asyncio.gather(*(self.store.create(self._record(id), []) for id in ids))
             for phase in ("waiting", "ended"):
-                claims = await self.store.claim("worker", lease=60, limit=100, tools=["echo"])
+                claims = await self.store.claim("worker", lease=60, limit=100, tools=["echo"], server=SERVER)
                 assert len(claims) == 100
                 await asyncio.gather(
                     *(

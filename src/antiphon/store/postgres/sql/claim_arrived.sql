@@ -6,8 +6,8 @@ WITH moment AS MATERIALIZED (
 ),
 arrived AS MATERIALIZED (
     SELECT key, server, tool, created, freed FROM tasks
-    WHERE phase = 'ready' AND lease = 0 AND freed >= $6::bigint
-    ORDER BY freed LIMIT $8::bigint + 1
+    WHERE CASE WHEN phase = 'ready' AND lease = 0 THEN freed END >= $6::bigint
+    ORDER BY CASE WHEN phase = 'ready' AND lease = 0 THEN freed END LIMIT $8::bigint + 1
 ),
 search AS MATERIALIZED (
     SELECT count(*) > $8::bigint AS is_partial FROM arrived

@@ -7,14 +7,15 @@
 -- claim looked at the leases that ended before $7.
 --
 -- One row has the limits of the next search, and each other row a claimed task. Expressions such as `lease + 0` keep
--- PostgreSQL from reading an index of claimable tasks where keys are at hand.
+-- PostgreSQL from reading an index of claimable tasks where keys are at hand. The CASE is the key of the index
+-- `tasks_arrived` (see schema/5.sql).
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 arrived AS MATERIALIZED (
     SELECT key, server, tool, created, freed FROM tasks
-    WHERE phase = 'ready' AND lease = 0 AND freed >= $6::bigint
-    ORDER BY freed LIMIT $8::bigint + 1
+    WHERE CASE WHEN phase = 'ready' AND lease = 0 THEN freed END >= $6::bigint
+    ORDER BY CASE WHEN phase = 'ready' AND lease = 0 THEN freed END LIMIT $8::bigint + 1
 ),
 search AS MATERIALIZED (
     SELECT count(*) > $8::bigint AS is_partial FROM arrived

@@ -3,6 +3,7 @@
 SELECT
     ARRAY(SELECT id || ' ' || version || ' ' || updated FROM tasks WHERE id = ANY ($1::text[])) AS places,
     (
-        SELECT freed FROM tasks WHERE phase = 'ready' AND lease = 0 AND freed >= $2::bigint ORDER BY freed LIMIT 1
+        SELECT freed FROM tasks WHERE CASE WHEN phase = 'ready' AND lease = 0 THEN freed END >= $2::bigint
+        ORDER BY CASE WHEN phase = 'ready' AND lease = 0 THEN freed END LIMIT 1
     ) IS NOT NULL AS ready,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS settled

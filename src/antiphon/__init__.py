@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from antiphon.authorization.issued_tokens import IssuedTokens
     from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
+    from antiphon.client.oauth.grants import IdTokenExchange
+    from antiphon.client.oauth.keyring_logins import KeyringLogins
+    from antiphon.client.oauth.logins import FileLogins, MemoryLogins
+    from antiphon.client.oauth.oauth import OAuth
     from antiphon.errors import (
         AntiphonError,
+        AuthorizationFailed,
         ClientError,
         CommandFailed,
         Declined,
@@ -70,6 +75,7 @@ __all__ = [
     "AntiphonError",
     "Artifact",
     "Audio",
+    "AuthorizationFailed",
     "BearerTokens",
     "BlobContents",
     "Client",
@@ -82,10 +88,12 @@ __all__ = [
     "Elicit",
     "EmbeddedResource",
     "Failure",
+    "FileLogins",
     "Forbidden",
     "HttpRequest",
     "HttpResponse",
     "Icon",
+    "IdTokenExchange",
     "Image",
     "InputRequired",
     "InsufficientScope",
@@ -94,11 +102,14 @@ __all__ = [
     "InvalidRequest",
     "IssuedTokens",
     "Issuer",
+    "KeyringLogins",
     "Limits",
     "ListRoots",
+    "MemoryLogins",
     "MethodNotFound",
     "MissingCapability",
     "NotFound",
+    "OAuth",
     "OpenUrl",
     "Principal",
     "PromptMessage",
@@ -128,8 +139,13 @@ _NAMES = {
     "antiphon.authorization.issued_tokens": ("IssuedTokens",),
     "antiphon.authorization.issuer": ("Issuer",),
     "antiphon.client": ("Client", "Stream"),
+    "antiphon.client.oauth.grants": ("IdTokenExchange",),
+    "antiphon.client.oauth.keyring_logins": ("KeyringLogins",),
+    "antiphon.client.oauth.logins": ("FileLogins", "MemoryLogins"),
+    "antiphon.client.oauth.oauth": ("OAuth",),
     "antiphon.errors": (
         "AntiphonError",
+        "AuthorizationFailed",
         "ClientError",
         "CommandFailed",
         "Declined",

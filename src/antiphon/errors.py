@@ -51,6 +51,7 @@ the error.
         ├── Unreachable       no connection, or it was lost before the response
         │   └── ProcessEnded  the server's process has exited; `code` is its exit code
         ├── TimedOut          the deadline passed
+        ├── AuthorizationFailed   the client got no access token
         ├── TaskCancelled     the task was cancelled, and has no result
         ├── TaskLost          the server does not know the task, or it has expired
         └── BadAnswer         the server sent something that is not MCP
@@ -66,6 +67,7 @@ from antiphon.printable import printable
 
 __all__ = [
     "AntiphonError",
+    "AuthorizationFailed",
     "BadAnswer",
     "BadMediaType",
     "BadOrigin",
@@ -476,6 +478,10 @@ class ProcessEnded(Unreachable):
 
 class TimedOut(ClientError, TimeoutError):
     """The deadline passed before the response."""
+
+
+class AuthorizationFailed(ClientError):
+    """The client could not get an access token: a person has to log in, or the login or the issuer failed."""
 
 
 class TaskCancelled(ClientError):

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon import BearerTokens, Client, Context, DefinitionError, IssuedTokens, Principal, Server
 from antiphon.errors import RequestError
-from tests.support.issuer import RESOURCE, issuing
+from tests.support.issuer import RESOURCE, TestIssuer, issuing
 from tests.support.serving import WAYS, Address, running
 from tests.support.speakers import DIALECTS, Bare, Modern, Session, Speaker, speaker
 
@@ -221,6 +221,34 @@ async def test_the_challenge_names_the_scopes_of_the_server_and_of_the_tool(way:
                 assert (await status(method, {}, "read"))[0] == 200
             read = await status("resources/read", {"uri": "notes://secret"}, "")
             assert 'scope="read write"' in str(read[1])
+
+
+UNKNOWN = [
+    ("tools/call", {"name": "ping", "arguments": {}}, {"name": "nothing", "arguments": {}}),
+    ("resources/read", {"uri": "notes://of/one"}, {"uri": "notes://nothing"}),
+    ("prompts/get", {"name": "list"}, {"name": "nothing"}),
+]
+
+
+@pytest.mark.parametrize(("method", "known", "unknown"), UNKNOWN, ids=[each[0] for each in UNKNOWN])
+async def test_a_caller_without_the_scopes_of_the_server_learns_no_names(
+    issuer: TestIssuer, method: str, known: dict[str, Any], unknown: dict[str, Any]
+) -> None:
+    server = notes(authenticate=IssuedTokens(issuer.url, resource=RESOURCE, scopes=["read"]))
+    server.resource("notes://of/one")(lambda: "one")
+    server.prompt(name="list")(lambda: "List them.")
+
+    async with running(server) as where:
+        refused = [
+            await caller(Modern, where, issuer.token(scope="other")).ask(method, params)
+            for params in (known, unknown)
+        ]
+        assert [response.status for response in refused] == [403, 403]
+        assert len({response.headers["www-authenticate"] for response in refused}) == 1
+        assert refused[0].error == refused[1].error
+        reader = caller(Modern, where, issuer.token(scope="read"))
+        assert (await reader.ask(method, known)).status == 200
+        assert (await reader.ask(method, unknown)).error["code"] == -32602
 
 
 async def test_a_server_without_authentication_refuses_strangers_what_needs_scopes() -> None:

@@ -134,6 +134,7 @@ async def test_a_task_outlives_its_token_and_stores_only_the_named_claims(
         with sqlite3.connect(file) as database:
             dump = "\n".join(database.iterdump())
         assert "acme" in dump
+        assert "expires_at" not in dump
         raw = file.read_bytes() + (tmp_path / "tasks.sqlite-wal").read_bytes()
         for secret in ("ada@example.com", "s3cret-id", *old.split(".")):
             assert secret not in dump

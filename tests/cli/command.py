@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -92,6 +93,6 @@ def running(
 
 
 def plain_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment without the ANTIPHON_ variables of the user who runs the tests."""
+    """Return the environment without the ANTIPHON_ variables and the logins of the tests' user."""
     plain = {key: value for key, value in environment().items() if not key.startswith("ANTIPHON_")}
-    return {**plain, **(more or {})}
+    return {**plain, "XDG_STATE_HOME": os.devnull, **(more or {})}

@@ -16,7 +16,19 @@ from antiphon.cli.exit_codes import print_error
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.pseudo_terminal import in_terminal
 
-COMMANDS = ["antiphon", "run", "worker", "call", "tools", "doctor", "tasks", "store"]
+COMMANDS = [
+    "antiphon",
+    "run",
+    "worker",
+    "call",
+    "tools",
+    "doctor",
+    "login",
+    "logout",
+    "logins",
+    "tasks",
+    "store",
+]
 COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "watch", "answer", "cancel", "retry", "rm")]
 COMMANDS += [f"store {name}" for name in ("backup", "compact")]
 

@@ -5,8 +5,11 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from antiphon import Failure
+import aiohttp
+
+from antiphon import Failure, IdTokenExchange, MemoryLogins, OAuth
 from antiphon.client import Client, Elicitation
 
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
@@ -85,11 +88,50 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 }
 
 
+async def follow_redirect(url: str) -> str:
+    """Visit the page of a login, which needs no person, and return where it leads."""
+    async with aiohttp.ClientSession() as browser, browser.get(url, allow_redirects=False) as page:
+        return page.headers["Location"]
+
+
+def authorization() -> OAuth | None:
+    """Return how the client gets tokens in this scenario."""
+    if not SCENARIO.startswith("auth/"):
+        return None
+    if SCENARIO == "auth/client-credentials-jwt":
+        key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
+        return OAuth.service(CONTEXT["client_id"], private_key=key, algorithm=algorithm)
+    if SCENARIO == "auth/client-credentials-basic":
+        return OAuth.service(CONTEXT["client_id"], CONTEXT["client_secret"])
+    if SCENARIO == "auth/enterprise-managed-authorization":
+        exchange = IdTokenExchange(
+            CONTEXT["idp_id_token"], CONTEXT["idp_token_endpoint"], CONTEXT["idp_client_id"]
+        )
+        client_id, client_secret = CONTEXT["client_id"], CONTEXT["client_secret"]
+        return OAuth.assertion(exchange, client_id=client_id, client_secret=client_secret)
+    if SCENARIO == "auth/wif-jwt-bearer":
+        return OAuth.assertion(CONTEXT["valid_jwt"], client_id=CONTEXT["client_id"])
+    return OAuth(
+        client_id=CONTEXT.get("client_id"),
+        client_secret=CONTEXT.get("client_secret"),
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+        store=MemoryLogins(),
+        open_browser=follow_redirect,
+    )
+
+
+async def list_and_call(client: Client) -> None:
+    await client.tools()
+    await client.call("test-tool")
+
+
 async def main(url: str) -> None:
     capabilities = {"roots": {}, "sampling": {}} if SCENARIO == "request-metadata" else {}
-    async with Client(url, timeout=20, elicit=accept, capabilities=capabilities) as client:
+    options: dict[str, Any] = {"elicit": accept, "capabilities": capabilities, "auth": authorization()}
+    async with Client(url, timeout=20, **options) as client:
         try:
-            await SCENARIOS.get(SCENARIO, list_only)(client)
+            default = list_and_call if SCENARIO.startswith("auth/") else list_only
+            await SCENARIOS.get(SCENARIO, default)(client)
         except Failure as failure:
             print(f"The tool failed: {failure}", file=sys.stderr)
 

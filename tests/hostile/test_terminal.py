@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import re
-import select
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +11,8 @@ import pytest
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.client.fakes import Reply
 from tests.hostile.hostile_server import POISON, TASKS, fails_with, hostile_server, scripted, text, tool
-from tests.support.process import ROOT
-from tests.test_printable import FORBIDDEN
+from tests.hostile.terminal import assert_printable, foreign_text, in_pipes, in_pseudo_terminal
 
-# What the command line itself sends to a terminal: styles, and the moves of its progress bar and status line.
-OWN = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\r?\x1b\[2K|\r\n|\r(?=\x1b)")
 URL = f"https://ada:pw@аррӏе.example/{POISON}"
 TASK = {"taskId": f"t{POISON}", "statusMessage": POISON, "ttlMs": None, "pollIntervalMs": 10}
 SCHEMA = {
@@ -194,9 +186,8 @@ def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool) ->
         shown = in_pseudo_terminal(arguments) if on_terminal else in_pipes(arguments)
     assert shown.strip(), "it printed nothing"
     assert "Traceback" not in shown
-    rest = OWN.sub("\n", shown) if on_terminal else shown
-    found = {hex(ord(character)) for character in set(rest) & (set(FORBIDDEN) - {"\n", "\t"})}
-    assert not found, repr(rest)
+    rest = foreign_text(shown) if on_terminal else shown
+    assert_printable(rest)
     if case in ("call", "call-stream"):
         assert "***@xn--80ak6aa92e.example/" in rest
     elif "json" not in case:
@@ -207,53 +198,6 @@ def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool) ->
         "call-stream",
     ):
         assert "\nError: forged" not in rest.replace("\r", "")
-
-
-def in_pipes(arguments: Sequence[str]) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=plain_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return (done.stdout + done.stderr).decode()
-
-
-def in_pseudo_terminal(arguments: Sequence[str]) -> str:
-    """Run a command whose input and outputs are a terminal, and answer its prompts with a question mark."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=plain_environment({"TERM": "xterm", "COLUMNS": "200"}),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = b""
-    deadline = time.monotonic() + PATIENCE
-    try:
-        while time.monotonic() < deadline:
-            if not select.select([ours], [], [], 0.5)[0]:
-                os.write(ours, b"!decline\n")
-                continue
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # the command has ended
-                break
-            shown += data
-        process.wait(PATIENCE)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        os.close(ours)
-    return shown.decode()
 
 
 def test_a_terminal_without_unicode_gets_escapes() -> None:
@@ -272,9 +216,10 @@ def test_a_terminal_without_unicode_gets_escapes() -> None:
 def test_the_cases_cover_every_command_that_talks_to_a_server() -> None:
     from antiphon.cli.commands import app
     from antiphon.cli.tasks.commands import app as tasks
+    from tests.hostile.test_terminal_logins import CASES as LOGIN_CASES
 
     local = {"run", "worker", "export", "retry", "rm"}
     names = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     names |= {each.name or each.callback.__name__ for each in tasks.registered_commands if each.callback}
-    covered = {word for _, words in CASES.values() for word in words[:2]}
+    covered = {word for _, words in [*CASES.values(), *LOGIN_CASES.values()] for word in words[:2]}
     assert names - local <= covered

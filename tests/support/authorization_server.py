@@ -34,6 +34,10 @@ class AuthorizationServer:
     url: str
     process: ServerProcess
 
+    def granted(self, grant_type: str) -> int:
+        """Return how often the server has issued tokens for a grant type."""
+        return self.process.log.split().count(grant_type)
+
     async def client_token(self, resource: str, scope: str = "notes:read") -> str:
         """Return an access token of the client `robot`, which acts for nobody."""
         form = {"grant_type": "client_credentials", "resource": resource, "scope": scope}

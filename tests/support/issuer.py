@@ -10,8 +10,7 @@ import inspect
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +18,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey, Key, RSAKey
 
 from antiphon import IssuedTokens, Principal
+from tests.support.web import answering
 
 RESOURCE = "https://notes.example.com/mcp"
 
@@ -84,26 +84,9 @@ class TestIssuer:
         return web.Response(status=404)
 
 
-@asynccontextmanager
-async def issuing(path: str = "") -> AsyncIterator[TestIssuer]:
+def issuing(path: str = "") -> AbstractAsyncContextManager[TestIssuer]:
     """Run an issuer while the context is open. `path` is the path in its URL."""
-    app = web.Application()
-    runner = web.AppRunner(app, access_log=None)
-    issuer: TestIssuer | None = None
-
-    async def handle(request: web.Request) -> web.Response:
-        assert issuer is not None
-        return await issuer.handle(request)
-
-    app.router.add_route("*", "/{rest:.*}", handle)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        issuer = TestIssuer(runner.addresses[0][1], path)
-        yield issuer
-    finally:
-        await runner.cleanup()
+    return answering(lambda port: TestIssuer(port, path))
 
 
 def new_key(id: str, kind: str = "EC") -> Key:

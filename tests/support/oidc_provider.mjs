@@ -10,7 +10,20 @@ const entry = path.join(modules, "node_modules", "oidc-provider", "lib", "index.
 const { default: Provider } = await import(pathToFileURL(entry).href);
 const issuer = `http://127.0.0.1:${port}`;
 
+// The metadata document of a client, which stands on no web server.
+const described = {
+  client_id: "https://agent.example.com/client.json",
+  client_name: "An agent",
+  application_type: "native",
+  token_endpoint_auth_method: "none",
+  grant_types: ["authorization_code", "refresh_token"],
+  redirect_uris: ["http://127.0.0.1/callback"],
+  response_types: ["code"],
+};
+
 const provider = new Provider(issuer, {
+  fetch: async (url, options) =>
+    String(url) === described.client_id ? Response.json(described) : globalThis.fetch(url, options),
   clients: [
     {
       client_id: "robot",
@@ -49,6 +62,7 @@ const provider = new Provider(issuer, {
     deviceFlow: { enabled: true },
     registration: { enabled: true, initialAccessToken: false },
     revocation: { enabled: true },
+    dPoP: { enabled: true },
     introspection: { enabled: true, allowedPolicy: async (ctx, client) => client.clientId === "notes" },
     clientIdMetadataDocument: { enabled: true, ack: "draft-02" },
     resourceIndicators: {
@@ -65,4 +79,6 @@ const provider = new Provider(issuer, {
   },
 });
 
+// Tests count in the log how often tokens were issued.
+provider.on("grant.success", ctx => console.log(`granted ${ctx.oidc.params.grant_type}`));
 provider.listen(port, "127.0.0.1", () => console.log(`listening at ${issuer}`));

@@ -60,7 +60,7 @@ async def serving(served: Server | Any, *, lifespan: str = "on", **options: Any)
 
 @asynccontextmanager
 async def serving_asgi(
-    served: Server | Any, *, lifespan: str = "on", **options: Any
+    served: Server | Any, *, lifespan: str = "on", port: int = 0, **options: Any
 ) -> AsyncIterator[Address]:
     """Serve a server as an ASGI app, or any ASGI app, under a plain uvicorn."""
     app = served.asgi(**options) if isinstance(served, Server) else served
@@ -71,16 +71,16 @@ async def serving_asgi(
         timeout_graceful_shutdown=5,
         access_log=False,  # type: ignore[arg-type]
     )
-    async with _running(_Uvicorn(config), app) as address:
+    async with _running(_Uvicorn(config), app, port) as address:
         yield address
 
 
 @asynccontextmanager
-async def running(served: Server, **options: Any) -> AsyncIterator[Address]:
+async def running(served: Server, *, port: int = 0, **options: Any) -> AsyncIterator[Address]:
     """Serve a server as `Server.run` and `antiphon run` do, with the options of `Server.asgi`."""
     app = served.asgi(**options)
     config = create_config(app, limits=app.limits, lifespan="on", log_config=None, access_log=False)
-    async with _running(HttpServer(config, handle_signals=False), app) as address:
+    async with _running(HttpServer(config, handle_signals=False), app, port) as address:
         yield address
 
 
@@ -89,8 +89,8 @@ WAYS = {"run": running, "asgi": serving_asgi}
 
 
 @asynccontextmanager
-async def _running(runner: uvicorn.Server, app: Any) -> AsyncIterator[Address]:
-    listening = socket.create_server(("127.0.0.1", 0))
+async def _running(runner: uvicorn.Server, app: Any, port: int = 0) -> AsyncIterator[Address]:
+    listening = socket.create_server(("127.0.0.1", port))
     task = asyncio.create_task(runner.serve(sockets=[listening]))
     try:
         await until(lambda: runner.started or task.done())

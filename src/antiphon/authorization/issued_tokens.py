@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from antiphon.authorization.claims import InvalidToken, subject_of
@@ -130,6 +131,7 @@ class IssuedTokens:
         self._implied = ImpliedScopes(implies or {})
         self._scope_claims = tuple(scope_claims)
         self._scope_prefix = scope_prefix
+        self._leeway = leeway
         self._principal_of = principal
         self._cache = TokenCache(max_tokens=max_cached_tokens, seconds=cache_seconds)
         self._challenge = self.protected_resource.challenge
@@ -159,7 +161,7 @@ class IssuedTokens:
                 claims, expires = await self._introspection.verify(token)
             else:
                 raise InvalidToken("The token is not a JWT, and this server does not introspect tokens.")
-            principal = await self._principal(claims)
+            principal = await self._principal(claims, expires)
         except InvalidToken as error:
             challenge = self._challenge("invalid_token", str(error))
             raise Unauthorized(f"{error} Get another one.", challenge=challenge) from None
@@ -184,10 +186,10 @@ class IssuedTokens:
             raise error
         return token
 
-    async def _principal(self, claims: Mapping[str, Any]) -> Principal:
-        issuer = str(claims["iss"])
+    async def _principal(self, claims: Mapping[str, Any], expires: float) -> Principal:
+        issuer, until = str(claims["iss"]), expires + self._leeway
         if self._principal_of is None:
-            found = Principal(f"{issuer}#{subject_of(claims)}", self._scopes(claims), claims)
+            found = Principal(f"{issuer}#{subject_of(claims)}", self._scopes(claims), claims, until)
             if problem_of(found) is not None:
                 raise InvalidToken("The subject of the token has characters that cannot be stored.")
         else:
@@ -195,10 +197,12 @@ class IssuedTokens:
             principal = await given if inspect.isawaitable(given) else given
             if principal is None:
                 raise InvalidToken("The token is not accepted by this server.")
-            found = Principal(principal.id, self._implied.expand(principal.scopes), principal.claims)
+            if principal.expires_at is not None:
+                until = min(until, principal.expires_at)
+            found = Principal(principal.id, self._implied.expand(principal.scopes), principal.claims, until)
         if self._has_several_issuers and not found.id.startswith(f"{issuer}#"):
             # Two issuers may give the same name to different people.
-            found = Principal(f"{issuer}#{found.id}", found.scopes, found.claims)
+            found = replace(found, id=f"{issuer}#{found.id}")
         return found
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:

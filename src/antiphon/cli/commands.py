@@ -286,3 +286,74 @@ def doctor(
             require_target(target), headers=header or (), token=token, timeout=timeout, env=env or ()
         )
         raise typer.Exit(run_doctor(parsed, as_json=json))
+
+
+@app.command(cls=Command, epilog=epilog("login"))
+def login(
+    target: TargetArgument = None,
+    device: Annotated[
+        bool, typer.Option("--device", help="Log in with another device: show a page and a code.")
+    ] = False,
+    paste: Annotated[
+        bool, typer.Option("--paste", help="Log in with a browser anywhere, and paste its last address.")
+    ] = False,
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", help="The client that you registered at the issuer.")
+    ] = None,
+    client_secret: Annotated[
+        str | None,
+        typer.Option(envvar="ANTIPHON_CLIENT_SECRET", hidden=True, help="The secret of the client."),
+    ] = None,
+    client_metadata_url: Annotated[
+        str | None,
+        typer.Option("--client-metadata-url", metavar="URL", help="The client's metadata document."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", metavar="SCOPE", help="Ask for this scope too. Repeatable.")
+    ] = None,
+    issuer: Annotated[
+        str | None, typer.Option("--issuer", metavar="URL", help="Use this authorization server only.")
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option("--port", min=0, max=65535, help="The loopback port that the browser comes back to."),
+    ] = 0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Wait this long for the person."),
+    ] = None,
+) -> None:
+    """Log in at a server that uses OAuth. Other commands then use the login."""
+    from antiphon.cli.login.actions import LoginOptions, log_in
+
+    with handle_errors():
+        options = LoginOptions(
+            device=device,
+            paste=paste,
+            client_id=client_id,
+            client_secret=client_secret,
+            client_metadata_url=client_metadata_url,
+            scopes=tuple(scope or ()),
+            issuer=issuer,
+            port=port,
+            timeout=300.0 if timeout is None else timeout,
+        )
+        log_in(require_target(target), options)
+
+
+@app.command(cls=Command, epilog=epilog("logout"))
+def logout(target: TargetArgument = None) -> None:
+    """Revoke the tokens of a server, and remove its login."""
+    from antiphon.cli.login.actions import log_out
+
+    with handle_errors():
+        log_out(require_target(target))
+
+
+@app.command(cls=Command, epilog=epilog("logins"))
+def logins(json: JsonOption = False) -> None:
+    """List the servers at which you are logged in."""
+    from antiphon.cli.login.actions import list_logins
+
+    with handle_errors():
+        list_logins(as_json=json)

@@ -37,6 +37,13 @@ _EXAMPLES = {
         "antiphon doctor http://localhost:8000/mcp",
         "antiphon doctor https://mcp.example.com/mcp --token $TOKEN --json",
     ),
+    "login": (
+        "antiphon login https://mcp.example.com/mcp",
+        "antiphon login https://mcp.example.com/mcp --device",
+        "antiphon login $URL --client-id my-client --scope notes:write",
+    ),
+    "logout": ("antiphon logout https://mcp.example.com/mcp",),
+    "logins": ("antiphon logins", "antiphon logins --json"),
     "tasks": (
         "antiphon tasks ls sqlite:///tasks.db",
         "antiphon tasks watch http://localhost:8000/mcp ID",

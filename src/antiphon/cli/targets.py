@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
-from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut
+from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut, Unauthorized
 from antiphon.printable import redacted_url
 
 if TYPE_CHECKING:
     from antiphon.client import Client
+    from antiphon.client.oauth.oauth import OAuth
 
 __all__ = ["Target", "is_python_file", "is_url", "run_async", "split_call_words", "split_target"]
 
@@ -91,7 +92,7 @@ class Target:
         """Create a client for the target. The client is not connected yet. Raises `CommandError`."""
         from antiphon.client import Client
 
-        given = {"protocol": self.protocol, **options}
+        given = {"protocol": self.protocol, "auth": self._stored_login(), **options}
         if self.limit is not None:
             given.setdefault("connect_timeout", self.limit)
         try:
@@ -99,9 +100,32 @@ class Target:
         except ValueError as error:  # an unknown protocol version
             raise CommandError(str(error)) from None
 
+    @property
+    def uses_login(self) -> bool:
+        """Whether the client sends the token of a login that is stored for the URL."""
+        from antiphon.client.oauth.login_folder import default_folder
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine, and raise errors of the connection or the server as `CommandError`."""
+        names = {name.lower() for name in self.headers}
+        if not isinstance(self.endpoint, str) or "authorization" in names or not default_folder().is_dir():
+            return False
+        from antiphon.client.oauth.logins import FileLogins
+
+        return FileLogins().find(self.endpoint) is not None
+
+    def _stored_login(self) -> OAuth | None:
+        """Return the authorization by a stored login; `None` without one."""
+        if not self.uses_login:
+            return None
+        from antiphon.client.oauth.oauth import OAuth
+
+        return OAuth(interactive=False)
+
+
+def run_async(work: Coroutine[Any, Any, T], target: Target | None = None) -> T:
+    """Run a coroutine, and raise errors of the connection or the server as `CommandError`.
+
+    The error of a target that asks for a login says how to log in.
+    """
     import asyncio
 
     from antiphon.cli.signals import woken_by_signals
@@ -112,15 +136,24 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         message = _TIMEOUT_HINT.sub("", str(error))
         raise CommandError(f"{message} To wait longer, use --timeout.", UNREACHABLE) from error
     except RequestError as error:
-        raise CommandError(
-            f"The server returned an error: {error.message} (code {error.code})", UNREACHABLE
-        ) from error
+        message = f"The server returned an error: {error.message} (code {error.code})"
+        raise CommandError(message + _login_hint(error, target), UNREACHABLE) from error
     except ProcessEnded as error:
         # The process of a file has already printed the reason.
         code = error.code if error.code in (FAILED, USAGE) else UNREACHABLE
         raise CommandError("The server's process exited. Its output is above.", code) from error
     except AntiphonError as error:
         raise CommandError(str(error), UNREACHABLE) from error
+
+
+def _login_hint(error: RequestError, target: Target | None) -> str:
+    """Return what to run if the server says where its callers get tokens; otherwise an empty text."""
+    challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
+    if "resource_metadata" not in challenge:
+        return ""
+    import shlex
+
+    return f". Log in: antiphon login {'URL' if target is None else shlex.quote(target.name)}"
 
 
 def is_url(text: str) -> bool:

@@ -18,7 +18,7 @@ MAX_SHOWN_ARGUMENTS = 100
 
 def list_tools(target: Target, *, as_json: bool) -> None:
     """Print the tools of a server. Raises `CommandError`."""
-    tools = run_async(_fetch_tools(target))
+    tools = run_async(_fetch_tools(target), target)
     if as_json:
         print(render.pretty(tools))
     elif not tools:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     import aiohttp
     import httpx2
 
+    from antiphon.client.oauth.oauth import OAuth
+
 __all__ = ["Client"]
 
 
@@ -70,8 +72,8 @@ class Client:
     may raise `Unreachable`, `TimedOut`, `BadAnswer`, or the `RequestError` that the server answers with.
 
     `headers`, `auth`, `tls`, `proxy` and `http` are for a URL, `env` and `cwd` for a command. `auth` is a
-    bearer token or an `httpx2.Auth`. `proxy` is the address of a proxy, or `False` for none; without it, the
-    environment names one. `http` is an `aiohttp.ClientSession` or an `httpx2.AsyncClient` of yours.
+    bearer token, an `OAuth` or an `httpx2.Auth`. `proxy` is the address of a proxy, or `False` for none; by
+    default the environment names one. `http` is an `aiohttp.ClientSession` or an `httpx2.AsyncClient`.
     `principal` is the caller of a `Server` in this process: a `Principal`, or its id. Raises `ValueError` for
     an option that the target does not use, and for a negative time.
 
@@ -98,7 +100,7 @@ class Client:
         *,
         name: str = "antiphon",
         version: str | None = None,
-        auth: str | httpx2.Auth | None = None,
+        auth: str | OAuth | httpx2.Auth | None = None,
         headers: Mapping[str, str] | None = None,
         http: aiohttp.ClientSession | httpx2.AsyncClient | None = None,
         tls: ssl.SSLContext | None = None,
@@ -208,7 +210,6 @@ class Client:
             await self._connection.close()
 
     # The server
-
     @property
     def server(self) -> Implementation | None:
         """The name and version of the server, if it sends them."""

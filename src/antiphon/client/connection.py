@@ -21,13 +21,22 @@ from msgspec import UNSET
 from antiphon.backoff import Backoff
 from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation, Settled
-from antiphon.errors import AntiphonError, BadAnswer, RequestError, SessionLost, TimedOut, Unreachable
+from antiphon.errors import (
+    AntiphonError,
+    AuthorizationFailed,
+    BadAnswer,
+    RequestError,
+    SessionLost,
+    TimedOut,
+    Unreachable,
+)
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import Notification, Progress
 from antiphon.model.request import Cancel, Request, RequestId, RequestMeta
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing
 from antiphon.transport.client.channel import Channel
 from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.client.results import Welcome
@@ -118,13 +127,19 @@ class Connection:
     async def open(self) -> None:
         """Connect and negotiate a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
         try:
-            async with self._deadline(self._connect_timeout, "connecting"):
-                await self.channel.open(self._receive)
-                self._agree(await self._negotiation.settle(self._probe_timeout))
+            try:
+                await self._connect()
+            except AuthorizationNeeded as needed:
+                await self._repeat(needed, self._connect)
             self._open = True
         except BaseException:
             await self.close()
             raise
+
+    async def _connect(self) -> None:
+        async with self._deadline(self._connect_timeout, "connecting"):
+            await self.channel.open(self._receive)
+            self._agree(await self._negotiation.settle(self._probe_timeout))
 
     async def close(self) -> None:
         """End the session and close the channel."""
@@ -161,11 +176,40 @@ class Connection:
         session = self._session
         try:
             return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
-        except SessionLost:
-            if self._is_restoring:  # the server has lost the session that was just opened
-                raise
-            await self._renew(session)
-            return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+        except (AuthorizationNeeded, SessionLost) as error:
+            return await self._repeat(
+                error, lambda: self._ask(request, request_meta, timeout, on_progress, mirrored, sink), session
+            )
+
+    async def _repeat(
+        self,
+        error: AuthorizationNeeded | SessionLost,
+        work: Callable[[], Awaitable[Any]],
+        session: int | None = None,
+    ) -> Any:
+        """Repeat work that failed, after a person has logged in, or in a new session in place of `session`.
+
+        The login has a deadline of its own. A person is asked at most once to log in, and once for scopes;
+        after that, the refusal of the server is raised.
+        """
+        asked: set[Authorizing] = set()
+        is_lost = False
+        while True:
+            if isinstance(error, AuthorizationNeeded):
+                if error.kind in asked:
+                    raise error.refusal
+                asked.add(error.kind)
+                await error.authorize()
+            elif session is None or is_lost or self._is_restoring:
+                raise error  # the server has lost the session that was just opened
+            else:
+                is_lost = True
+            try:
+                if is_lost:
+                    await self._renew(session)
+                return await work()
+            except (AuthorizationNeeded, SessionLost) as again:
+                error = again
 
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """Write a request with a new id, for a caller that sends it by itself."""
@@ -203,9 +247,20 @@ class Connection:
     async def _recover(self, lost: int | None) -> None:
         """Replace a session if it is lost, and repeat what the server has to know, until that succeeds."""
         backoff = Backoff(_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS)
+
+        async def restore() -> None:
+            await (self._renew(lost) if self._session == lost else self._on_new_session())
+
         while True:
             try:
-                await (self._renew(lost) if self._session == lost else self._on_new_session())
+                try:
+                    await restore()
+                except AuthorizationNeeded as needed:
+                    await self._repeat(needed, restore)
+                return
+            except AuthorizationFailed as error:
+                # A person is not asked again and again: the next request of the program asks.
+                logger.warning("Cannot recover the session with %s: %s", self.channel.peer, error)
                 return
             except AntiphonError as error:
                 logger.debug("Could not recover the session with %s: %s", self.channel.peer, error)
@@ -360,9 +415,18 @@ class Connection:
 
     async def _send_quietly(self, message: Message, timeout: float = _GOODBYE_SECONDS) -> None:
         """Send a message that nobody waits for; an error is logged."""
-        try:
+
+        async def send() -> None:
             async with asyncio.timeout(timeout):
                 await self.channel.send(message)
+
+        try:
+            try:
+                await send()
+            except AuthorizationNeeded as needed:
+                if message.method:  # a notification is not worth a login
+                    raise
+                await self._repeat(needed, send)
         except (AntiphonError, TimeoutError) as error:
             logger.debug(
                 "Could not send %s to %s: %s", message.method or "a response", self.channel.peer, error

@@ -17,6 +17,7 @@ from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing, authorize_once
 
 __all__ = ["Subscriptions"]
 
@@ -157,12 +158,18 @@ class Subscriptions:
     ) -> None:
         """Keep a stream open. The connection receives the changes on it, as all notifications."""
         failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        asked: set[Authorizing] = set()
         while True:
             is_first = not acknowledged.done()
             current = acknowledged if is_first else asyncio.get_running_loop().create_future()
             error: AntiphonError = ClientError("The server ended the subscription at once.")
             try:
                 await self._read_stream(wanted, current, is_first=is_first)
+            except AuthorizationNeeded as needed:
+                refused = await authorize_once(needed, asked, self._connection.channel.peer)
+                if refused is None:
+                    continue
+                error = refused
             except AntiphonError as raised:
                 error = raised
             if not acknowledged.done():
@@ -172,6 +179,7 @@ class Subscriptions:
             if current.done():
                 failures = 0
                 backoff.reset()
+                asked.clear()
             elif failures == _FAILURES_BEFORE_WARNING:
                 logger.warning(
                     "The stream of changes from %s keeps breaking: %s The client tries to open it again.",

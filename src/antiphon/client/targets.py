@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     import aiohttp
     import httpx2
 
+    from antiphon.client.oauth.oauth import OAuth
+
 __all__ = ["channel_to"]
 
 
 def channel_to(
     target: Any,
     *,
-    auth: str | httpx2.Auth | None,
+    auth: str | OAuth | httpx2.Auth | None,
     headers: Mapping[str, str] | None,
     http: aiohttp.ClientSession | httpx2.AsyncClient | None,
     tls: ssl.SSLContext | None,

@@ -43,6 +43,11 @@ class Principal:
 
     Tasks store only the claims that `Server(task_claims=…)` names.
     """
+    expires_at: float | None = field(default=None, compare=False)
+    """When the caller must authenticate again, in seconds since the epoch; `None` for never.
+
+    A stream of changes ends then. A call or a task that has begun goes on.
+    """
 
     def with_claims(self, names: Sequence[str]) -> Principal:
         """Return the principal with these claims only."""

@@ -7,6 +7,7 @@ must not know how a change reaches a client, or other processes.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
@@ -46,9 +47,12 @@ class ChangeFeed:
         for listener in tuple(self._listeners):
             listener.deliver(change)
 
-    def listen(self, is_relevant: Callable[[Change], bool]) -> Listener:
-        """Return a listener for relevant changes: enter its context, and iterate over it."""
-        return Listener(self._listeners, is_relevant, closed=self._closed)
+    def listen(self, is_relevant: Callable[[Change], bool], *, until: float | None = None) -> Listener:
+        """Return a listener for relevant changes: enter its context, and iterate over it.
+
+        The iteration ends at `until`, in seconds since the epoch, if it is not `None`.
+        """
+        return Listener(self._listeners, is_relevant, closed=self._closed, until=until)
 
     def close(self) -> None:
         """End all listeners, after they have received the pending changes."""
@@ -65,7 +69,12 @@ class Listener:
     """The pending changes of one listener, each once, in order."""
 
     def __init__(
-        self, listeners: set[Listener], is_relevant: Callable[[Change], bool], *, closed: bool
+        self,
+        listeners: set[Listener],
+        is_relevant: Callable[[Change], bool],
+        *,
+        closed: bool,
+        until: float | None = None,
     ) -> None:
         self._listeners = listeners
         self._is_relevant = is_relevant
@@ -73,6 +82,8 @@ class Listener:
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._closed = closed
+        self._until = until
+        self._timer: asyncio.TimerHandle | None = None
         if closed:
             self._ready.set()
 
@@ -92,12 +103,16 @@ class Listener:
 
     def __enter__(self) -> Listener:
         self._listeners.add(self)
+        if self._until is not None:
+            self._timer = self._loop.call_later(max(0.0, self._until - time.time()), self.close)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listeners.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def __aiter__(self) -> AsyncIterator[Change]:
         while True:

@@ -65,6 +65,7 @@ from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
 from antiphon.runtime.authoring.registry import Registry
+from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
 from antiphon.runtime.budget import Account, MemoryBudget
 from antiphon.runtime.change_feed import ChangeFeed, change_filter
@@ -209,6 +210,7 @@ class Dispatcher:
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._registry.tools.get(call.request.name)
         if tool is None:
+            self._scopes.check(call.principal, None, {})  # a caller without scopes learns no names
             self.environment.telemetry.record_unknown_tool(call)
             raise NotFound(f"Unknown tool: {call.request.name!r}.")
         if tool.needs_scopes:
@@ -270,8 +272,7 @@ class Dispatcher:
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
         uri = call.request.uri
-        resource, variables = self._registry.resource(uri)
-        self._scopes.check(call.principal, resource, variables)
+        resource, variables = self._scoped_resource(call.principal, uri)
         try:
             return await resource.read(call, variables, uri, self.environment)
         except NotFound as error:  # the function of a template does not know this URI
@@ -280,8 +281,22 @@ class Dispatcher:
         except (Failure, Forbidden) as error:
             raise _request_error(error) from None
 
+    def _scoped_resource(self, principal: Principal, uri: str) -> tuple[Resource, dict[str, str]]:
+        """Return a resource and its variables; raises `InsufficientScope`, and then `ResourceNotFound`."""
+        try:
+            resource, variables = self._registry.resource(uri)
+        except ResourceNotFound:
+            self._scopes.check(principal, None, {})
+            raise
+        self._scopes.check(principal, resource, variables)
+        return resource, variables
+
     async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
-        prompt = self._registry.prompt(call.request.name)
+        try:
+            prompt = self._registry.prompt(call.request.name)
+        except RequestError:
+            self._scopes.check(call.principal, None, {})
+            raise
         self._scopes.check(call.principal, prompt, call.request.arguments)
         try:
             return await prompt.fill(call, self.environment)
@@ -324,7 +339,7 @@ class Dispatcher:
 
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
         check_uri(call.request.uri, self._limits)
-        self._scopes.check(call.principal, *self._registry.resource(call.request.uri))
+        self._scoped_resource(call.principal, call.request.uri)
         _session_state(call).subscribe(call.request.uri)
         return DONE
 
@@ -354,7 +369,8 @@ class Dispatcher:
                 account.reserve(len(named) * _FOLLOWED_TASK_BYTES, "following the tasks")
                 ids = await self._visible_tasks(named, call)
                 interests = msgspec.structs.replace(interests, task_ids=ids)
-            listener = stack.enter_context(self._changes.listen(change_filter(interests)))
+            until = call.principal.expires_at
+            listener = stack.enter_context(self._changes.listen(change_filter(interests), until=until))
             await call.caller.notify(Acknowledged(interests))
             if interests.task_ids and self.task_handlers is not None:
                 await stack.enter_async_context(self.task_handlers.notifying(interests.task_ids, call))

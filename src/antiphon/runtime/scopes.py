@@ -100,7 +100,10 @@ class ScopeCheck:
         return tuple(dict.fromkeys((*self.base, *scopes))) if self.base else scopes
 
     def _refusal(self, item: Scoped | None, needed: tuple[str, ...]) -> InsufficientScope:
-        subject = "This request" if item is None else repr(item.definition.name)
+        subject = "This request"
+        if item is not None and item.scopes is not None:
+            # Other items are not named: a caller must not learn from a refusal which of them are there.
+            subject = repr(item.definition.name)
         description = f"{subject} needs the scope{'s' if len(needed) > 1 else ''} {' '.join(needed)}."
         challenge = None
         if self._resource is not None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from antiphon import Client
+from antiphon import Client, MemoryLogins, OAuth
 from antiphon.errors import Unreachable
 from antiphon.transport.client.http_client import HttpClient, HttpFailure
 from antiphon.transport.client.http_proxies import environment_proxy
@@ -167,8 +167,13 @@ def test_options_that_do_not_go_together_are_refused() -> None:
 
     with pytest.raises(TypeError, match="http= takes an aiohttp.ClientSession or an httpx2.AsyncClient"):
         Client("http://far.example/mcp", http=object())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="auth= takes a bearer token or an httpx2.Auth, not a tuple"):
+    with pytest.raises(
+        TypeError, match="auth= takes a bearer token, an OAuth or an httpx2.Auth, not a tuple"
+    ):
         Client("http://far.example/mcp", auth=("ada", "s3cret"))  # type: ignore[arg-type]
+    auth = OAuth(store=MemoryLogins())
+    with pytest.raises(ValueError, match=r"headers= has an Authorization header.*only one of them"):
+        Client("http://far.example/mcp", auth=auth, headers={"AUTHORIZATION": "Bearer s3cret"})
 
     async def main() -> None:
         async with aiohttp.ClientSession() as session:

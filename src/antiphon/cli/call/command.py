@@ -51,7 +51,7 @@ def call_tool(
 ) -> int:
     """Call a tool and print its result. Return the exit code. Raises `CommandError`."""
     follower = TaskFollower(target) if as_task else None
-    result = run_async(_call(target, name, pairs, args, handler, follower))
+    result = run_async(_call(target, name, pairs, args, handler, follower), target)
     if as_json:
         print(render.result_as_json(result))
     elif result.is_error:
@@ -71,7 +71,7 @@ def stream_tool(
     as_json: bool,
 ) -> int:
     """Call a tool and print each segment as it arrives. Return the exit code. Raises `CommandError`."""
-    printed, result = run_async(_stream(target, name, pairs, args, handler, as_json=as_json))
+    printed, result = run_async(_stream(target, name, pairs, args, handler, as_json=as_json), target)
     if as_json:
         print(render.result_as_json(result, on_one_line=True))
     elif result.is_error:

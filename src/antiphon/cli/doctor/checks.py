@@ -20,7 +20,7 @@ import msgspec
 
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError
 from antiphon.cli.targets import Target, run_async
-from antiphon.errors import AntiphonError, Forbidden, RequestError
+from antiphon.errors import AntiphonError, Forbidden, RequestError, Unauthorized
 from antiphon.model.catalog import ToolDefinition
 
 if TYPE_CHECKING:
@@ -91,6 +91,11 @@ async def _examine(target: Target) -> Report:
             features = await _check_features(client)
             server = msgspec.to_builtins(client.server) if client.server else {}
     except AntiphonError as error:
+        challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
+        if target.is_remote and "resource_metadata" in challenge:
+            from antiphon.cli.doctor.authorization import check_authorization
+
+            return Report(target.name, {}, "", await check_authorization(target, challenge))
         raise await _explain(target, error) from error
     versions = await _check_versions(target, version, offers)
     tools = next(check.data for check in features if check.name == "tools")
@@ -101,6 +106,10 @@ async def _examine(target: Target) -> Report:
         *_check_extensions(offers, tools),
         *await _check_origins(target),
     ]
+    if target.uses_login:
+        from antiphon.cli.doctor.authorization import check_stored_login
+
+        checks += await check_stored_login(target)
     return Report(target.name, server, version, checks)
 
 

@@ -36,7 +36,8 @@ def print_unreachable_json(target: Target, message: str) -> None:
 def print_report(report: Report) -> None:
     """Print one line for each check, with its advice on the next line."""
     name = " ".join(filter(None, (report.server.get("name"), report.server.get("version"))))
-    header = f"{name or 'A server without a name'} at {report.target}, protocol version {report.version}"
+    version = f", protocol version {report.version}" if report.version else ""
+    header = f"{name or 'A server without a name'} at {report.target}{version}"
     _print_line([(header, "bold")])
     for check in report.checks:
         label, style = _LABELS[check.state]

@@ -53,8 +53,12 @@ class TaskSource(Protocol):
         """Cancel a task. Return its status afterwards."""
 
 
-OpeningSource = AbstractAsyncContextManager[TaskSource]
-"""A source that is not open yet."""
+class OpeningSource(AbstractAsyncContextManager[TaskSource], Protocol):
+    """A source that is not open yet."""
+
+    @property
+    def target(self) -> Target | None:
+        """The server; `None` for a store."""
 
 
 def task_source(
@@ -89,7 +93,7 @@ def list_tasks(source: OpeningSource, limit: int, *, failed: bool = False, as_js
         async with source as tasks:
             return await tasks.list(limit, failed=failed)
 
-    found = _run(work())
+    found = _run(work(), source.target)
     if as_json:
         print(render.pretty([report.as_json(task) for task in found]))
     else:
@@ -103,7 +107,7 @@ def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
         async with source as tasks:
             return await tasks.show(id)
 
-    task, log = _run(work())
+    task, log = _run(work(), source.target)
     if as_json:
         value = report.as_json(task)
         print(render.pretty(value if log is None else {**value, "log": log}))
@@ -148,7 +152,7 @@ def watch_task(source: OpeningSource, id: str, *, as_json: bool) -> int:
                 )
         return last
 
-    task = _run(work())
+    task = _run(work(), source.target)
     if task is None or task.status != "completed":
         return FAILED
     return FAILED if task.result is not None and task.result.is_error else 0
@@ -167,7 +171,7 @@ def answer_task(
                 if handler.error is not None:
                     raise handler.error from None
 
-    answered = list(_run(work()))
+    answered = list(_run(work(), source.target))
     keys = f": {', '.join(answered)}" if answered else ""
     _print_done(
         {"taskId": id, "answered": answered}, f"Answered the questions of {id}{keys}.", as_json=as_json
@@ -181,7 +185,7 @@ def cancel_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
         async with source as tasks:
             return await tasks.cancel(id)
 
-    status = _run(work())
+    status = _run(work(), source.target)
     if status in ("completed", "failed"):
         raise CommandError(f"Cannot cancel task {id}: its status is already {status}.", FAILED)
     sentence = f"Cancelled {id}."
@@ -227,7 +231,7 @@ def _print_done(value: dict[str, Any], sentence: str, *, as_json: bool) -> None:
     print(render.pretty(value) if as_json else printable(sentence))
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(work: Coroutine[Any, Any, T], target: Target | None = None) -> T:
     """Run an action. An unknown task is a usage error."""
 
     async def checked() -> T:
@@ -236,4 +240,4 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         except (TaskLost, TaskNotFound) as error:
             raise CommandError(str(error), USAGE) from None
 
-    return run_async(checked())
+    return run_async(checked(), target)

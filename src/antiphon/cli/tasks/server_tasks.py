@@ -32,13 +32,13 @@ class ServerTasks:
     """The tasks of a caller at a server. Enter it to connect."""
 
     def __init__(self, target: Target, protocol: str | None) -> None:
-        self._target = target
+        self.target = target
         self._protocol = protocol
         self._round: _Round | None = None
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> ServerTasks:
-        client = self._target.client(protocol=self._protocol, elicit=self._elicit)
+        client = self.target.client(protocol=self._protocol, elicit=self._elicit)
         self._client: Client = await self._open.enter_async_context(client)
         return self
 
@@ -76,7 +76,7 @@ class ServerTasks:
 
     async def follow(self, id: str) -> AsyncIterator[TaskView]:
         """Yield a task, then each change until the task ends."""
-        loop, limit = asyncio.get_running_loop(), self._target.limit
+        loop, limit = asyncio.get_running_loop(), self.target.limit
         deadline = None if limit is None else loop.time() + limit
         async with aclosing(self._client.task(id).updates()) as statuses:
             while True:
@@ -132,7 +132,7 @@ class ServerTasks:
             )
         ]
         try:
-            seconds = self._target.timeout
+            seconds = self.target.timeout
             done, _ = await asyncio.wait(endings, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not done and not self._round.has_begun:
                 raise TimedOut(

@@ -37,6 +37,8 @@ PAGE_SIZE = 100
 class StoreTasks:
     """The tasks of a store. Enter it to open the store."""
 
+    target = None
+
     def __init__(self, url: str) -> None:
         try:
             self._store = open_store(url)

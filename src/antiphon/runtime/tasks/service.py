@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -142,6 +143,7 @@ class TaskService:
         )
         head = head_of(task)
         principal = msgspec.to_builtins(self.kept_principal(call.principal))
+        del principal["expires_at"]
         created: dict[str, Any] = {
             "v": 1,
             "task": head,
@@ -209,7 +211,9 @@ class TaskService:
         return claimed
 
     def kept_principal(self, principal: Principal) -> Principal:
-        """Return a principal as a task stores it: without the claims that are not named."""
+        """Return a principal as a task stores it: with the named claims only, and without an expiry."""
+        if principal.expires_at is not None:
+            principal = replace(principal, expires_at=None)
         return principal.with_claims(self._claims) if principal.claims else principal
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
@@ -448,7 +452,8 @@ class TaskService:
 
 def _as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
     """Return a principal as another worker would read it from the log: claims may be other types there."""
-    return principal if type(principal) is Principal and not principal.claims else stored_principal(created)
+    is_stored_whole = type(principal) is Principal and not principal.claims and principal.expires_at is None
+    return principal if is_stored_whole else stored_principal(created)
 
 
 def _check_nesting(data: Any, what: str) -> None:

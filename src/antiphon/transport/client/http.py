@@ -13,12 +13,28 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import UNSET
 
-from antiphon.errors import AntiphonError, BadAnswer, InternalError, RequestError, SessionLost, Unreachable
+from antiphon.errors import (
+    AntiphonError,
+    BadAnswer,
+    ClientError,
+    InternalError,
+    RequestError,
+    SessionLost,
+    Unreachable,
+)
 from antiphon.printable import redacted_url
+from antiphon.transport.client.authorization import (
+    Authorization,
+    AuthorizationNeeded,
+    Authorizing,
+    Connect,
+    Refused,
+    authorize_once,
+)
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.http_client import (
     HttpClient,
@@ -26,6 +42,7 @@ from antiphon.transport.client.http_client import (
     HttpResponse,
     InvalidUrl,
     check_options,
+    gets_tokens,
     http_client,
 )
 from antiphon.transport.client.http_response import (
@@ -85,18 +102,20 @@ class HttpChannel:
         resumes: int = 5,
     ) -> None:
         check_options(http, auth, tls, proxy)
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        if "authorization" in own and gets_tokens(auth):
+            raise ValueError(
+                "headers= has an Authorization header, and OAuth sets it: pass only one of them."
+            )
         self.peer = redacted_url(url)
         self._url = url
         self._http: HttpClient | None = None
-        self._connect = partial(
-            http_client,
-            http=http,
-            auth=None if isinstance(auth, str) else auth,
-            tls=tls,
-            proxy=proxy,
-            connect_timeout=connect_timeout,
-        )
-        own = {name.lower(): value for name, value in (headers or {}).items()}
+        connect = partial(http_client, http=http, tls=tls, proxy=proxy, connect_timeout=connect_timeout)
+        self._authorization: Authorization | None = None
+        if gets_tokens(auth):
+            self._authorization = cast(Connect, auth).authorization(url, connect)
+            auth = None
+        self._connect = partial(connect, auth=None if isinstance(auth, str) else auth)
         if isinstance(auth, str):
             own["authorization"] = f"Bearer {auth}"
         self._headers = {**own, "accept-encoding": "identity"}
@@ -186,6 +205,8 @@ class HttpChannel:
     async def close(self) -> None:
         """Close the connections, unless the `http` client was passed in."""
         await self._stop_listening()
+        if self._authorization is not None:
+            await self._authorization.close()
         if self._http is not None:
             http, self._http = self._http, None
             await http.close()
@@ -201,16 +222,28 @@ class HttpChannel:
         session = None if message is not None and message.opens_session else self._session
         if session is not None:
             every["mcp-session-id"] = session
+        content = None if message is None else message.body
+        authorization = self._authorization
+        attempt = 0
         try:
-            response = await self._http.request(
-                method, self._url, every, None if message is None else message.body
-            )
-            try:
-                if not 200 <= response.status < 300:
-                    raise await refusal(response, self.peer, in_session=session is not None)
-                yield response
-            finally:
-                await response.close()
+            while True:
+                if authorization is not None:
+                    every.update(await authorization.headers(method))
+                response = await self._http.request(method, self._url, every, content)
+                try:
+                    if 200 <= response.status < 300:
+                        if authorization is not None:
+                            authorization.received(response.header("dpop-nonce"))
+                        yield response
+                        return
+                    error = await refusal(response, self.peer, in_session=session is not None)
+                finally:
+                    await response.close()
+                if authorization is None or not await _is_replaced(
+                    authorization, every.get("authorization"), response, error, attempt
+                ):
+                    raise error
+                attempt += 1
         except InvalidUrl:
             raise Unreachable(f"{self.peer} is not a valid URL.") from None
         except HttpFailure as error:
@@ -270,6 +303,7 @@ class HttpChannel:
         cursor = EventCursor(_LONGEST_LISTEN_RETRY_SECONDS)
         loop = asyncio.get_running_loop()
         failures = 0
+        asked: set[Authorizing] = set()
         while True:
             failures += 1
             begun = loop.time()
@@ -278,6 +312,10 @@ class HttpChannel:
                 if has_brought or loop.time() - begun > _STABLE_STREAM_SECONDS:
                     failures = 0
                     cursor.backoff.reset()
+                asked.clear()
+            except AuthorizationNeeded as needed:
+                if await authorize_once(needed, asked, self.peer) is None:
+                    continue
             except AntiphonError as error:
                 if cursor.last_id is not None and not isinstance(error, Unreachable):
                     cursor.last_id = None  # the server does not keep the stream: open another
@@ -354,6 +392,20 @@ class HttpChannel:
         if frame.method is UNSET and (frame.id == message.id or (alone and frame.request_id is None)):
             return frame
         raise BadAnswer(f"{self.peer} answered request {message.id} with a message for {frame.request_id!r}.")
+
+
+async def _is_replaced(
+    authorization: Authorization,
+    header: str | None,
+    response: HttpResponse,
+    error: ClientError | RequestError,
+    attempt: int,
+) -> bool:
+    """Return whether the header of a request that was refused has been replaced by another one."""
+    if response.status not in (401, 403) or not isinstance(error, RequestError):
+        return False
+    challenge, nonce = response.header("www-authenticate") or "", response.header("dpop-nonce")
+    return await authorization.refused(Refused(header, response.status, challenge, nonce, error, attempt))
 
 
 def _unreachable(peer: str, error: Exception) -> Unreachable:

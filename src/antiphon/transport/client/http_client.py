@@ -15,7 +15,15 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["HttpClient", "HttpFailure", "HttpResponse", "InvalidUrl", "check_options", "http_client"]
+__all__ = [
+    "HttpClient",
+    "HttpFailure",
+    "HttpResponse",
+    "InvalidUrl",
+    "check_options",
+    "gets_tokens",
+    "http_client",
+]
 
 
 class HttpFailure(Exception):
@@ -67,9 +75,15 @@ def check_options(http: object, auth: object, tls: object, proxy: object) -> Non
         raise TypeError(
             f"http= takes an aiohttp.ClientSession or an httpx2.AsyncClient, not a {type(http).__name__}."
         )
-    if auth is not None and not isinstance(auth, str) and not _is(auth, "httpx2", "Auth"):
-        raise TypeError(f"auth= takes a bearer token or an httpx2.Auth, not a {type(auth).__name__}.")
-    if auth is not None and not isinstance(auth, str) and _is(http, "aiohttp", "ClientSession"):
+    if (
+        auth is not None
+        and not isinstance(auth, str)
+        and not (gets_tokens(auth) or _is(auth, "httpx2", "Auth"))
+    ):
+        raise TypeError(
+            f"auth= takes a bearer token, an OAuth or an httpx2.Auth, not a {type(auth).__name__}."
+        )
+    if _is(auth, "httpx2", "Auth") and _is(http, "aiohttp", "ClientSession"):
         raise ValueError("An httpx2.Auth does not work with an aiohttp.ClientSession: leave http= out.")
     if http is not None and (tls is not None or proxy is not None):
         raise ValueError("tls= and proxy= are for the client's own connections. Configure the http= client.")
@@ -78,6 +92,11 @@ def check_options(http: object, auth: object, tls: object, proxy: object) -> Non
             "proxy= is not the address of an HTTP proxy, such as http://proxy:3128. "
             "For another kind of proxy, pass an http= client that supports it."
         )
+
+
+def gets_tokens(auth: object) -> bool:
+    """Return whether `auth` gets access tokens by itself, as `OAuth` does."""
+    return hasattr(auth, "authorization")
 
 
 def http_client(

@@ -15,6 +15,7 @@ from antiphon.errors import (
     BadAnswer,
     ClientError,
     Forbidden,
+    InsufficientScope,
     RequestError,
     SessionLost,
     Unauthorized,
@@ -22,6 +23,7 @@ from antiphon.errors import (
 )
 from antiphon.printable import printable, redacted_url
 from antiphon.transport.client import decoding
+from antiphon.transport.client.challenges import bearer_parameters, split_scopes
 from antiphon.transport.client.http_client import HttpFailure, HttpResponse
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results
@@ -138,6 +140,12 @@ async def refusal(response: HttpResponse, url: str, *, in_session: bool) -> Clie
             challenge=challenge,
         )
     if status == 403:
+        challenge = printable(response.header("www-authenticate") or "")
+        parameters = bearer_parameters(challenge) if challenge else {}
+        if parameters.get("error") == "insufficient_scope":
+            scopes = split_scopes(parameters.get("scope"))
+            reason = f"{url} requires the scopes {' '.join(scopes)!r}, which the token does not have."
+            return InsufficientScope(stated.message if stated else reason, scopes=scopes, challenge=challenge)
         return Forbidden(stated.message if stated else f"{url} does not allow this caller.")
     if status == 404 and in_session:
         return SessionLost(f"{url} does not know this session any more.")

@@ -469,7 +469,8 @@ class Endpoint:
                 await get_streams.resume(found, exchange)
             else:
                 await self._session_relay.request_state(session)
-                await get_streams.listen(self._engine.changes, session, exchange)
+                changes, until = self._engine.changes, principal.expires_at
+                await get_streams.listen(changes, session, exchange, until=until)
 
     def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""

@@ -13,14 +13,19 @@ from antiphon.transport.server.http.sessions import Session
 __all__ = ["find", "listen", "resume"]
 
 
-async def listen(changes: ChangeFeed, session: Session, exchange: Exchange) -> None:
-    """Send changes as they happen. A session has one such stream: a new one ends the previous one."""
+async def listen(
+    changes: ChangeFeed, session: Session, exchange: Exchange, *, until: float | None = None
+) -> None:
+    """Send changes as they happen, until the caller must authenticate again.
+
+    A session has one such stream: a new one ends the previous one.
+    """
     if session.listening is not None:
         session.listening.stop("cancelled")
     session.listening = exchange
     stream = exchange.stream()
     try:
-        with changes.listen(session.state.is_subscribed_to) as listener:
+        with changes.listen(session.state.is_subscribed_to, until=until) as listener:
             await stream.open()
             async for change in listener:
                 await exchange.notify(change)

@@ -1,0 +1,1 @@
+"""`antiphon login`, `logout` and `logins`: the logins of the user at servers that use OAuth."""

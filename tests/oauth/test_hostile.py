@@ -1,0 +1,166 @@
+"""Servers and issuers that mean harm, or make mistakes: nothing is sent to them, opened or stored."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from antiphon import AuthorizationFailed, MemoryLogins, Unauthorized
+from antiphon.client.oauth.browser import open_browser
+from antiphon.client.oauth.issuer_requests import IssuerRequests
+from antiphon.transport.client.challenges import bearer_parameters, split_scopes
+from antiphon.transport.client.http_client import http_client
+from tests.oauth.hostile import Hostile
+
+
+async def test_a_server_that_refuses_every_token_asks_a_person_once(hostile: Hostile) -> None:
+    with pytest.raises(Unauthorized):
+        await hostile.connect()
+    assert len(hostile.pages) == 1
+
+
+async def test_an_issuer_that_does_not_advertise_pkce_is_refused(hostile: Hostile) -> None:
+    del hostile.issuer["code_challenge_methods_supported"]
+    with pytest.raises(AuthorizationFailed, match="PKCE"):
+        await hostile.connect()
+    assert not hostile.pages
+    assert "/register" not in hostile.requests
+
+
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
+@pytest.mark.parametrize(
+    "url", ["http://id.example.com/x", "file:///etc/passwd", "javascript:alert(1)", "https://a@b.example/x"]
+)
+async def test_an_endpoint_that_is_not_https_is_refused(hostile: Hostile, name: str, url: str) -> None:
+    hostile.issuer[name] = url
+    with pytest.raises(AuthorizationFailed, match=name):
+        await hostile.connect()
+    assert not hostile.pages
+
+
+async def test_the_client_of_one_issuer_does_not_go_to_another(hostile: Hostile) -> None:
+    store = MemoryLogins()
+    with pytest.raises(Unauthorized):
+        await hostile.connect(client_id="mine", client_secret="s3cret", store=store)
+    hostile.issuer["issuer"] = f"{hostile.url}/"
+    hostile.resource["authorization_servers"] = [f"{hostile.url}/"]
+    hostile.requests.clear()
+    with pytest.raises(AuthorizationFailed, match="now names"):
+        await hostile.connect(client_id="mine", client_secret="s3cret", store=store, relogin=True)
+    assert "/token" not in hostile.requests
+    with pytest.raises(AuthorizationFailed, match="no authorization server"):
+        await hostile.connect(issuer="https://id.example.com")
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [("temporarily_unavailable", "r"), ("invalid_grant", None), ("invalid_client", None)],
+)
+async def test_only_the_issuer_ends_a_login(hostile: Hostile, error: str, kept: str | None) -> None:
+    store = MemoryLogins()
+    hostile.token["refresh_token"] = "r"
+    with pytest.raises(Unauthorized):
+        await hostile.connect(store=store)
+    hostile.token = {"error": error, "error_description": "\x1b[2Jno"}
+    with pytest.raises(AuthorizationFailed, match=error) as raised:
+        await hostile.connect(store=store)
+    assert "\x1b" not in str(raised.value)
+    found = store.find(f"{hostile.url}/mcp")
+    assert (found.refresh_token if found else None) == kept
+    assert hostile.requests.count("/register") == (2 if error == "invalid_client" else 1)
+
+
+async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> None:
+    for resource in ("https://bank.example/mcp", f"{hostile.url}/mcp/deeper", f"{hostile.url}/mc", 7):
+        hostile.resource["resource"] = resource
+        with pytest.raises(AuthorizationFailed, match="and not of"):
+            await hostile.connect()
+    assert not hostile.pages
+
+
+async def test_a_token_that_no_header_can_carry_is_refused(hostile: Hostile) -> None:
+    for token in (
+        {"access_token": "a\r\nX: y"},
+        {"access_token": 7},
+        {"token_type": "MAC"},
+        {"token_type": "DPoP"},
+    ):
+        before = dict(hostile.token)
+        hostile.token.update(token)
+        with pytest.raises(AuthorizationFailed, match="responded with"):
+            await hostile.connect()
+        hostile.token = before
+
+
+async def test_the_state_of_another_login_is_refused(hostile: Hostile) -> None:
+    async def confused(page: str) -> str:
+        return (await hostile.approve(page)).replace("state=", "state=x")
+
+    with pytest.raises(AuthorizationFailed, match="its state differs"):
+        await hostile.connect(open_browser=confused)
+    assert "/token" not in hostile.requests
+
+
+async def test_an_error_of_another_issuer_is_not_shown(hostile: Hostile) -> None:
+    async def mixed_up(page: str) -> str:
+        return (await hostile.approve(page)).replace("code=c", "error=evil&iss=https://evil.example")
+
+    with pytest.raises(AuthorizationFailed, match="not from the issuer") as raised:
+        await hostile.connect(open_browser=mixed_up)
+    assert "evil" not in str(raised.value)
+
+
+async def test_large_documents_redirects_and_private_networks_are_refused(hostile: Hostile) -> None:
+    requests = IssuerRequests(hostile.url, http_client, timeout=10, allow_private=False)
+    with pytest.raises(AuthorizationFailed, match="more than"):
+        await requests.get(f"{hostile.url}/large")
+    assert (await requests.get(f"{hostile.url}/elsewhere")).status == 302
+    assert hostile.requests == ["/large", "/elsewhere"]
+    public = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=10, allow_private=False)
+    for url in (f"{hostile.url}/x", "https://10.0.0.8/x", "https://[::1]/x", "https://169.254.169.254/x"):
+        with pytest.raises(AuthorizationFailed, match="private network"):
+            await public.get(url)
+    assert hostile.requests == ["/large", "/elsewhere"]
+    private = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=10, allow_private=True)
+    assert (await private.get(f"{hostile.url}/nothing")).status == 404
+
+
+async def test_an_issuer_that_does_not_respond_has_a_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        requests = IssuerRequests(url, http_client, timeout=0.2, allow_private=False)
+        with pytest.raises(AuthorizationFailed, match="has not responded within"):
+            await requests.get(f"{url}/slow?secret=1")
+
+
+async def test_only_web_pages_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for url in ("file:///etc/passwd", "javascript:alert(1)", "https://id.example/ & calc", "--help"):
+        with pytest.raises(AuthorizationFailed, match="was not opened"):
+            await open_browser(url)
+    await open_browser("https://id.example/authorize?state=1")
+    assert opened == ["https://id.example/authorize?state=1"]
+
+
+@pytest.mark.parametrize(
+    ("header", "parameters"),
+    [
+        ("", {}),
+        ("Basic realm=x", {}),
+        ('Bearer realm="a, b", scope="x y"', {"realm": "a, b", "scope": "x y"}),
+        ('Basic realm="q", Bearer error=invalid_token', {"error": "invalid_token"}),
+        ('Bearer error="e", Basic realm="q"', {"error": "e"}),
+        ('bearer Scope = "say \\"x\\""', {"scope": 'say "x"'}),
+        ("Bearer scope=a, scope=b", {"scope": "a"}),
+    ],
+)
+def test_a_challenge_is_read(header: str, parameters: dict[str, str]) -> None:
+    assert bearer_parameters(header) == parameters
+
+
+def test_a_challenge_of_any_size_is_read_quickly() -> None:
+    assert bearer_parameters('Bearer a="' + "\\" * 1_000_000) == {"a": ""}
+    assert len(split_scopes(" ".join(map(str, range(10_000))))) == 200
+    assert split_scopes('a "b" c\x00 a') == ("a",)

@@ -153,7 +153,7 @@ async def test_an_open_transaction_does_not_make_claims_expensive(
 
 
 async def test_a_claim_reads_no_other_index_of_claimable_tasks(store: PostgresStore, url: str) -> None:
-    # PostgreSQL chooses between indexes by statistics that do not count dead entries. So there may be no choice.
+    # PostgreSQL chooses between indexes by statistics that do not count dead entries: leave it no choice.
     async with direct_connection(url) as connection, connection.transaction():
         await connection.execute("DROP INDEX tasks_arrived; SET LOCAL enable_seqscan = off")
         values = None, "w", 1, 1, ["echo"], 1, 1, 1, ["here"]

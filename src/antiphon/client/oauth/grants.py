@@ -181,9 +181,9 @@ class IdTokenExchange:
         fields, headers = client_credentials(RegisteredClient(self.client_id, self.client_secret, method))
         form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",  # nosec B105 # a type
             "subject_token": token,
-            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",  # nosec B105 # a type
             "audience": request.issuer,
             "resource": request.resource,
             **fields,

@@ -59,7 +59,13 @@ class KeyringLogins(FileLogins):
             raise OSError(f"the keyring cannot store it ({type(error).__name__})") from None
         client = msgspec.structs.replace(login.client, client_secret=None)
         super().save(
-            msgspec.structs.replace(login, access_token="", refresh_token=None, proof_key=None, client=client)
+            msgspec.structs.replace(
+                login,
+                access_token="",  # nosec B106 # the keyring has it
+                refresh_token=None,
+                proof_key=None,
+                client=client,
+            )
         )
 
     def remove(self, login: Login) -> None:

@@ -25,7 +25,7 @@ from antiphon.errors import AuthorizationFailed
 __all__ = ["DEVICE_CODE", "configured_client", "given_client", "is_registered", "register"]
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
-_PASS_CLIENT_ID = "pass its id: client_id=, or --client-id on the command line."
+_NAME_THE_CLIENT = "pass its id: client_id=, or --client-id on the command line."
 
 
 def given_client(issuer: Issuer, client_id: str, client_secret: str | None) -> RegisteredClient:
@@ -59,7 +59,7 @@ async def register(
     if endpoint is None:
         raise AuthorizationFailed(
             f"The authorization server {shown_url(issuer.issuer)} lets no client register itself. Register "
-            f"one by hand, with the redirect URI {redirect_uri or 'that it asks for'}, and {_PASS_CLIENT_ID}"
+            f"one by hand, with the redirect URI {redirect_uri or 'that it asks for'}, and {_NAME_THE_CLIENT}"
         )
     supported = issuer.token_endpoint_auth_methods_supported
     method = "none" if not supported or "none" in supported else secret_method(supported)
@@ -77,7 +77,7 @@ async def register(
     client_id, secret = values.get("client_id"), values.get("client_secret")
     if response.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
         raise AuthorizationFailed(
-            f"{refusal(endpoint, response)} Register a client there by hand, and {_PASS_CLIENT_ID}"
+            f"{refusal(endpoint, response)} Register a client there by hand, and {_NAME_THE_CLIENT}"
         )
     agreed = values.get("token_endpoint_auth_method")
     if not isinstance(secret, str) or not secret:

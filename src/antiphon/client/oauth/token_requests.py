@@ -161,7 +161,7 @@ def new_login(
         client=client,
         token_endpoint=issuer.token_endpoint,
         revocation_endpoint=issuer.revocation_endpoint,
-        access_token="",
+        access_token="",  # nosec B106 # the response has it
         scopes=asked,
         proof_key=None if prover is None else prover.key,
     )

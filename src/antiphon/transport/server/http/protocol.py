@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.transport.server.http.known_heads import Head, read_head
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.unread import drop
@@ -91,7 +92,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
-        self._plain_headers: dict[bytes, bytes] | None = None
+        self._known_heads = config.known_heads
+        self._last_head: Head | None = None
+        """The head of the last plain request."""
+        self._is_between = True
+        """Whether all data so far were whole plain requests, so that the next data begin another request."""
+        self._plain_headers: Mapping[bytes, bytes] | None = None
         """The headers of the plain request that is being read."""
         self._plain_body = b""
         self._is_whole = False
@@ -134,6 +140,9 @@ class HttpProtocol(HttpToolsProtocol):
             self.open_cycle(self.plain)  # another request follows, which waits for this one
         before = self._requests
         idle_until, self.idle_until = self.idle_until, None
+        is_start, self._is_between = self._is_between and not self._has_cycle, False
+        if is_start and self._take_known(data):
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -144,6 +153,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._ignores_data = True
         if self._plain_headers is not None:
+            if is_start and self._is_whole:
+                self._keep_head(data, self._plain_headers)
             self._take_plain(self._plain_headers)
             return
         if len(self.pipeline) > MAX_PIPELINED:
@@ -224,7 +235,33 @@ class HttpProtocol(HttpToolsProtocol):
         ):
             return False
         self._plain_headers = headers
+        self.headers = _NO_TRAILERS
         return True
+
+    def _take_known(self, data: bytes) -> bool:
+        """Serve a request whose head was parsed before, and return whether the data are such a request."""
+        head = self._last_head
+        start = 0 if head is None else head.match(data)
+        if not start:
+            head = self._known_heads.find(data)
+            start = 0 if head is None else head.match(data)
+        size = len(data) - start
+        if head is None or not start or size > self._max_plain_body:
+            return False
+        self._last_head = head
+        self._requests += 1
+        self._has_head = True
+        self.url = head.url
+        self._plain_body, self._is_whole = data[start:], True
+        self._take_plain({**head.headers, b"content-length": b"%d" % size})
+        return True
+
+    def _keep_head(self, data: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """Keep the head of a plain request. A head with a secret is forgotten with the connection."""
+        assert self._endpoint is not None
+        self._last_head = head = read_head(data, self.url, headers, self._plain_body)
+        if head is not None and not (head.is_private or self._endpoint.authenticates):
+            self._known_heads.add(head)
 
     def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
         """Serve a plain request, or wait for the rest of its body."""
@@ -232,6 +269,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._stop_awaiting_head()
         assert self._endpoint is not None
         body, deadlines = self._plain_body, self._connections.deadlines
+        self._is_between = self._is_whole
         if not self._is_whole:
             if self._endpoint.authenticates:
                 self._leave_short_way()  # strangers are refused before their bodies are read

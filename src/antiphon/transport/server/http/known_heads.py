@@ -1,0 +1,97 @@
+"""Heads of plain requests that were parsed before, so that each is parsed once.
+
+A client sends the same head with every call, except for the length of the body. Owns which heads are kept,
+and which of them the connections of a process share. Knows nothing about the meaning of headers, except which
+of them may be secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["Head", "KnownHeads", "read_head"]
+
+MAX_HEADS = 1024
+"""How many heads the connections of a process share."""
+MAX_HEAD_BYTES = 2048
+"""The size of the longest head that is kept."""
+MAX_HEADERS = 32
+"""How many headers a head that is kept has at most."""
+_LENGTH_NAME = b"\r\ncontent-length: "
+_LENGTH = b"ength: "
+"""How the name of that header ends in its usual spellings: a search for any spelling takes longer."""
+_END = b"\r\n\r\n"
+_PRIVATE = frozenset((b"authorization", b"cookie", b"mcp-session-id", b"proxy-authorization"))
+"""Headers whose values must not outlive their connection."""
+
+
+class Head(NamedTuple):
+    """The head of a plain request, without the digits of its content length."""
+
+    before: bytes
+    """The bytes up to the digits."""
+    after: bytes
+    """The bytes behind the digits, with the empty line."""
+    url: bytes
+    headers: Mapping[bytes, bytes]
+
+    def match(self, data: bytes) -> int:
+        """Return where the body begins; 0 unless the data are this head, with the body that it announces."""
+        if not data.startswith(self.before):
+            return 0
+        start = len(self.before)
+        end = data.find(b"\r", start)
+        body = end + len(self.after)
+        # A length with a sign, a space or a leading zero is for the parser.
+        is_whole = data[start:end] == b"%d" % (len(data) - body) and data.startswith(self.after, end)
+        return body if is_whole else 0
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a header is meant to be a secret."""
+        return not _PRIVATE.isdisjoint(self.headers)
+
+
+class KnownHeads:
+    """The heads that all connections of a process share."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def find(self, data: bytes) -> Head | None:
+        """Return the head with which the data may begin, or `None` if it is unknown."""
+        parts = _split(data)
+        return None if parts is None else self._heads.get(parts[0] + parts[1])
+
+    def add(self, head: Head) -> None:
+        """Keep a head, in place of the oldest one if there are too many."""
+        if len(self._heads) >= MAX_HEADS:
+            del self._heads[next(iter(self._heads))]
+        self._heads[head.before + head.after] = head
+
+
+def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: bytes) -> Head | None:
+    """Return the head of a request, which the parser has read in one piece.
+
+    Returns `None` for a head that is not kept, because it is long or has an unusual content length.
+    """
+    parts = _split(data)
+    if parts is None or len(headers) > MAX_HEADERS or not parts[0].lower().endswith(_LENGTH_NAME):
+        return None
+    head = Head(*parts, url, headers)
+    start = head.match(data)
+    return (
+        head if start and data[start:] == body and headers[b"content-length"] == b"%d" % len(body) else None
+    )
+
+
+def _split(data: bytes) -> tuple[bytes, bytes] | None:
+    """Return the parts of a head before and behind the digits of its content length."""
+    start = data.find(_LENGTH, 0, MAX_HEAD_BYTES) + len(_LENGTH)
+    end = data.find(b"\r", start, MAX_HEAD_BYTES)
+    body = data.find(_END, end, MAX_HEAD_BYTES) + len(_END)
+    return None if start < len(_LENGTH) or not start < end < body else (data[:start], data[end:body])

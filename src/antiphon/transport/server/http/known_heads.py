@@ -36,16 +36,16 @@ class Head(NamedTuple):
     url: bytes
     headers: Mapping[bytes, bytes]
 
-    def match(self, data: bytes) -> int:
-        """Return where the body begins; 0 unless the data are this head, with the body that it announces."""
+    def body_of(self, data: bytes) -> bytes | None:
+        """Return the body; `None` unless the data are this head, with the body that it announces."""
         if not data.startswith(self.before):
-            return 0
+            return None
         start = len(self.before)
         end = data.find(b"\r", start)
-        body = end + len(self.after)
+        body = data[end + len(self.after) :]
         # A length with a sign, a space or a leading zero is for the parser.
-        is_whole = data[start:end] == b"%d" % (len(data) - body) and data.startswith(self.after, end)
-        return body if is_whole else 0
+        is_whole = data[start:end] == b"%d" % len(body) and data.startswith(self.after, end)
+        return body if is_whole else None
 
     @property
     def is_private(self) -> bool:
@@ -83,10 +83,8 @@ def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: byt
     if parts is None or len(headers) > MAX_HEADERS or not parts[0].lower().endswith(_LENGTH_NAME):
         return None
     head = Head(*parts, url, headers)
-    start = head.match(data)
-    return (
-        head if start and data[start:] == body and headers[b"content-length"] == b"%d" % len(body) else None
-    )
+    is_read = head.body_of(data) == body and headers[b"content-length"] == b"%d" % len(body)
+    return head if is_read else None
 
 
 def _split(data: bytes) -> tuple[bytes, bytes] | None:

@@ -89,6 +89,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cycle_number = 0
         """Which request has the last ASGI cycle."""
         self._endpoint = config.plain_endpoint
+        self._authenticates = self._endpoint is not None and self._endpoint.authenticates
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
@@ -241,37 +242,35 @@ class HttpProtocol(HttpToolsProtocol):
     def _take_known(self, data: bytes) -> bool:
         """Serve a request whose head was parsed before, and return whether the data are such a request."""
         head = self._last_head
-        start = 0 if head is None else head.match(data)
-        if not start:
+        body = None if head is None else head.body_of(data)
+        if body is None:
             head = self._known_heads.find(data)
-            start = 0 if head is None else head.match(data)
-        size = len(data) - start
-        if head is None or not start or size > self._max_plain_body:
+            body = None if head is None else head.body_of(data)
+        if head is None or body is None or len(body) > self._max_plain_body:
             return False
-        self._last_head = head
+        if self._awaits_head:
+            self._stop_awaiting_head()
+        self._last_head, self.url, headers = head, head.url, head.headers
         self._requests += 1
         self._has_head = True
-        self.url = head.url
-        self._plain_body, self._is_whole = data[start:], True
-        self._take_plain({**head.headers, b"content-length": b"%d" % size})
+        if self._authenticates:  # the author's function sees all headers, so the length has to be right
+            headers = {**headers, b"content-length": b"%d" % len(body)}
+        self._serve_plain(headers, body)
         return True
 
     def _keep_head(self, data: bytes, headers: Mapping[bytes, bytes]) -> None:
         """Keep the head of a plain request. A head with a secret is forgotten with the connection."""
-        assert self._endpoint is not None
         self._last_head = head = read_head(data, self.url, headers, self._plain_body)
-        if head is not None and not (head.is_private or self._endpoint.authenticates):
+        if head is not None and not (head.is_private or self._authenticates):
             self._known_heads.add(head)
 
     def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
         """Serve a plain request, or wait for the rest of its body."""
         if self._awaits_head:
             self._stop_awaiting_head()
-        assert self._endpoint is not None
         body, deadlines = self._plain_body, self._connections.deadlines
-        self._is_between = self._is_whole
         if not self._is_whole:
-            if self._endpoint.authenticates:
+            if self._authenticates:
                 self._leave_short_way()  # strangers are refused before their bodies are read
             else:
                 deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
@@ -279,6 +278,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self in deadlines:
             del deadlines[self]
         self._forget_plain()
+        self._serve_plain(headers, body)
+
+    def _serve_plain(self, headers: Mapping[bytes, bytes], body: bytes) -> None:
+        """Serve a plain request, which has arrived. Nothing else has."""
+        assert self._endpoint is not None
+        self._is_between = True
         self.plain = exchange = PlainExchange(self, headers)
         scope, loop = self._plain_scopes[self.url], self.loop
         start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)

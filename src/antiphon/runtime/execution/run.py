@@ -124,12 +124,12 @@ class Run:
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
         key = self.journal.question_key(key or question_key(question))
-        renamed, entry, attempts, problem = key, answer_entry(key), 1, None
-        while (recorded := self.journal.find(entry)) is not MISSING:
+        renamed, attempts, problem = key, 1, None
+        while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
             answer, problem = _checked(question, renamed, recorded, check)
             self._attempts.note_progress()
             if self.replay is not None:
-                self.replay.use(entry)
+                self.replay.use(answer_entry(renamed))
                 try:
                     self.replay.check_question(renamed, question, problem is None)
                 except ReplayMismatch as mismatch:
@@ -140,7 +140,6 @@ class Run:
             # Earlier versions asked again under a new key, and their logs and request states contain it.
             attempts += 1
             renamed = f"{key}~{attempts}"
-            entry = answer_entry(renamed)
         require(question, self.call)
         self._note_question(key, question)
         for given in (key,) if renamed == key else (key, renamed):
@@ -158,11 +157,10 @@ class Run:
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
-        entry = answer_entry(key)
-        self.journal.record(entry, response)
+        self.journal.record(answer_entry(key), response)
         self._attempts.note_progress()
         if self.replay is not None:
-            self.replay.use(entry)
+            self.replay.use(answer_entry(key))
 
     async def suspend(self, key: str, question: Question) -> NoReturn:
         """Stop the run at a question, together with others that are asked in the same moment."""
@@ -406,18 +404,13 @@ class Run:
     # Stopping
 
     def outcome(self) -> InputRequired:
-        """Return the outcome of a run that was stopped; raises `ReplayMismatch` if that is why."""
+        """Return the outcome of a run that was stopped; raises `ReplayMismatch` if that is why.
+
+        Answers that the run did not use are kept, the smallest first, up to a bound: during a rollout, the
+        next round may reach the version that asked for them.
+        """
         if self.mismatch is not None:
             raise self.mismatch from None
-        if self.responses:
-            self._keep_unused()
-        return InputRequired(self._questions)
-
-    def _keep_unused(self) -> None:
-        """Keep answers that the run did not use, the smallest first, up to a bound.
-
-        During a rollout, the next round may reach the version that asked for them.
-        """
         unused = [
             (len(msgspec.json.encode(response)), answer_entry(key), response)
             for key, response in self.responses.items()
@@ -429,6 +422,7 @@ class Run:
             if room < 0:
                 break
             self.journal.record(entry, response)
+        return InputRequired(self._questions)
 
     def _check_running(self) -> None:
         """Raise `CancelledError` if the run was stopped and the function swallowed the cancellation."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.transport.server.http.headers import NO_TRAILERS
 from antiphon.transport.server.http.known_heads import Head, read_head
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.request_body import LATE_BODY
+from antiphon.transport.server.http.responses import Responses
 from antiphon.transport.server.http.unread import drop
-from antiphon.wire import jsonrpc
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -33,18 +33,8 @@ LINGER_SECONDS = 2.0
 """How long a refused connection discards what its client still sends, so that the client sees the refusal."""
 MAX_PIPELINED = 16
 """How many requests may wait for the response to the one before."""
-RETRY_SECONDS = 1
 
 
-class _NoTrailers(list[tuple[bytes, bytes]]):
-    """A list of headers that takes none."""
-
-    def append(self, item: tuple[bytes, bytes]) -> None:
-        """Refuse a header."""
-        raise ValueError("Trailers are not supported.")
-
-
-_NO_TRAILERS = _NoTrailers()
 _VERSIONS = ("1.1", "1.0")
 _MAX_LENGTH_DIGITS = 4
 """How long the content length of a plain request may be."""
@@ -56,6 +46,38 @@ class HttpProtocol(HttpToolsProtocol):
     A plain request goes to the endpoint of the app at once (see `PlainExchange`): a POST with a small body,
     which is alone on the connection. All other requests go through uvicorn's ASGI cycle.
     """
+
+    # With all attributes in its dictionary, the memory of a connection would be in many more places.
+    __slots__ = (
+        "_authenticates",
+        "_awaits_head",
+        "_bodiless",
+        "_connections",
+        "_cycle_number",
+        "_endpoint",
+        "_has_head",
+        "_head_timeout",
+        "_ignores_data",
+        "_is_between",
+        "_is_lost",
+        "_is_whole",
+        "_known_heads",
+        "_last_body",
+        "_last_head",
+        "_max_head",
+        "_max_plain_body",
+        "_plain_body",
+        "_plain_headers",
+        "_plain_scopes",
+        "_requests",
+        "_responses",
+        "_room",
+        "idle_until",
+        "limits",
+        "plain",
+        "unread_bytes",
+        "unread_since",
+    )
 
     def __init__(
         self,
@@ -94,6 +116,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
         self._known_heads = config.known_heads
+        self._responses = config.responses
         self._last_head: Head | None = None
         """The head of the last plain request."""
         self._is_between = True
@@ -119,7 +142,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._connections.deadlines[self] = self.loop.time() + self._head_timeout
         else:
             self._ignores_data = True
-            self._write_error(503, refusal)
+            transport.write(Responses.refusal(self.server_state.default_headers, 503, refusal))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -196,7 +219,7 @@ class HttpProtocol(HttpToolsProtocol):
         )
         self._cycle_number = self._requests
         super().on_headers_complete()
-        self.headers = _NO_TRAILERS
+        self.headers = NO_TRAILERS
         if self.scope["http_version"] not in _VERSIONS:
             raise ValueError("This is not HTTP/1.")
 
@@ -236,7 +259,7 @@ class HttpProtocol(HttpToolsProtocol):
         ):
             return False
         self._plain_headers = headers
-        self.headers = _NO_TRAILERS
+        self.headers = NO_TRAILERS
         return True
 
     def _take_known(self, data: bytes) -> bool:
@@ -302,8 +325,7 @@ class HttpProtocol(HttpToolsProtocol):
             return True
         self.plain = None
         state = self.server_state
-        head = self._connections.json_head(state.default_headers)
-        self.transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        self.transport.write(self._responses.answer(state.default_headers, body))
         state.total_requests += 1
         self.idle_until = self.loop.time() + self.timeout_keep_alive
         if self.access_log:
@@ -464,7 +486,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True  # the app must not answer too
             self.cycle.message_event.set()
-        self._write_error(status, message)
+        self.transport.write(Responses.refusal(self.server_state.default_headers, status, message))
         self._linger()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -476,16 +498,3 @@ class HttpProtocol(HttpToolsProtocol):
         self._ignores_data = True
         self.idle_until = None
         self._connections.deadlines[self] = self.loop.time() + LINGER_SECONDS
-
-    def _write_error(self, status: int, message: str) -> None:
-        body = jsonrpc.failure(None, -32600 if status < 500 else -32603, message)
-        lines = [
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-            *(f"{name.decode()}: {value.decode()}" for name, value in self.server_state.default_headers),
-            "content-type: application/json",
-            f"content-length: {len(body)}",
-            "connection: close",
-        ]
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            lines.append(f"retry-after: {RETRY_SECONDS}")
-        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)

@@ -24,6 +24,7 @@ from antiphon.transport.server.http.connections import Connections, raise_descri
 from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.known_heads import KnownHeads
 from antiphon.transport.server.http.protocol import HttpProtocol
+from antiphon.transport.server.http.responses import Responses
 from antiphon.transport.server.interrupts import Interrupts
 
 __all__ = ["HttpConfig", "HttpServer", "create_config", "create_server", "serve_http"]
@@ -111,6 +112,8 @@ class HttpConfig(uvicorn.Config):
     """The connections of this process, once the configuration is loaded."""
     known_heads: KnownHeads
     """The heads of plain requests that were parsed before, once the configuration is loaded."""
+    responses: Responses
+    """Writes the answers to plain requests, once the configuration is loaded."""
     plain_endpoint: Endpoint | None
     """Where plain requests go, which need no ASGI; `None` if all requests go through ASGI."""
 
@@ -123,6 +126,7 @@ class HttpConfig(uvicorn.Config):
         super().load()
         self.connections = Connections(self.limits, raise_descriptor_limit())
         self.known_heads = KnownHeads()
+        self.responses = Responses()
         self.plain_endpoint = None
         app = self.loaded_app
         if isinstance(app, App):

@@ -2,7 +2,7 @@
 
 A client sends the same head with every call, except for the length of the body. Owns which heads are kept,
 and which of them the connections of a process share. Knows nothing about the meaning of headers, except which
-of them may be secrets.
+of them may hold secrets.
 """
 
 from __future__ import annotations
@@ -22,8 +22,24 @@ _LENGTH_NAME = b"\r\ncontent-length: "
 _LENGTH = b"ength: "
 """How the name of that header ends in its usual spellings: a search for any spelling takes longer."""
 _END = b"\r\n\r\n"
-_PRIVATE = frozenset((b"authorization", b"cookie", b"mcp-session-id", b"proxy-authorization"))
-"""Headers whose values must not outlive their connection."""
+_PUBLIC = frozenset(
+    (
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"connection",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"origin",
+        b"user-agent",
+    )
+)
+"""Headers that hold no secrets, and have the same values in many requests."""
+_TOOL_CALL = b"tools/call"
 
 
 class Head(NamedTuple):
@@ -49,8 +65,10 @@ class Head(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether a header is meant to be a secret."""
-        return not _PRIVATE.isdisjoint(self.headers)
+        """Whether a header may hold a secret, such as a token, or names something else than a tool."""
+        get = self.headers.get
+        is_named = get(b"mcp-name") is not None and get(b"mcp-method") != _TOOL_CALL
+        return is_named or not _PUBLIC.issuperset(self.headers)
 
 
 class KnownHeads:

@@ -118,6 +118,16 @@ async def test_a_client_that_changes_between_heads_is_parsed_once_for_each(
     assert parsed.count(b"/mcp") == 3
 
 
+async def test_a_connection_whose_heads_all_differ_gives_up(where: Address, parsed: list[bytes]) -> None:
+    requests = [post(PING, USUAL, f"X-Trace: {number}") for number in range(known_heads.MAX_MISSES)]
+    again = [post(PING, USUAL), post(LONGER, USUAL)]
+    await exchange(where.port, *requests[2:], *again)
+    assert parsed.count(b"/mcp") == len(requests[2:]) + 1
+    parsed.clear()
+    await exchange(where.port, *requests, *again)
+    assert parsed.count(b"/mcp") == len(requests) + len(again)
+
+
 async def test_a_head_that_differs_in_one_byte_is_parsed(
     where: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Head", "KnownHeads", "read_head"]
+__all__ = ["MAX_MISSES", "Head", "KnownHeads", "read_head"]
 
 MAX_HEADS = 1024
 """How many heads the connections of a process share."""
 MAX_HEAD_BYTES = 2048
 """The size of the longest head that is kept."""
+MAX_MISSES = 8
+"""After how many requests with unknown heads a connection parses all heads: the client never repeats one."""
 MAX_HEADERS = 32
 """How many headers a head that is kept has at most."""
-_LENGTH_NAME = b"\r\ncontent-length: "
+_LENGTH_LINE = b"\r\ncontent-length: "
 _LENGTH = b"ength: "
 """How the name of that header ends in its usual spellings: a search for any spelling takes longer."""
 _END = b"\r\n\r\n"
@@ -81,9 +83,11 @@ class KnownHeads:
         return len(self._heads)
 
     def find(self, data: bytes) -> Head | None:
-        """Return the head with which the data may begin, or `None` if it is unknown."""
-        parts = _split(data)
-        return None if parts is None else self._heads.get(parts[0] + parts[1])
+        """Return the head that the data may begin with, which `Head.body_of` checks; `None` if unknown."""
+        start = data.find(_LENGTH, 0, MAX_HEAD_BYTES) + len(_LENGTH)
+        end = data.find(b"\r", start, MAX_HEAD_BYTES)
+        body = data.find(_END, end, MAX_HEAD_BYTES) + len(_END)
+        return self._heads.get(data[:start] + data[end:body])
 
     def add(self, head: Head) -> None:
         """Keep a head, in place of the oldest one if there are too many."""
@@ -93,21 +97,18 @@ class KnownHeads:
 
 
 def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: bytes) -> Head | None:
-    """Return the head of a request, which the parser has read in one piece.
+    """Return the head of a request, after the parser has read it from these data and nothing else.
 
     Returns `None` for a head that is not kept, because it is long or has an unusual content length.
     """
-    parts = _split(data)
-    if parts is None or len(headers) > MAX_HEADERS or not parts[0].lower().endswith(_LENGTH_NAME):
-        return None
-    head = Head(*parts, url, headers)
-    is_read = head.body_of(data) == body and headers[b"content-length"] == b"%d" % len(body)
-    return head if is_read else None
-
-
-def _split(data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the parts of a head before and behind the digits of its content length."""
-    start = data.find(_LENGTH, 0, MAX_HEAD_BYTES) + len(_LENGTH)
-    end = data.find(b"\r", start, MAX_HEAD_BYTES)
-    body = data.find(_END, end, MAX_HEAD_BYTES) + len(_END)
-    return None if start < len(_LENGTH) or not start < end < body else (data[:start], data[end:body])
+    length, end = b"%d" % len(body), len(data) - len(body)
+    start = data.find(_LENGTH + length + b"\r", 0, end) + len(_LENGTH)
+    before, after = data[:start], data[start + len(length) : end]
+    is_kept = (
+        end <= MAX_HEAD_BYTES
+        and len(headers) <= MAX_HEADERS
+        and headers[b"content-length"] == length
+        and before[-len(_LENGTH_LINE) :].lower() == _LENGTH_LINE
+        and data[end:] == body
+    )
+    return Head(before, after, url, headers) if is_kept else None

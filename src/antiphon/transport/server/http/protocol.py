@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.transport.server.http.headers import NO_TRAILERS
-from antiphon.transport.server.http.known_heads import Head, read_head
+from antiphon.transport.server.http.known_heads import MAX_MISSES, Head, read_head
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.responses import Responses
@@ -35,7 +35,6 @@ MAX_PIPELINED = 16
 """How many requests may wait for the response to the one before."""
 
 
-_VERSIONS = ("1.1", "1.0")
 _MAX_LENGTH_DIGITS = 4
 """How long the content length of a plain request may be."""
 
@@ -56,7 +55,6 @@ class HttpProtocol(HttpToolsProtocol):
         "_cycle_number",
         "_endpoint",
         "_has_head",
-        "_head_timeout",
         "_ignores_data",
         "_is_between",
         "_is_lost",
@@ -64,8 +62,8 @@ class HttpProtocol(HttpToolsProtocol):
         "_known_heads",
         "_last_body",
         "_last_head",
-        "_max_head",
         "_max_plain_body",
+        "_misses",
         "_plain_body",
         "_plain_headers",
         "_plain_scopes",
@@ -91,13 +89,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.unread_since = 0.0
         self._connections = config.connections
         self.limits = config.limits
-        self._max_head = config.limits.max_head_bytes
-        self._head_timeout = config.limits.head_timeout
-        self._room = self._max_head
+        self._room = config.limits.max_head_bytes
         """How many bytes of a head may still come."""
         self._awaits_head = True
         self.idle_until: float | None = None
-        """When the connection is closed unless a request comes; `None` while it has a request."""
         self._ignores_data = False
         """Whether the connection is about to end, and what the client still sends is discarded."""
         self._is_lost = False
@@ -119,6 +114,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._responses = config.responses
         self._last_head: Head | None = None
         """The head of the last plain request."""
+        self._misses = 0
+        """How many plain requests in a row had heads that were not known."""
         self._is_between = True
         """Whether all data so far were whole plain requests, so that the next data begin another request."""
         self._plain_headers: Mapping[bytes, bytes] | None = None
@@ -139,7 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
             }
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         else:
             self._ignores_data = True
             transport.write(Responses.refusal(self.server_state.default_headers, 503, refusal))
@@ -164,7 +161,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.open_cycle(self.plain)  # another request follows, which waits for this one
         before = self._requests
         idle_until, self.idle_until = self.idle_until, None
-        is_start, self._is_between = self._is_between and not self._has_cycle, False
+        is_start = self._is_between and self._misses < MAX_MISSES and not self._has_cycle
+        self._is_between = False
         if is_start and self._take_known(data):
             return
         try:
@@ -220,7 +218,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cycle_number = self._requests
         super().on_headers_complete()
         self.headers = NO_TRAILERS
-        if self.scope["http_version"] not in _VERSIONS:
+        if self.scope["http_version"] not in ("1.1", "1.0"):
             raise ValueError("This is not HTTP/1.")
 
     def on_body(self, body: bytes) -> None:
@@ -273,6 +271,7 @@ class HttpProtocol(HttpToolsProtocol):
             return False
         if self._awaits_head:
             self._stop_awaiting_head()
+        self._misses = 0
         self._last_head, self.url, headers = head, head.url, head.headers
         self._requests += 1
         self._has_head = True
@@ -283,6 +282,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _keep_head(self, data: bytes, headers: Mapping[bytes, bytes]) -> None:
         """Keep the head of a plain request. A head with a secret is forgotten with the connection."""
+        self._misses += 1
         self._last_head = head = read_head(data, self.url, headers, self._plain_body)
         if head is not None and not (head.is_private or self._authenticates):
             self._known_heads.add(head)
@@ -413,13 +413,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(408, LATE_BODY)
         elif self._has_cycle:
             # The head of a further request waits behind one that runs, and may not even be read meanwhile.
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         elif self._has_head or not self._requests:  # nothing of a head has arrived
             self.transport.close()
             self._linger()
         else:
             self._refuse(
-                408, f"The head of the request did not arrive within {self._head_timeout:g} seconds."
+                408, f"The head of the request did not arrive within {self.limits.head_timeout:g} seconds."
             )
 
     def resume_writing(self) -> None:
@@ -442,13 +442,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._bodiless = 0
             return
         self._bodiless += size
-        if self._bodiless > self._max_head and self.cycle.more_body:
+        if self._bodiless > self.limits.max_head_bytes and self.cycle.more_body:
             self._refuse(400, "The body of the request is not valid HTTP.")
 
     def _stop_awaiting_head(self) -> None:
         if self._awaits_head:
             self._awaits_head = False
-            self._room = self._max_head
+            self._room = self.limits.max_head_bytes
         self._connections.deadlines.pop(self, None)
 
     def _await_head(self, size: int, before: int, *, was_idle: bool) -> None:
@@ -461,17 +461,17 @@ class HttpProtocol(HttpToolsProtocol):
         begins = self._requests != before
         self._last_body = None
         if begins:
-            self._room = self._max_head
+            self._room = self.limits.max_head_bytes
         if not self._awaits_head or (begins and before):
             self._awaits_head = True
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         if self._has_head:
             return
         if begins and not ((was_idle or not before) and (self.cycle is None or self._cycle_number <= before)):
             return
         self._room -= size
         if self._room <= 0:
-            self._refuse(431, f"The head of a request has at most {self._max_head} bytes.")
+            self._refuse(431, f"The head of a request has at most {self.limits.max_head_bytes} bytes.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer with an error, and close the connection once its client had the time to read it."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from antiphon.wire.mirrored_headers import names_only_tool
+
 __all__ = ["MAX_MISSES", "Head", "KnownHeads", "read_head"]
 
 MAX_HEADS = 1024
@@ -41,7 +43,6 @@ _PUBLIC = frozenset(
     )
 )
 """Headers that hold no secrets, and have the same values in many requests."""
-_TOOL_CALL = b"tools/call"
 
 
 class Head(NamedTuple):
@@ -67,10 +68,8 @@ class Head(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether a header may hold a secret, such as a token, or names something else than a tool."""
-        get = self.headers.get
-        is_named = get(b"mcp-name") is not None and get(b"mcp-method") != _TOOL_CALL
-        return is_named or not _PUBLIC.issuperset(self.headers)
+        """Whether a header may hold a secret, such as a token or the id of a task."""
+        return not (_PUBLIC.issuperset(self.headers) and names_only_tool(self.headers))
 
 
 class KnownHeads:

@@ -205,6 +205,8 @@ async def test_a_request_with_a_known_head_waits_for_the_one_before(
     for last in (usual + usual, usual + usual[:40], usual[:40], b"\r\n" + usual, usual + b"\r\n"):
         known, other = await both_ways(where, monkeypatch, usual, last)
         assert known == other
+    known, other = await both_ways(where, monkeypatch, usual + b"\r\n", usual + b"\r", usual)
+    assert known == other
 
 
 async def test_a_head_with_a_secret_is_forgotten_with_its_connection(

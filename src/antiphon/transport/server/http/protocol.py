@@ -33,8 +33,6 @@ LINGER_SECONDS = 2.0
 """How long a refused connection discards what its client still sends, so that the client sees the refusal."""
 MAX_PIPELINED = 16
 """How many requests may wait for the response to the one before."""
-
-
 _MAX_LENGTH_DIGITS = 4
 """How long the content length of a plain request may be."""
 
@@ -46,7 +44,7 @@ class HttpProtocol(HttpToolsProtocol):
     which is alone on the connection. All other requests go through uvicorn's ASGI cycle.
     """
 
-    # With all attributes in its dictionary, the memory of a connection would be in many more places.
+    # Python shares the keys of up to 30 attributes between objects. With more, each has 1.6 kB of its own.
     __slots__ = (
         "_authenticates",
         "_awaits_head",

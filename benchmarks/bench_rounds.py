@@ -52,8 +52,8 @@ TOOLS = (
 ROWS = tuple(Row(*tool, number) for number in ORDINALS for tool in TOOLS)
 
 RATIOS = (
-    ("antiphon", "mcp", "at least 8"),
-    ("antiphon after a step", "mcp", "at least 8"),
+    ("antiphon", "mcp", "at least 17"),
+    ("antiphon after a step", "mcp", "at least 10"),
     ("antiphon", "mcp by hand", "–"),
 )
 
@@ -62,8 +62,8 @@ NOTES = (
     "environments, pinned to one core; the generator has another. Both seal under a key of the process.",
     "mcp: a parameter with a resolver that returns `Elicit`, the documented way, which always sends a sealed "
     "state. By hand: an `InputRequiredResult` without state is returned.",
-    "antiphon: `await ctx.elicit(…)`, where there is nothing to carry and no state is sent. After a step: "
-    "the result of `await ctx.step(…)` before the question travels in a sealed state.",
+    "antiphon: `await ctx.elicit(…)`. The id of the call and the fingerprint of the question travel in a "
+    "sealed state. After a step: the result of `await ctx.step(…)` before the question travels in it too.",
     "Second rounds carry states that were obtained before the measurement, 64 to a connection in turn.",
     "Every answer was checked: status 200 and the right question or sum. All else is counted as an error.",
     "A ratio is the median of the ratios within each round. By CPU: the same of the server's CPU time for "

@@ -15,7 +15,7 @@ import pytest
 from antiphon import Limits
 from antiphon.runtime.budget import SMALL_MESSAGE_BYTES
 from antiphon.runtime.tasks import finished_content
-from antiphon.transport.server.http import sessions
+from antiphon.transport.server.http import known_heads, sessions
 from antiphon.transport.server.http.ended_sessions import EndedSessions
 from tests.support.process import ROOT, started
 
@@ -29,6 +29,8 @@ PROCESS = 80 * MIB
 """The memory of an idle server."""
 ENDED_SESSION = 10 * 300
 """The memory of the ended sessions that a process remembers for each session that it may have."""
+KNOWN_HEAD = 10 * 1024
+"""The memory of a head that is kept, with its headers."""
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -67,6 +69,8 @@ def _bounds(limits: Limits) -> list[int]:
         "DECODED_FACTOR": DECODED_FACTOR,
         "PROCESS": PROCESS,
         "ENDED_SESSION": ENDED_SESSION,
+        "KNOWN_HEADS": known_heads.MAX_HEADS,
+        "KNOWN_HEAD": KNOWN_HEAD,
         "FINISHED_CONTENT": finished_content._MAX_BYTES,
     }
     formulas = [row[1].strip("`") for row in _rows("Memory at worst") if row[1].startswith("`")]
@@ -112,6 +116,26 @@ def test_an_ended_session_needs_little() -> None:
         tracemalloc.stop()
     assert len(ended) == count
     assert size / count * sessions._ENDED_PER_SESSION <= ENDED_SESSION, size / count
+
+
+@pytest.mark.parametrize("count", [1, 8, known_heads.MAX_HEADERS - 1])
+def test_a_head_that_is_kept_needs_little(count: int) -> None:
+    room = known_heads.MAX_HEAD_BYTES - 100
+    lines = [(b"x-%03d" % number, b"a" * (room // count - 9)) for number in range(count)]
+    lines.append((b"content-length", b"1"))
+    head = b"".join(b"%b: %b\r\n" % line for line in lines)
+    data = b"POST /mcp HTTP/1.1\r\n" + head + b"\r\n0"
+    tracemalloc.start()
+    try:
+        heads = known_heads.KnownHeads()
+        headers = {name.lower(): value.lower() for name, value in lines}  # copies, as the parser makes them
+        kept = known_heads.read_head(data, b"/mcp", headers, b"0")
+        assert kept is not None
+        heads.add(kept)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert size <= KNOWN_HEAD, size
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

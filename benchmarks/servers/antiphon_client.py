@@ -1,6 +1,6 @@
 """Antiphon as the server of all clients under measurement: a tool that answers, and one that streams."""
 
-from serve import serve
+from run_antiphon import run
 
 from antiphon import Context, Server
 
@@ -21,4 +21,4 @@ async def count(n: int, ctx: Context) -> None:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

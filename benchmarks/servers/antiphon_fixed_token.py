@@ -1,6 +1,6 @@
 """Antiphon under measurement, with one fixed token. The page `/token` hands it to the benchmark."""
 
-from serve import serve
+from run_antiphon import run
 
 from antiphon import BearerTokens, HttpRequest, Server
 
@@ -22,4 +22,4 @@ async def token(request: HttpRequest) -> str:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

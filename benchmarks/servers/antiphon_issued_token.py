@@ -9,11 +9,11 @@ from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import ECKey
-from serve import serve
+from run_antiphon import run
 
 from antiphon import HttpRequest, IssuedTokens, Issuer, Server
 
-PORT = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1].isdigit() else 1
+PORT = int(sys.argv[-1]) if sys.argv[-1].isdigit() else 1
 ISSUER = f"http://127.0.0.1:{PORT}"
 RESOURCE = f"{ISSUER}/mcp"
 KEY = ECKey.generate_key("P-256", {"kid": "bench", "use": "sig"})
@@ -56,4 +56,4 @@ async def token(request: HttpRequest) -> str:
 
 
 if __name__ == "__main__":
-    serve(server.asgi())
+    run(__file__)

@@ -1,7 +1,7 @@
 """Antiphon under measurement: tools that ask one question, everything else as it comes.
 
-`ask` has nothing to carry from its first round to the second, so it sends no state; `ask_after_a_step` has
-done something before it asks, and its journal travels sealed.
+The journal travels sealed from the first round to the second: with `ask`, it holds the id of the call and the
+fingerprint of the question; with `ask_after_a_step`, the result of a step too.
 """
 
 from pydantic import BaseModel

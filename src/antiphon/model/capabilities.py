@@ -54,10 +54,10 @@ def can_answer(capabilities: Mapping[str, Any], question: Question) -> bool:
     """Return whether a client with these capabilities can answer a question."""
     name, mode = _NEEDED[type(question)]
     declared = capabilities.get(name)
+    if type(declared) is not dict and not isinstance(declared, Mapping):  # the second test is slow
+        return False
     # An elicitation capability that names no mode means forms.
-    return isinstance(declared, Mapping) and (
-        mode is None or mode in declared or (mode == "form" and "url" not in declared)
-    )
+    return mode is None or mode in declared or (mode == "form" and "url" not in declared)
 
 
 def capabilities_for(*questions: type[Question]) -> dict[str, Any]:

@@ -269,7 +269,9 @@ class Engine:
         if self._authenticate is None:
             return ANONYMOUS
         found = self._authenticate(headers)
-        principal = await found if inspect.isawaitable(found) else found
+        if not isinstance(found, Principal) and inspect.isawaitable(found):
+            found = await found
+        principal = found
         if principal is None:
             raise Unauthorized()
         problem = problem_of(principal)

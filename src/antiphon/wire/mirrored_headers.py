@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError, HeaderMismatch
 
-__all__ = ["Mirrored", "check", "declared", "decode_value", "encode_value", "mirror"]
+__all__ = ["Mirrored", "check", "declared", "decode_value", "encode_value", "mirror", "names_only_tool"]
 
 Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
 """Header names in lower case, each with the path of the argument that it mirrors."""
@@ -116,6 +116,11 @@ def check(mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[byt
         given = decode_value(raw.decode("latin-1"))
         if not _same(given, value):
             raise HeaderMismatch(f"Header mismatch: {header} is {given!r}, and the body has {value!r}.")
+
+
+def names_only_tool(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether the headers name nothing but a tool. The id of a task may be a secret, for example."""
+    return headers.get(b"mcp-name") is None or headers.get(b"mcp-method") == b"tools/call"
 
 
 def _same(given: str, value: Any) -> bool:

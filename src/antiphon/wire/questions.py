@@ -34,8 +34,10 @@ Params: TypeAlias = Mapping[str, Any]
 
 
 def _write_form(question: Elicit) -> dict[str, Any]:
-    mode: dict[str, Any] = {} if question.mode is None else {"mode": question.mode}
-    return {**mode, "message": question.message, "requestedSchema": question.schema}
+    params = {"mode": question.mode, "message": question.message, "requestedSchema": question.schema}
+    if question.mode is None:
+        del params["mode"]
+    return params
 
 
 _TABLE: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {

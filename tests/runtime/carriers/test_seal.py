@@ -68,6 +68,21 @@ def test_any_text_is_refused_as_a_token(token: str) -> None:
         seal.open(token, use="state", bound_to=b"me")
 
 
+@given(st.binary(min_size=21, max_size=40), st.integers(0, 60), st.sampled_from("+/=-_ \nAQgw\u00e9\ud800"))
+def test_the_bytes_of_a_token_have_one_spelling(raw: bytes, position: int, character: str) -> None:
+    token = module._encode(raw)
+    assert token == base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    assert module._decode(token) == raw
+    for changed in (token[:position] + character + token[position + 1 :], token + character):
+        if changed != token:
+            try:
+                other = module._decode(changed)
+            except SealError:
+                continue
+            assert other != raw
+            assert module._encode(other) == changed
+
+
 @given(st.binary(max_size=20))
 def test_a_token_opens_only_with_its_binding(other: bytes) -> None:
     if other != b"me":

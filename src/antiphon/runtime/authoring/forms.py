@@ -83,8 +83,7 @@ class Form:
         """Return the value and `None`, or `None` and a description of what is wrong with the input."""
         entered = dict(content or {})
         # The type validates bounds itself. Only the JSON type of each value has to be checked here.
-        kinds = self._kinds
-        if not kinds or not all(type(value) is kinds.get(name) for name, value in entered.items()):
+        if not self._has_right_types(entered):
             wrong = problems(self.schema, entered)
             if wrong:
                 return None, "; ".join(wrong)
@@ -92,6 +91,14 @@ class Form:
             return self._read(entered), None
         except pydantic.ValidationError as error:
             return None, "; ".join(problems(self.schema, entered)) or explain(error)
+
+    def _has_right_types(self, entered: Mapping[str, Any]) -> bool:
+        """Return whether the form has a type for each value, and the value is of that type."""
+        kinds = self._kinds
+        for name, value in entered.items():
+            if type(value) is not kinds.get(name):
+                return False
+        return bool(kinds)
 
     @staticmethod
     def of(wanted: Any) -> Form:
@@ -124,7 +131,7 @@ def _form(wanted: Any) -> Form:
         raise DefinitionError(f"Cannot make a form of {wanted!r}: {first_sentence(error)}.") from None
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     if "properties" in schema:
-        return Form(_flat(wanted, schema, definitions), adapter.validate_python, typed=True)
+        return Form(_flat(wanted, schema, definitions), adapter.validator.validate_python, typed=True)
     if _resolved(schema, definitions).get("type") not in _PRIMITIVES | {"array"}:
         raise DefinitionError(
             f"Cannot make a form of {wanted!r}: it has no fields. "

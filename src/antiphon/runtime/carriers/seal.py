@@ -12,7 +12,6 @@ the same binding.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
 import os
@@ -39,6 +38,9 @@ _MAX_TOKENS_PER_KEY = 2**30
 """Tokens that one key seals. After these, the process derives another key."""
 _MAX_CIPHERS = 256
 """Derived keys that are kept to open tokens: those of the processes whose tokens were opened last."""
+_TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE = bytes.maketrans(b"-_+/=", b"+/!!!")
+"""The other alphabet and padding become a character that base64 does not have."""
 _ADVICE = "Secrets come from Server(secrets=…) or ANTIPHON_SECRETS; create one with `openssl rand -hex 32`."
 
 
@@ -66,7 +68,7 @@ class Seal:
         nonce = os.urandom(_NONCE_BYTES)
         expiry = int((time.time() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
         sealed = key.cipher.encrypt(nonce, data, expiry + bound_to)
-        return base64.urlsafe_b64encode(_FORMAT + key.salt + nonce + expiry + sealed).rstrip(b"=").decode()
+        return _encode(_FORMAT + key.salt + nonce + expiry + sealed)
 
     def open(self, token: str, *, use: Use, bound_to: bytes | Sequence[bytes]) -> bytes:
         """Return the data of a token of this use that is bound to one of these.
@@ -180,15 +182,20 @@ def _check_expiry(raw: bytes) -> None:
         raise SealError("The token has expired.")
 
 
+def _encode(raw: bytes) -> str:
+    """Return a token as URL-safe base64 without padding."""
+    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL_SAFE, b"=").decode()
+
+
 def _decode(token: str) -> bytes:
     """Return the bytes of a token; raises `SealError` for any other spelling than the one of `seal`."""
     try:
-        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        padded = token.encode().translate(_FROM_URL_SAFE) + b"=" * (-len(token) % 4)
+        raw = binascii.a2b_base64(padded, strict_mode=True)
+    except ValueError:  # binascii.Error is one
         raise SealError("The token is not base64.") from None
-    if (
-        len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES
-        or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != token
-    ):
+    # Only the bits behind the last byte can be spelled in several ways.
+    end = len(raw) // 3
+    if len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES or _encode(raw[end * 3 :]) != token[end * 4 :]:
         raise SealError("The token is too short, or is not in canonical base64.")
     return raw

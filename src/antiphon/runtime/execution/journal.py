@@ -58,10 +58,9 @@ class Journal:
 
     def key(self, kind: str, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run, and count it."""
-        key = self.next_key(kind, name)
         base = f"{kind}:{name}"
-        self._counts[base] = self._counts.get(base, 0) + 1
-        return key
+        count = self._counts[base] = self._counts.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"
 
     def next_key(self, kind: str, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run."""
@@ -75,7 +74,7 @@ class Journal:
 
     def question_key(self, name: str) -> str:
         """Return the key of the next question of this name in this run."""
-        return self.key(ANSWER_KIND, name).removeprefix(f"{ANSWER_KIND}:")
+        return self.key(ANSWER_KIND, name)[len(ANSWER_KIND) + 1 :]
 
     def find(self, key: str) -> Any:
         """Return the value recorded under a key, or `MISSING`."""

@@ -21,6 +21,7 @@ from antiphon.runtime.execution.fingerprints import (
 __all__ = ["Replay"]
 
 _STEP_KIND = "step:"
+_USED_KINDS = (_STEP_KIND, answer_entry(""))
 _MAX_CHECKED_ENTRIES = 100_000
 """Up to how many entries a journal is searched for unused ones at the end of a run.
 
@@ -106,13 +107,14 @@ class Replay:
         """Return the steps that this run has not used, and the answers to questions that it has not asked."""
         if len(self._entries) > _MAX_CHECKED_ENTRIES:
             return []
-        return [key for key in self._entries if key not in self._used and self._counts(key)]
-
-    def _counts(self, key: str) -> bool:
-        """Return whether an entry should be used: steps, and answers that a run has asked for."""
-        return key.startswith(_STEP_KIND) or (
-            key.startswith(answer_entry("")) and fingerprint_key(key) in self._entries
-        )
+        # Steps should be used, and answers that a run has asked for.
+        return [
+            key
+            for key in self._entries
+            if key not in self._used
+            and key.startswith(_USED_KINDS)
+            and (key.startswith(_STEP_KIND) or fingerprint_key(key) in self._entries)
+        ]
 
     def _recorded(self, key: str) -> StepPrint | None:
         """Return the fingerprint of a recorded step; `None` if the step is not recorded, or has none."""

@@ -236,8 +236,10 @@ class Dialect:
 
     def open_questions(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Return the fields with which a result, or a task, carries questions by key."""
-        written = {key: self.ask(question) for key, question in questions.items()}
-        requests = {key: {"method": method, "params": params} for key, (method, params) in written.items()}
+        requests: dict[str, Any] = {}
+        for key, question in questions.items():
+            method, params = self.ask(question)
+            requests[key] = {"method": method, "params": params}
         return {"inputRequests": requests}
 
     def error(self, request_id: RequestId | None, error: RequestError) -> bytes:
@@ -285,9 +287,7 @@ class Dialect:
         return result.data
 
     def _input_required(self, stopped: InputRequired) -> dict[str, Any]:
-        value: dict[str, Any] = {}
-        if stopped.questions:
-            value.update(self.open_questions(stopped.questions))
+        value = self.open_questions(stopped.questions) if stopped.questions else {}
         if stopped.sealed is not None:
             value["requestState"] = stopped.sealed
         return value

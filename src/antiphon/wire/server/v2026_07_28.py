@@ -84,6 +84,7 @@ _METHOD_HEADERS: Mapping[Any, bytes] = {
 NEEDS_TASKS: Mapping[str, Any] = {"extensions": {EXTENSION: {}}}
 NEEDS_STREAMING: Mapping[str, Any] = {"extensions": {EXTENSION: {}, STREAMING: {}}}
 
+_WITHOUT_RESULT = (CancelTask, AnswerTask)
 _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "task"}
 
 
@@ -272,7 +273,7 @@ class V2026(Dialect):
 
     def result(self, request: Request, outcome: Outcome | TaskOutcome) -> dict[str, Any]:
         """Return the result object of an outcome, with its type and the name of the server."""
-        if isinstance(request, CancelTask | AnswerTask):
+        if type(request) in _WITHOUT_RESULT:
             return {"resultType": "complete", "_meta": self._meta}
         if type(outcome) is Listened:
             return {"resultType": "complete", "_meta": {**self._meta, SUBSCRIPTION_ID: outcome.subscription}}

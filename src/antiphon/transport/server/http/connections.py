@@ -63,26 +63,12 @@ class Connections:
         """When each connection expires that a request head is awaited from, or that was refused."""
         self._log = RateLimitedLog()
         self._interval = max(0.01, min(SWEEP_SECONDS, limits.head_timeout / 4, limits.body_timeout / 4))
-        self._default_headers: list[tuple[bytes, bytes]] | None = None
-        self._json_head = b""
         self._sweeping = False
         self._has_searched = False
         """Whether idle connections were searched since the last sweep."""
 
     def __len__(self) -> int:
         return len(self._open)
-
-    def json_head(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the head of a successful JSON response, up to the value of its content length.
-
-        uvicorn makes a new list of default headers each second, because one of them is the date.
-        """
-        if default_headers is not self._default_headers:
-            self._default_headers = default_headers
-            lines = [name + b": " + value for name, value in default_headers]
-            lines += [b"content-type: application/json", b"content-length: "]
-            self._json_head = b"\r\n".join([b"HTTP/1.1 200 OK", *lines])
-        return self._json_head
 
     def admit(self, connection: Connection, client: tuple[str, int] | None) -> str | None:
         """Count a connection; return why it is refused, or `None` if it is admitted."""

@@ -11,7 +11,7 @@ from typing import Any
 from antiphon.errors import HeadTooLarge, InvalidRequest
 from antiphon.runtime.limits import Limits
 
-__all__ = ["check_head", "read_headers"]
+__all__ = ["NO_TRAILERS", "check_head", "read_headers"]
 
 _SINGLE = frozenset(
     (b"authorization", b"content-length", b"content-type", b"host", b"last-event-id", b"origin")
@@ -49,3 +49,15 @@ def check_head(scope: Mapping[str, Any], limits: Limits) -> None:
     size = len(scope["path"]) + len(scope.get("query_string", b""))
     if size + sum(len(name) + len(value) + 4 for name, value in lines) > limits.max_head_bytes:
         raise HeadTooLarge(f"The head of a request has at most {limits.max_head_bytes} bytes.")
+
+
+class _NoTrailers(list[tuple[bytes, bytes]]):
+    """A list of headers that takes none."""
+
+    def append(self, item: tuple[bytes, bytes]) -> None:
+        """Refuse a header."""
+        raise ValueError("Trailers are not supported.")
+
+
+NO_TRAILERS = _NoTrailers()
+"""Takes the headers that follow the body of a request."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.transport.server.http.headers import NO_TRAILERS
+from antiphon.transport.server.http.known_heads import MAX_MISSES, Head, read_head
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.request_body import LATE_BODY
+from antiphon.transport.server.http.responses import Responses
 from antiphon.transport.server.http.unread import drop
-from antiphon.wire import jsonrpc
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -32,19 +33,6 @@ LINGER_SECONDS = 2.0
 """How long a refused connection discards what its client still sends, so that the client sees the refusal."""
 MAX_PIPELINED = 16
 """How many requests may wait for the response to the one before."""
-RETRY_SECONDS = 1
-
-
-class _NoTrailers(list[tuple[bytes, bytes]]):
-    """A list of headers that takes none."""
-
-    def append(self, item: tuple[bytes, bytes]) -> None:
-        """Refuse a header."""
-        raise ValueError("Trailers are not supported.")
-
-
-_NO_TRAILERS = _NoTrailers()
-_VERSIONS = ("1.1", "1.0")
 _MAX_LENGTH_DIGITS = 4
 """How long the content length of a plain request may be."""
 
@@ -55,6 +43,37 @@ class HttpProtocol(HttpToolsProtocol):
     A plain request goes to the endpoint of the app at once (see `PlainExchange`): a POST with a small body,
     which is alone on the connection. All other requests go through uvicorn's ASGI cycle.
     """
+
+    # Python shares the keys of up to 30 attributes between objects. With more, each has 1.6 kB of its own.
+    __slots__ = (
+        "_authenticates",
+        "_awaits_head",
+        "_bodiless",
+        "_connections",
+        "_cycle_number",
+        "_endpoint",
+        "_has_head",
+        "_ignores_data",
+        "_is_between",
+        "_is_lost",
+        "_is_whole",
+        "_known_heads",
+        "_last_body",
+        "_last_head",
+        "_max_plain_body",
+        "_misses",
+        "_plain_body",
+        "_plain_headers",
+        "_plain_scopes",
+        "_requests",
+        "_responses",
+        "_room",
+        "idle_until",
+        "limits",
+        "plain",
+        "unread_bytes",
+        "unread_since",
+    )
 
     def __init__(
         self,
@@ -68,13 +87,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.unread_since = 0.0
         self._connections = config.connections
         self.limits = config.limits
-        self._max_head = config.limits.max_head_bytes
-        self._head_timeout = config.limits.head_timeout
-        self._room = self._max_head
+        self._room = config.limits.max_head_bytes
         """How many bytes of a head may still come."""
         self._awaits_head = True
         self.idle_until: float | None = None
-        """When the connection is closed unless a request comes; `None` while it has a request."""
         self._ignores_data = False
         """Whether the connection is about to end, and what the client still sends is discarded."""
         self._is_lost = False
@@ -88,10 +104,19 @@ class HttpProtocol(HttpToolsProtocol):
         self._cycle_number = 0
         """Which request has the last ASGI cycle."""
         self._endpoint = config.plain_endpoint
+        self._authenticates = self._endpoint is not None and self._endpoint.authenticates
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
-        self._plain_headers: dict[bytes, bytes] | None = None
+        self._known_heads = config.known_heads
+        self._responses = config.responses
+        self._last_head: Head | None = None
+        """The head of the last plain request."""
+        self._misses = 0
+        """How many plain requests in a row had heads that were not known."""
+        self._is_between = True
+        """Whether all data so far were whole plain requests, so that the next data begin another request."""
+        self._plain_headers: Mapping[bytes, bytes] | None = None
         """The headers of the plain request that is being read."""
         self._plain_body = b""
         self._is_whole = False
@@ -109,10 +134,10 @@ class HttpProtocol(HttpToolsProtocol):
             }
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         else:
             self._ignores_data = True
-            self._write_error(503, refusal)
+            transport.write(Responses.refusal(self.server_state.default_headers, 503, refusal))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -134,6 +159,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.open_cycle(self.plain)  # another request follows, which waits for this one
         before = self._requests
         idle_until, self.idle_until = self.idle_until, None
+        is_start = self._is_between and self._misses < MAX_MISSES and not self._has_cycle
+        self._is_between = False
+        if is_start and self._take_known(data):
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -144,6 +173,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._ignores_data = True
         if self._plain_headers is not None:
+            if is_start and self._is_whole:
+                self._keep_head(data, self._plain_headers)
             self._take_plain(self._plain_headers)
             return
         if len(self.pipeline) > MAX_PIPELINED:
@@ -184,8 +215,8 @@ class HttpProtocol(HttpToolsProtocol):
         )
         self._cycle_number = self._requests
         super().on_headers_complete()
-        self.headers = _NO_TRAILERS
-        if self.scope["http_version"] not in _VERSIONS:
+        self.headers = NO_TRAILERS
+        if self.scope["http_version"] not in ("1.1", "1.0"):
             raise ValueError("This is not HTTP/1.")
 
     def on_body(self, body: bytes) -> None:
@@ -224,16 +255,43 @@ class HttpProtocol(HttpToolsProtocol):
         ):
             return False
         self._plain_headers = headers
+        self.headers = NO_TRAILERS
         return True
+
+    def _take_known(self, data: bytes) -> bool:
+        """Serve a request whose head was parsed before, and return whether the data are such a request."""
+        head = self._last_head
+        body = None if head is None else head.body_of(data)
+        if body is None:
+            head = self._known_heads.find(data)
+            body = None if head is None else head.body_of(data)
+        if head is None or body is None or len(body) > self._max_plain_body:
+            return False
+        if self._awaits_head:
+            self._stop_awaiting_head()
+        self._misses = 0
+        self._last_head, self.url, headers = head, head.url, head.headers
+        self._requests += 1
+        self._has_head = True
+        if self._authenticates:  # the author's function sees all headers, so the length has to be right
+            headers = {**headers, b"content-length": b"%d" % len(body)}
+        self._serve_plain(headers, body)
+        return True
+
+    def _keep_head(self, data: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """Keep the head of a plain request. A head with a secret is forgotten with the connection."""
+        self._misses += 1
+        self._last_head = head = read_head(data, self.url, headers, self._plain_body)
+        if head is not None and not (head.is_private or self._authenticates):
+            self._known_heads.add(head)
 
     def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
         """Serve a plain request, or wait for the rest of its body."""
         if self._awaits_head:
             self._stop_awaiting_head()
-        assert self._endpoint is not None
         body, deadlines = self._plain_body, self._connections.deadlines
         if not self._is_whole:
-            if self._endpoint.authenticates:
+            if self._authenticates:
                 self._leave_short_way()  # strangers are refused before their bodies are read
             else:
                 deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
@@ -241,6 +299,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self in deadlines:
             del deadlines[self]
         self._forget_plain()
+        self._serve_plain(headers, body)
+
+    def _serve_plain(self, headers: Mapping[bytes, bytes], body: bytes) -> None:
+        """Serve a plain request, which has arrived. Nothing else has."""
+        assert self._endpoint is not None
+        self._is_between = True
         self.plain = exchange = PlainExchange(self, headers)
         scope, loop = self._plain_scopes[self.url], self.loop
         start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
@@ -259,8 +323,7 @@ class HttpProtocol(HttpToolsProtocol):
             return True
         self.plain = None
         state = self.server_state
-        head = self._connections.json_head(state.default_headers)
-        self.transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        self.transport.write(self._responses.answer(state.default_headers, body))
         state.total_requests += 1
         self.idle_until = self.loop.time() + self.timeout_keep_alive
         if self.access_log:
@@ -348,13 +411,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(408, LATE_BODY)
         elif self._has_cycle:
             # The head of a further request waits behind one that runs, and may not even be read meanwhile.
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         elif self._has_head or not self._requests:  # nothing of a head has arrived
             self.transport.close()
             self._linger()
         else:
             self._refuse(
-                408, f"The head of the request did not arrive within {self._head_timeout:g} seconds."
+                408, f"The head of the request did not arrive within {self.limits.head_timeout:g} seconds."
             )
 
     def resume_writing(self) -> None:
@@ -377,13 +440,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._bodiless = 0
             return
         self._bodiless += size
-        if self._bodiless > self._max_head and self.cycle.more_body:
+        if self._bodiless > self.limits.max_head_bytes and self.cycle.more_body:
             self._refuse(400, "The body of the request is not valid HTTP.")
 
     def _stop_awaiting_head(self) -> None:
         if self._awaits_head:
             self._awaits_head = False
-            self._room = self._max_head
+            self._room = self.limits.max_head_bytes
         self._connections.deadlines.pop(self, None)
 
     def _await_head(self, size: int, before: int, *, was_idle: bool) -> None:
@@ -396,17 +459,17 @@ class HttpProtocol(HttpToolsProtocol):
         begins = self._requests != before
         self._last_body = None
         if begins:
-            self._room = self._max_head
+            self._room = self.limits.max_head_bytes
         if not self._awaits_head or (begins and before):
             self._awaits_head = True
-            self._connections.deadlines[self] = self.loop.time() + self._head_timeout
+            self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout
         if self._has_head:
             return
         if begins and not ((was_idle or not before) and (self.cycle is None or self._cycle_number <= before)):
             return
         self._room -= size
         if self._room <= 0:
-            self._refuse(431, f"The head of a request has at most {self._max_head} bytes.")
+            self._refuse(431, f"The head of a request has at most {self.limits.max_head_bytes} bytes.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer with an error, and close the connection once its client had the time to read it."""
@@ -421,7 +484,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True  # the app must not answer too
             self.cycle.message_event.set()
-        self._write_error(status, message)
+        self.transport.write(Responses.refusal(self.server_state.default_headers, status, message))
         self._linger()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -433,16 +496,3 @@ class HttpProtocol(HttpToolsProtocol):
         self._ignores_data = True
         self.idle_until = None
         self._connections.deadlines[self] = self.loop.time() + LINGER_SECONDS
-
-    def _write_error(self, status: int, message: str) -> None:
-        body = jsonrpc.failure(None, -32600 if status < 500 else -32603, message)
-        lines = [
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-            *(f"{name.decode()}: {value.decode()}" for name, value in self.server_state.default_headers),
-            "content-type: application/json",
-            f"content-length: {len(body)}",
-            "connection: close",
-        ]
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            lines.append(f"retry-after: {RETRY_SECONDS}")
-        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)

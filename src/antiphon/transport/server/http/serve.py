@@ -22,7 +22,9 @@ from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.app import App
 from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
 from antiphon.transport.server.http.endpoint import Endpoint
+from antiphon.transport.server.http.known_heads import KnownHeads
 from antiphon.transport.server.http.protocol import HttpProtocol
+from antiphon.transport.server.http.responses import Responses
 from antiphon.transport.server.interrupts import Interrupts
 
 __all__ = ["HttpConfig", "HttpServer", "create_config", "create_server", "serve_http"]
@@ -108,6 +110,10 @@ class HttpConfig(uvicorn.Config):
 
     connections: Connections
     """The connections of this process, once the configuration is loaded."""
+    known_heads: KnownHeads
+    """The heads of plain requests that were parsed before, once the configuration is loaded."""
+    responses: Responses
+    """Writes the answers to plain requests, once the configuration is loaded."""
     plain_endpoint: Endpoint | None
     """Where plain requests go, which need no ASGI; `None` if all requests go through ASGI."""
 
@@ -119,6 +125,8 @@ class HttpConfig(uvicorn.Config):
         """Load the app, and raise the limit of open descriptors, which bounds the connections."""
         super().load()
         self.connections = Connections(self.limits, raise_descriptor_limit())
+        self.known_heads = KnownHeads()
+        self.responses = Responses()
         self.plain_endpoint = None
         app = self.loaded_app
         if isinstance(app, App):

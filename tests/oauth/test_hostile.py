@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from antiphon import AuthorizationFailed, MemoryLogins, Unauthorized
+from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
 from antiphon.client.oauth.browser import open_browser
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.transport.client.challenges import bearer_parameters, split_scopes
@@ -41,16 +41,49 @@ async def test_an_endpoint_that_is_not_https_is_refused(hostile: Hostile, name: 
 
 async def test_the_client_of_one_issuer_does_not_go_to_another(hostile: Hostile) -> None:
     store = MemoryLogins()
+    mine = {"client_id": "mine", "client_secret": "s3cret", "issuer": OAuth.ANY_ISSUER}
     with pytest.raises(Unauthorized):
-        await hostile.connect(client_id="mine", client_secret="s3cret", store=store)
+        await hostile.connect(store=store, **mine)
     hostile.issuer["issuer"] = f"{hostile.url}/"
     hostile.resource["authorization_servers"] = [f"{hostile.url}/"]
     hostile.requests.clear()
     with pytest.raises(AuthorizationFailed, match="now names"):
-        await hostile.connect(client_id="mine", client_secret="s3cret", store=store, relogin=True)
+        await hostile.connect(store=store, relogin=True, **mine)
     assert "/token" not in hostile.requests
     with pytest.raises(AuthorizationFailed, match="no authorization server"):
         await hostile.connect(issuer="https://id.example.com")
+
+
+def test_a_secret_without_its_issuer_is_refused() -> None:
+    """Otherwise the first server that is asked could name the issuer that gets the secret."""
+    for make in (
+        lambda: OAuth(client_id="mine", client_secret="s3cret"),
+        lambda: OAuth(client_id="mine", client_secret="s3cret", show_code=lambda page, code: None),
+        lambda: OAuth.service("mine", "s3cret"),
+        lambda: OAuth.assertion("a.b.c"),
+        lambda: OAuth.assertion(lambda request: "a.b.c", client_id="mine", client_secret="s3cret"),
+    ):
+        with pytest.raises(ValueError, match="needs issuer=") as raised:
+            make()
+        assert "s3cret" not in str(raised.value)
+    OAuth.service("mine", private_key="a key, which signs for one issuer")
+    OAuth.assertion(lambda request: f"an assertion for {request.issuer}")
+
+
+@pytest.mark.parametrize("kind", ["service", "assertion"])
+async def test_the_secret_of_a_program_does_not_go_to_an_issuer_that_the_server_names(
+    hostile: Hostile, kind: str
+) -> None:
+    issuer = "https://id.example.com"
+    auth = (
+        OAuth.service("mine", "s3cret", issuer=issuer)
+        if kind == "service"
+        else OAuth.assertion("a.b.c", issuer=issuer)
+    )
+    with pytest.raises(AuthorizationFailed, match=r"names no authorization server https://id\.example\.com"):
+        async with Client(f"{hostile.url}/mcp", auth=auth):
+            pass
+    assert "/token" not in hostile.requests
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,11 @@ def log_in(url: str, options: LoginOptions) -> None:
     _check(url)
     if options.device and options.paste:
         raise CommandError("--device and --paste exclude each other. Use one of them.")
+    if options.client_secret is not None and options.issuer is None:
+        raise CommandError(
+            "ANTIPHON_CLIENT_SECRET is set: say which authorization server the secret belongs to, with "
+            "--issuer URL."
+        )
     if not (options.device or options.paste or has_terminal()):
         raise CommandError("There is no terminal to open a browser from. Use --device or --paste.")
     store = FileLogins()

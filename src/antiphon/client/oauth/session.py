@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antiphon.authorization.urls import shown_url
+from antiphon.client.oauth.background_logins import BackgroundLogins
 from antiphon.client.oauth.discovery import ProtectedServer, discover
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.issuer_requests import IssuerRequests
@@ -22,7 +23,7 @@ from antiphon.client.oauth.logins import Login
 from antiphon.client.oauth.proofs import ALGORITHM, Prover
 from antiphon.client.oauth.token_requests import IssuerRefused, refresh
 from antiphon.errors import AuthorizationFailed
-from antiphon.transport.client.authorization import AuthorizationNeeded, Refused
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing, Refused
 from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class OAuthSession:
         self._prover: Prover | None = None
         self._asked: set[str] = set()
         """The scopes that this session has asked for. The issuer may have granted fewer."""
+        self._background_logins = BackgroundLogins()
 
     async def headers(self, method: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; empty without a token."""
@@ -113,6 +115,7 @@ class OAuthSession:
             stored = self._stored()
             if stored is not None and stored.header != header and _is_valid(stored):
                 self._login = stored  # another process has logged in
+                self._background_logins.reset()
                 return True
             can_refresh = login is not None and login.refresh_token is not None
             if login is not None and can_refresh and await asyncio.shield(self._renew(login)):
@@ -122,7 +125,7 @@ class OAuthSession:
                 return True
         if self._grant.is_silent:
             return False
-        raise AuthorizationNeeded("login", refused.error, lambda: self._authorize(header, challenge))
+        raise self._needs("login", refused)
 
     async def close(self) -> None:
         """Wait for a refresh that has begun: its tokens must be stored."""
@@ -139,14 +142,30 @@ class OAuthSession:
         if parameters.get("error") != "insufficient_scope" or not is_new:
             return False  # asking for the same scopes again would end in the same refusal
         if not self._grant.is_silent:
-            raise AuthorizationNeeded("step-up", refused.error, lambda: self._authorize(header, challenge))
+            raise self._needs("step-up", refused)
         if refused.attempt >= _MAX_ATTEMPTS:
             return False
         await self._authorize(header, challenge)
         return True
 
-    async def _authorize(self, header: str | None, challenge: str) -> None:
-        """Get new tokens in place of those that were refused; raises `AuthorizationFailed`."""
+    def _needs(self, kind: Authorizing, refused: Refused) -> AuthorizationNeeded:
+        """Return the error for a request that succeeds once a person has logged in."""
+
+        async def authorize(*, in_background: bool = False) -> None:
+            background = kind if in_background else None
+            if not await self._authorize(refused.header, refused.challenge, background):
+                raise refused.error
+
+        return AuthorizationNeeded(kind, refused.error, authorize)
+
+    async def _authorize(
+        self, header: str | None, challenge: str, background: Authorizing | None = None
+    ) -> bool:
+        """Get new tokens in place of those that were refused; raises `AuthorizationFailed`.
+
+        `background` is the kind of a login that the program does not wait for. Returns whether there are new
+        tokens: there are none if nobody may be asked for such a login now.
+        """
         parameters = bearer_parameters(challenge)
         challenged = split_scopes(parameters.get("scope"))
         needed = set(challenged) if parameters.get("error") == "insufficient_scope" else set()
@@ -156,7 +175,9 @@ class OAuthSession:
                 is_other = found is not None and found.header != header
                 if found is not None and is_other and needed <= set(found.scopes) and _is_valid(found):
                     self._login = found
-                    return
+                    return True
+            if background is not None and not self._background_logins.begin(background):
+                return False
             server = await discover(
                 self._requests, self._url, parameters.get("resource_metadata"), self._settings.issuer
             )
@@ -170,6 +191,11 @@ class OAuthSession:
             )
             self._asked.update(scopes)
             self._keep(login)
+            if background is None:
+                self._background_logins.reset()
+            else:
+                self._background_logins.succeed(background)
+            return True
 
     def _choose_prover(self, server: ProtectedServer, offered: frozenset[str]) -> Prover | None:
         """Return the prover of the key that new tokens are bound to; `None` for bearer tokens.

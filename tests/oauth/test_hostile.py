@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 
 from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
 from antiphon.client.oauth.browser import open_browser
 from antiphon.client.oauth.issuer_requests import IssuerRequests
-from antiphon.transport.client.challenges import bearer_parameters, split_scopes
+from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 from antiphon.transport.client.http_client import http_client
 from tests.oauth.hostile import Hostile
 
@@ -195,5 +196,20 @@ def test_a_challenge_is_read(header: str, parameters: dict[str, str]) -> None:
 
 def test_a_challenge_of_any_size_is_read_quickly() -> None:
     assert bearer_parameters('Bearer a="' + "\\" * 1_000_000) == {"a": ""}
+
+
+@pytest.mark.parametrize("junk", ["," * 15_800 + "@", "," * 15_800, "a" * 15_800, "a " * 7_900 + "@"])
+def test_a_challenge_of_separators_is_read_in_linear_time(junk: str) -> None:
+    """The time is measured against the same number of characters that end each part at once."""
+    ratios = []
+    for _ in range(5):
+        times = []
+        for text in (f"Bearer {junk}", "Bearer " + "a=b," * (len(junk) // 4)):
+            begun = time.process_time()
+            assert "bearer" in schemes(text)
+            bearer_parameters(text)
+            times.append(time.process_time() - begun)
+        ratios.append(times[0] / times[1])
+    assert min(ratios) < 20  # it was 10,000 and more
     assert len(split_scopes(" ".join(map(str, range(10_000))))) == 200
     assert split_scopes('a "b" c\x00 a') == ("a",)

@@ -99,8 +99,9 @@ class Engine:
         )
         """Where callers get tokens for the server, if `IssuedTokens` authenticates them."""
         self.telemetry = Telemetry(log_arguments=settings.log_arguments)
+        scopes = ScopeCheck(self.protected_resource)
         self.artifacts = ArtifactService(
-            name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads
+            name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads, scopes
         )
         self.environment = Environment(
             threads=self.threads,
@@ -134,7 +135,7 @@ class Engine:
             self.budget,
             self.environment,
             self.artifacts,
-            ScopeCheck(self.protected_resource),
+            scopes,
             instructions=settings.instructions,
             ttl_ms=int(settings.list_ttl * 1000),
             hide_forbidden=settings.hide_forbidden,

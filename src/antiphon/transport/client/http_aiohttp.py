@@ -172,7 +172,9 @@ class _Response:
         self.status = response.status
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header; `None` without one."""
+        """Return the first value of a header, and all challenges; `None` without one."""
+        if name == "www-authenticate":
+            return ", ".join(self._response.headers.getall(name, ())) or None
         return self._response.headers.get(name)
 
     async def read(self) -> bytes:

@@ -52,7 +52,10 @@ class Httpx2Client:
             request = self._http.build_request(
                 method, url, content=body, headers=dict(headers), timeout=self._timeout
             )
-            return _Response(await self._http.send(request, stream=True, auth=self._auth))
+            # The client of a user may follow redirects. The headers of a request are for one server alone.
+            return _Response(
+                await self._http.send(request, stream=True, auth=self._auth, follow_redirects=False)
+            )
         except httpx2.InvalidURL:  # its message may quote a password
             raise InvalidUrl from None
         except httpx2.TransportError as error:

@@ -39,7 +39,7 @@ class Hostile:
         self.requests.append(request.path)
         if request.path == "/mcp":
             return web.Response(status=401, headers={"WWW-Authenticate": self.challenge})
-        if request.path.startswith("/.well-known/oauth-protected-resource"):
+        if request.path.startswith(("/.well-known/oauth-protected-resource", "/mcp/metadata")):
             return web.json_response(self.resource)
         if request.path == "/.well-known/oauth-authorization-server":
             return web.json_response(self.issuer)

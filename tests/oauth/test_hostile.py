@@ -10,6 +10,8 @@ import pytest
 from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
 from antiphon.client.oauth.browser import open_browser
 from antiphon.client.oauth.issuer_requests import IssuerRequests
+from antiphon.client.oauth.logins import Login, RegisteredClient
+from antiphon.transport.client.authorization import Refused
 from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 from antiphon.transport.client.http_client import http_client
 from tests.oauth.hostile import Hostile
@@ -111,6 +113,63 @@ async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> No
         with pytest.raises(AuthorizationFailed, match="and not of"):
             await hostile.connect()
     assert not hostile.pages
+
+
+async def test_a_resource_that_is_not_a_plain_url_is_refused(hostile: Hostile) -> None:
+    port = hostile.url.rpartition(":")[2]
+    for resource in (
+        f"http://victim.example\\@127.0.0.1:{port}/mcp",
+        f"http://ada@127.0.0.1:{port}/mcp",
+        f"{hostile.url}/mcp#part",
+        f"{hostile.url}/mcp\t",
+        f"{hostile.url}/mcp\r\nx: y",
+    ):
+        hostile.resource["resource"] = resource
+        with pytest.raises(AuthorizationFailed, match="and not of"):
+            await hostile.connect()
+    assert not hostile.pages
+
+
+async def test_only_a_well_known_document_may_name_a_resource_above(hostile: Hostile) -> None:
+    """One of several tenants of a host could publish any other document."""
+    hostile.resource["resource"] = hostile.url
+    hostile.challenge = f'Bearer resource_metadata="{hostile.url}/mcp/metadata"'
+    with pytest.raises(AuthorizationFailed, match="and not of"):
+        await hostile.connect()
+    assert not hostile.pages
+    for challenge in (
+        "Bearer",
+        f'Bearer resource_metadata="{hostile.url}/.well-known/oauth-protected-resource"',
+    ):
+        hostile.challenge = challenge
+        with pytest.raises(Unauthorized):
+            await hostile.connect()
+    assert len(hostile.pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "allow_private", "is_sent"),
+    [
+        ("http://mcp.example.com/mcp", False, False),
+        ("http://mcp.example.com/mcp", True, False),
+        ("http://10.0.0.7/mcp", False, False),
+        ("http://10.0.0.7/mcp", True, True),
+        ("http://127.0.0.1:1/mcp", False, True),
+        ("https://ada:pw@mcp.example.com/mcp?tenant=7", False, True),
+    ],
+)
+async def test_no_token_is_sent_to_another_machine_over_plain_http(
+    url: str, allow_private: bool, is_sent: bool
+) -> None:
+    store = MemoryLogins()
+    client = RegisteredClient("client")
+    store.save(Login(url, url, "https://id.example.com", client, "https://id.example.com/token", "t"))
+    settings = OAuth(store=store, allow_private=allow_private)
+    session = settings.authorization(url, http_client)
+    assert ("authorization" in await session.headers("POST")) is is_sent
+    if not is_sent:
+        with pytest.raises(AuthorizationFailed, match="must use https"):
+            await session.refused(Refused(None, 401, "Bearer", None, Unauthorized(), 0))
 
 
 async def test_a_token_that_no_header_can_carry_is_refused(hostile: Hostile) -> None:

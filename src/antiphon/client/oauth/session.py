@@ -55,6 +55,8 @@ class OAuthSession:
         self._grant = settings.grant
         self._store = settings.store
         self._requests = requests
+        self._problem = requests.problem_of_server()
+        """Why no token may be sent to the server, if there is a reason."""
         self._login: Login | None = None
         self._has_looked = False
         self._renewing: asyncio.Task[bool] | None = None
@@ -102,6 +104,11 @@ class OAuthSession:
 
     async def refused(self, refused: Refused) -> bool:
         """Return whether the request should be sent again, because there is another token now."""
+        if self._problem is not None:
+            raise AuthorizationFailed(
+                f"{shown_url(self._url)} asks for a token, and {self._problem}. No token is sent there. "
+                "In a private network that you trust, pass allow_private=True."
+            )
         header, attempt, challenge = refused.header, refused.attempt, refused.challenge
         login = self._login
         self.received(refused.nonce)
@@ -239,7 +246,8 @@ class OAuthSession:
             )
 
     def _stored(self) -> Login | None:
-        if not self._settings.reuses_login and self._login is None:
+        is_unused = not self._settings.reuses_login and self._login is None
+        if is_unused or self._problem is not None:
             return None
         return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 
+import msgspec
 import pytest
 
-from antiphon import AuthorizationFailed, Client, MemoryLogins, OAuth, Unauthorized
+from antiphon import (
+    AuthorizationFailed,
+    Client,
+    Forbidden,
+    IdTokenExchange,
+    MemoryLogins,
+    OAuth,
+    Unauthorized,
+)
 from antiphon.client.oauth.browser import open_browser
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import Login, RegisteredClient
+from antiphon.client.oauth.session import OAuthSession
+from antiphon.client.oauth.token_requests import read_seconds
 from antiphon.transport.client.authorization import Refused
 from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 from antiphon.transport.client.http_client import http_client
 from tests.oauth.hostile import Hostile
+from tests.support.polling import until
 
 
 async def test_a_server_that_refuses_every_token_asks_a_person_once(hostile: Hostile) -> None:
@@ -272,3 +285,95 @@ def test_a_challenge_of_separators_is_read_in_linear_time(junk: str) -> None:
     assert min(ratios) < 20  # it was 10,000 and more
     assert len(split_scopes(" ".join(map(str, range(10_000))))) == 200
     assert split_scopes('a "b" c\x00 a') == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (3600, 3600.0),
+        ("3600", 3600.0),
+        (-5, 0.0),
+        (True, None),
+        ("9" * 5000, None),
+        (10**400, None),
+        (1e15, None),
+        (float("nan"), None),
+        (None, None),
+    ],
+)
+def test_a_time_that_no_issuer_means_is_unknown(given: object, seconds: float | None) -> None:
+    assert read_seconds(given) == seconds
+
+
+async def test_discovery_has_a_deadline_of_its_own(hostile: Hostile) -> None:
+    """Each document comes in time, and all of them together do not."""
+    slow = [f"{hostile.url}/slow/{number}" for number in range(10)]
+    hostile.resource["authorization_servers"] = slow
+    with pytest.raises(AuthorizationFailed, match=r"were not there within 0\.9 s"):
+        await hostile.connect(request_timeout=0.3)
+    assert len([path for path in hostile.requests if "slow" in path]) < 3 * len(slow)
+
+
+async def test_the_scopes_of_silent_step_ups_are_bounded(hostile: Hostile) -> None:
+    settings = OAuth.service("robot", "s3cret", issuer=hostile.url)
+    session = settings.authorization(f"{hostile.url}/mcp", http_client)
+    count = 0
+    while True:
+        names = " ".join(f"scope-{count}-{number}" for number in range(20))
+        challenge = f'Bearer error="insufficient_scope", scope="{names}"'
+        header = (await session.headers("POST")).get("authorization")
+        hostile.token["access_token"] = f"t{count}"
+        if not await session.refused(Refused(header, 403, challenge, None, Forbidden("no"), 0)):
+            break
+        count += 1
+    assert count == 20
+    assert session._login is not None
+    assert len(session._login.scopes) <= 200
+
+
+@pytest.mark.parametrize("kind", [None, "urn:ietf:params:oauth:token-type:access_token"])
+async def test_a_token_of_another_type_is_no_assertion(hostile: Hostile, kind: str | None) -> None:
+    hostile.token["issued_token_type"] = kind
+    exchange = IdTokenExchange("an ID token", f"{hostile.url}/idp", "client")
+    with pytest.raises(AuthorizationFailed, match="without an assertion"):
+        async with Client(f"{hostile.url}/mcp", auth=OAuth.assertion(exchange)):
+            pass
+    assert "/idp" in hostile.requests
+    assert "/token" not in hostile.requests
+
+
+async def test_a_refresh_does_not_undo_a_logout(hostile: Hostile) -> None:
+    session, store = await stale_session(hostile)
+    (login,) = store.all()
+    store.remove(login)
+    assert await session.headers("POST") == {}
+    assert store.all() == []
+    assert "/token" not in hostile.requests
+
+
+async def test_a_refresh_does_not_replace_a_newer_login(hostile: Hostile) -> None:
+    session, store = await stale_session(hostile)
+    hostile.token = {"access_token": "refreshed", "token_type": "Bearer", "expires_in": 600}
+    async with store.locked(f"{hostile.url}/mcp"):
+        refreshing = asyncio.ensure_future(session.headers("POST"))
+        await until(lambda: session._renewing is not None)
+        newer = msgspec.structs.replace(store.all()[0], access_token="newer", expires_at=None)
+        logging_in = asyncio.ensure_future(session._keep_new(newer))
+        await asyncio.sleep(0)
+    await asyncio.gather(refreshing, logging_in)
+    assert [login.access_token for login in store.all()] == ["newer"]
+    assert (await session.headers("POST"))["authorization"] == "Bearer newer"
+
+
+async def stale_session(hostile: Hostile) -> tuple[OAuthSession, MemoryLogins]:
+    """Return the session of a login that has expired and can be refreshed, and its store."""
+    store, url = MemoryLogins(), f"{hostile.url}/mcp"
+    login = Login(
+        url, url, hostile.url, RegisteredClient("client"), f"{hostile.url}/token", "old", "r", expires_at=1.0
+    )
+    store.save(msgspec.structs.replace(login, expires_at=None))
+    session = OAuth(store=store).authorization(url, http_client)
+    await session.headers("POST")
+    session._login = login
+    store.save(login)
+    return session, store

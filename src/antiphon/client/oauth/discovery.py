@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/aut
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -18,6 +19,8 @@ from antiphon.transport.client.challenges import split_scopes
 __all__ = ["Issuer", "ProtectedServer", "discover", "issuer_metadata"]
 
 _MAX_ISSUERS = 10
+_MAX_TIMEOUTS = 3.0
+"""How long discovery takes in all, in timeouts of one request: a server can name many slow documents."""
 _METADATA_NAME = "oauth-protected-resource"
 
 
@@ -56,6 +59,20 @@ async def discover(
 
     `metadata_url` is the URL in the server's challenge. `wanted` is the only issuer that you accept, if any.
     """
+    seconds = _MAX_TIMEOUTS * requests.timeout
+    try:
+        async with asyncio.timeout(seconds):
+            return await _discovered(requests, url, metadata_url, wanted)
+    except TimeoutError:
+        raise AuthorizationFailed(
+            f"The metadata of {shown_url(url)} and of its authorization servers were not there within "
+            f"{seconds:g} s. Try again, or wait longer with request_timeout=."
+        ) from None
+
+
+async def _discovered(
+    requests: IssuerRequests, url: str, metadata_url: str | None, wanted: str | None
+) -> ProtectedServer:
     document = await _resource_metadata(requests, url, metadata_url)
     if document is None:
         return await _without_metadata(requests, url, wanted)

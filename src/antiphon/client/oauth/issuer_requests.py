@@ -45,7 +45,8 @@ class IssuerRequests:
         self._url = url
         self._is_forced = allow_private
         self._connect = connect
-        self._timeout = timeout
+        self.timeout = timeout
+        """How long one request may take, in seconds."""
         self._allow_private = allow_private or _is_private(url)
 
     def problem_of_server(self) -> str | None:
@@ -95,7 +96,7 @@ class IssuerRequests:
             raise AuthorizationFailed(f"The URL {shown} {problem}. No request was sent.")
         http = self._connect()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 response = await http.request(
                     method,
                     url,
@@ -107,7 +108,7 @@ class IssuerRequests:
                 finally:
                     await response.close()
         except TimeoutError:
-            raise AuthorizationFailed(f"{shown} has not responded within {self._timeout:g} s.") from None
+            raise AuthorizationFailed(f"{shown} has not responded within {self.timeout:g} s.") from None
         except HttpFailure as error:
             raise AuthorizationFailed(f"No connection to {shown}: {error}.") from None
         except BadAnswer as error:

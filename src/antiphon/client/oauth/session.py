@@ -42,6 +42,10 @@ _VALID_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 """How long after a failure a token that is still valid is refreshed again."""
 _MAX_ATTEMPTS = 3
+_MAX_SCOPES = 200
+"""How many scopes one login asks for. A server can name new ones again and again."""
+_MAX_SILENT_STEP_UPS = 20
+"""How often a session without a person asks for further scopes."""
 _ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
 """The errors of an issuer that say that a refresh token is of no use any more."""
 
@@ -59,12 +63,15 @@ class OAuthSession:
         """Why no token may be sent to the server, if there is a reason."""
         self._login: Login | None = None
         self._has_looked = False
+        self._is_stored = False
+        """Whether the store has had this login. If it is gone, the user has logged out."""
         self._renewing: asyncio.Task[bool] | None = None
         self._renew_at = 0.0
         self._authorizing = asyncio.Lock()
         self._prover: Prover | None = None
         self._asked: set[str] = set()
         """The scopes that this session has asked for. The issuer may have granted fewer."""
+        self._silent_step_ups = 0
         self._background_logins = BackgroundLogins()
 
     async def headers(self, method: str) -> Mapping[str, str]:
@@ -89,6 +96,7 @@ class OAuthSession:
             if not self._has_looked:
                 self._has_looked = True
                 login = self._login = self._stored()
+                self._is_stored = login is not None
             if login is None:
                 return None
         if login.expires_at is None or not login.expires_within(_early(login)):
@@ -121,7 +129,7 @@ class OAuthSession:
         if attempt == 0:
             stored = self._stored()
             if stored is not None and stored.header != header and _is_valid(stored):
-                self._login = stored  # another process has logged in
+                self._login, self._is_stored = stored, True  # another process has logged in
                 self._background_logins.reset()
                 return True
             can_refresh = login is not None and login.refresh_token is not None
@@ -150,8 +158,9 @@ class OAuthSession:
             return False  # asking for the same scopes again would end in the same refusal
         if not self._grant.is_silent:
             raise self._needs("step-up", refused)
-        if refused.attempt >= _MAX_ATTEMPTS:
+        if refused.attempt >= _MAX_ATTEMPTS or self._silent_step_ups >= _MAX_SILENT_STEP_UPS:
             return False
+        self._silent_step_ups += 1
         await self._authorize(header, challenge)
         return True
 
@@ -191,13 +200,14 @@ class OAuthSession:
             self._check_issuer(server.issuer.issuer)
             held = () if self._login is None else self._login.scopes
             first = (*self._settings.scopes, *challenged) or server.scopes
-            scopes = tuple(dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access"))
+            wanted = dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access")
+            scopes = tuple(wanted)[:_MAX_SCOPES]
             prover = self._choose_prover(server, schemes(challenge))
             login = await self._grant.obtain(
                 LoginRequest(self._url, server, scopes, self._requests, self._store, prover)
             )
             self._asked.update(scopes)
-            self._keep(login)
+            await self._keep_new(login)
             if background is None:
                 self._background_logins.reset()
             else:
@@ -251,10 +261,19 @@ class OAuthSession:
             return None
         return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
 
+    async def _keep_new(self, login: Login) -> None:
+        """Keep the login of a person. A refresh of the login before must not be stored after it."""
+        try:
+            async with self._store.locked(self._url):
+                self._keep(login)
+        except (OSError, AuthorizationFailed):  # `_keep` logs that the login cannot be stored
+            self._keep(login)
+
     def _keep(self, login: Login) -> None:
         self._login = login
         try:
             self._store.save(login)
+            self._is_stored = True
         except OSError as error:
             logger.warning(
                 "Cannot store the login at %s: %s. It is lost when the program ends.",
@@ -279,11 +298,14 @@ class OAuthSession:
         return self._renewing
 
     async def _renewed(self, old: Login) -> bool:
-        if self._login is not None and self._login.access_token != old.access_token:
-            return True
         async with self._store.locked(self._url):
+            if self._login is not None and self._login.access_token != old.access_token:
+                return True
             # Another process may have spent the refresh token, and stored another one.
             stored = self._stored()
+            if stored is None and self._is_stored:
+                self._login = None  # the user has logged out
+                return False
             if stored is not None and stored.access_token != old.access_token:
                 if _is_valid(stored):
                     self._login = stored

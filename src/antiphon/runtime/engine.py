@@ -99,7 +99,8 @@ class Engine:
         )
         """Where callers get tokens for the server, if `IssuedTokens` authenticates them."""
         self.telemetry = Telemetry(log_arguments=settings.log_arguments)
-        scopes = ScopeCheck(self.protected_resource)
+        self.scopes = scopes = ScopeCheck(self.protected_resource)
+        """Checks the scopes of callers. Transports use it for messages that are not requests."""
         self.artifacts = ArtifactService(
             name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads, scopes
         )

@@ -112,7 +112,7 @@ class HttpChannel:
         connect = partial(http_client, http=http, tls=tls, proxy=proxy, connect_timeout=connect_timeout)
         self._authorization: Authorization | None = None
         if gets_tokens(auth):
-            self._authorization = cast(Connect, auth).authorization(url, connect)
+            self._authorization = cast(Connect, auth).authorization(url, partial(connect, is_bare=True))
             auth = None
         self._connect = partial(connect, auth=None if isinstance(auth, str) else auth)
         if isinstance(auth, str):

@@ -263,10 +263,10 @@ class OAuthSession:
 
     async def _keep_new(self, login: Login) -> None:
         """Keep the login of a person. A refresh of the login before must not be stored after it."""
-        try:
-            async with self._store.locked(self._url):
-                self._keep(login)
-        except (OSError, AuthorizationFailed):  # `_keep` logs that the login cannot be stored
+        async with contextlib.AsyncExitStack() as stack:
+            # Without the lock, the person need not log in again. `_keep` logs it if the store cannot be used.
+            with contextlib.suppress(OSError, AuthorizationFailed):
+                await stack.enter_async_context(self._store.locked(self._url))
             self._keep(login)
 
     def _keep(self, login: Login) -> None:
@@ -298,7 +298,9 @@ class OAuthSession:
         return self._renewing
 
     async def _renewed(self, old: Login) -> bool:
-        async with self._store.locked(self._url):
+        async with contextlib.AsyncExitStack() as stack:
+            with contextlib.suppress(OSError):  # a login that cannot be stored has no other process
+                await stack.enter_async_context(self._store.locked(self._url))
             if self._login is not None and self._login.access_token != old.access_token:
                 return True
             # Another process may have spent the refresh token, and stored another one.

@@ -10,18 +10,9 @@ import pytest
 
 from antiphon import Artifact, Server
 from tests.authorization.test_scopes import READER, TOKENS, WRITER, caller
+from tests.patterns.test_artifacts import STORES, place
 from tests.support.serving import running
 from tests.support.speakers import Modern, Session
-
-STORES = ("memory", "sqlite", "file")
-
-
-def place(kind: str, folder: Path) -> str:
-    return {
-        "memory": "memory:",
-        "sqlite": f"sqlite:///{folder}/artifacts.db",
-        "file": f"file:///{folder}/artifacts",
-    }[kind]
 
 
 def by_kind(arguments: Mapping[str, Any]) -> list[str]:

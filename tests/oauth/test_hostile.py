@@ -146,9 +146,10 @@ async def test_a_resource_that_is_not_a_plain_url_is_refused(hostile: Hostile) -
 async def test_only_a_well_known_document_may_name_a_resource_above(hostile: Hostile) -> None:
     """One of several tenants of a host could publish any other document."""
     hostile.resource["resource"] = hostile.url
-    hostile.challenge = f'Bearer resource_metadata="{hostile.url}/mcp/metadata"'
-    with pytest.raises(AuthorizationFailed, match="and not of"):
-        await hostile.connect()
+    for place in ("mcp/metadata", ".well-known/oauth-protected-resource/other/../../../mcp/metadata"):
+        hostile.challenge = f'Bearer resource_metadata="{hostile.url}/{place}"'
+        with pytest.raises(AuthorizationFailed, match="and not of"):
+            await hostile.connect()
     assert not hostile.pages
     for challenge in (
         "Bearer",

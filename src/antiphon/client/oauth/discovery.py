@@ -100,17 +100,13 @@ async def _resource_metadata(
 ) -> dict[str, Any] | None:
     """Return the metadata of the server; `None` if it publishes none."""
     root = SplitResult(*urlsplit(url)[:2], "", "", "").geturl()
-    places = [well_known_url(each, _METADATA_NAME) for each in (url, root)]
-    if metadata_url:
-        places = [metadata_url]
-    for place in dict.fromkeys(places):
+    well_known = [well_known_url(each, _METADATA_NAME) for each in (url, root)]
+    for place in dict.fromkeys([metadata_url] if metadata_url else well_known):
         found = await requests.get(place)  # nosec B113 # our own client, with a deadline
         if found.status != 200 or not found.values:
             continue
         resource = found.values.get("resource")
-        if not isinstance(resource, str) or not _covers(
-            resource, url, is_well_known=_is_well_known(place, root)
-        ):
+        if not isinstance(resource, str) or not _covers(resource, url, is_well_known=place in well_known):
             # Otherwise a server could ask for tokens that another server accepts.
             raise AuthorizationFailed(
                 f"{shown_url(place)} is the metadata of {shown_url(resource)}, and not of {shown_url(url)}. "
@@ -120,11 +116,6 @@ async def _resource_metadata(
     if metadata_url:
         raise AuthorizationFailed(f"There is no metadata of the server at {shown_url(metadata_url)}.")
     return None
-
-
-def _is_well_known(place: str, root: str) -> bool:
-    """Return whether only the operator of the whole host can publish a document at a place."""
-    return place == (first := well_known_url(root, _METADATA_NAME)) or place.startswith(f"{first}/")
 
 
 def _covers(resource: str, url: str, *, is_well_known: bool) -> bool:

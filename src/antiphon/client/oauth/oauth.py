@@ -28,13 +28,13 @@ class OAuth:
     `client_metadata_url` is the address of the client's metadata document. Without either, the client
     registers itself. `scopes` are asked for in addition to those that the server names. `issuer` is the only
     authorization server that you accept; a secret needs it, because the secret would otherwise go to every
-    issuer that the server names. `redirect_port` is the loopback port
-    that the browser comes back to, by default a free one. `show_code` shows a page and a code for a login
-    with another device, in place of the browser. `interactive` says whether a person may be asked; by
-    default, if there is a terminal or an `open_browser`. `relogin` ignores stored tokens. `login_timeout` is
-    how long a person has to log in, and `request_timeout` how long an issuer has to respond, in seconds.
-    `allow_private` lets a server on the internet name an issuer in a private network. Raises `ValueError`
-    for a URL that cannot be used, and for a secret without an issuer.
+    issuer that the server names. `redirect_port` is the loopback port that the browser comes back to, by
+    default a free one. `show_code` shows a page and a code for a login with another device, in place of the
+    browser. `interactive` says whether a person may be asked; by default, if there is a terminal or an
+    `open_browser`. `relogin` ignores stored tokens. `login_timeout` is how long a person has to log in, and
+    `request_timeout` how long an issuer has to respond, in seconds. `allow_private` lets a server on the
+    internet name an issuer in a private network, and sends tokens to a server in a private network over
+    plain http. Raises `ValueError` for a URL that cannot be used, and for a secret without an issuer.
     """
 
     ANY_ISSUER: Final = "*"

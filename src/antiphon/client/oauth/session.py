@@ -190,6 +190,7 @@ class OAuthSession:
             for found in (self._login, self._stored()):
                 is_other = found is not None and found.header != header
                 if found is not None and is_other and needed <= set(found.scopes) and _is_valid(found):
+                    self._is_stored = self._is_stored or found is not self._login
                     self._login = found
                     return True
             if background is not None and not self._background_logins.begin(background):
@@ -310,7 +311,7 @@ class OAuthSession:
                 return False
             if stored is not None and stored.access_token != old.access_token:
                 if _is_valid(stored):
-                    self._login = stored
+                    self._login, self._is_stored = stored, True
                     return True
                 old = stored
             if old.refresh_token is None:

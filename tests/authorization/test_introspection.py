@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from antiphon import DefinitionError, IssuedTokens, Issuer, Unauthorized
+from antiphon import DefinitionError, IssuedTokens, Issuer, Principal, Unauthorized
+from antiphon.authorization import introspection
 from antiphon.errors import Busy
 from tests.support.issuer import RESOURCE, TestIssuer, identify
 
@@ -100,3 +101,19 @@ def test_a_token_is_not_sent_to_several_issuers() -> None:
 
 def test_the_secret_is_not_shown() -> None:
     assert "s3cret" not in repr(Issuer("https://id.example.com", client_id="x", client_secret="s3cret"))
+
+
+async def test_invented_tokens_delay_a_valid_one_and_do_not_stop_it(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(introspection, "_MAX_REQUESTS", 2)
+    monkeypatch.setattr(introspection, "_MAX_WAITING", 20)
+    tokens = introspecting(issuer)
+    issuer.active["valid"] = active()
+    invented = [identify(tokens, f"invented-{number}") for number in range(20)]
+    found = await asyncio.gather(*invented, identify(tokens, "valid"), return_exceptions=True)
+    assert all(isinstance(each, Unauthorized) for each in found[:-1])
+    assert isinstance(found[-1], Principal)
+    many = [identify(tokens, f"other-{number}") for number in range(23)]
+    refused = await asyncio.gather(*many, return_exceptions=True)
+    assert [type(each) for each in refused] == [*[Unauthorized] * 22, Busy]

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from joserfc.errors import UnsupportedAlgorithmError
 
 from antiphon import Context, InvalidRequest, IssuedTokens, Principal, Server, Unauthorized
+from antiphon.authorization.jwt_verifier import _Registry
 from tests.support.issuer import RESOURCE, TestIssuer, identify, issuing, new_key, unsigned
 from tests.support.serving import WAYS
 from tests.support.speakers import Modern
@@ -78,6 +80,10 @@ INVALID: dict[str, Callable[[TestIssuer], str]] = {
     "unknown key id": lambda issuer: issuer.token(key=new_key("unknown")),
     "public key as a secret": lambda issuer: _signed_with_the_public_key(issuer),
     "altered claims": lambda issuer: _altered(issuer.token()),
+    "ID token with the hash of a token": lambda issuer: issuer.token(header={"typ": "JWT"}, at_hash="x"),
+    "ID token with the hash of a code": lambda issuer: issuer.token(header={"typ": None}, c_hash="x"),
+    "ID token with a nonce": lambda issuer: issuer.token(header={"typ": "JWT"}, nonce="x"),
+    "ID token of Keycloak": lambda issuer: issuer.token(header={"typ": "JWT"}, typ="ID"),
     "token for a logout": lambda issuer: issuer.token(header={"typ": "logout+jwt"}),
     "unknown critical header": lambda issuer: unsigned(
         {"alg": "ES256", "kid": "first", "crit": ["x"], "x": 1}, issuer.claims(), b"x" * 64
@@ -225,3 +231,44 @@ async def test_a_malformed_header_gets_400(credentials: str) -> None:
     assert type(raised.value) is InvalidRequest
     assert raised.value.status == 400
     assert 'error="invalid_request"' in dict(raised.value.headers)["www-authenticate"]
+
+
+async def test_an_earlier_expiry_of_the_principal_counts(issuer: TestIssuer) -> None:
+    expires_at = time.time() - 1
+    tokens = IssuedTokens(
+        issuer.url,
+        resource=RESOURCE,
+        cache_seconds=3600,
+        principal=lambda claims: Principal(claims["sub"], expires_at=expires_at),
+    )
+    token = issuer.token()
+    assert "has expired" in str(await refusal(tokens, token))
+    expires_at = time.time() + 300
+    assert (await identify(tokens, token)).expires_at == expires_at
+    assert [until for _, until, _ in tokens._cache._principals.values()] == [expires_at]
+
+
+async def test_no_principal_of_one_issuer_has_the_id_of_another_principal() -> None:
+    async with issuing() as first, issuing() as second:
+        tokens = IssuedTokens(
+            [first.url, second.url], resource=RESOURCE, principal=lambda claims: Principal(claims["sub"])
+        )
+        names = ["ada", f"{first.url}#ada", f"{second.url}#ada"]
+        ids = {
+            (await identify(tokens, each.token(sub=name))).id for each in (first, second) for name in names
+        }
+        assert len(ids) == 6
+
+
+def test_the_library_that_verifies_signatures_knows_the_accepted_algorithms_alone() -> None:
+    registry = _Registry(["ES256"])
+    assert registry.get_alg("ES256").name == "ES256"
+    for name in ("none", "HS256", "RS256", "unknown"):
+        with pytest.raises(UnsupportedAlgorithmError):
+            registry.get_alg(name)
+
+
+async def test_an_access_token_of_keycloak_may_have_a_nonce(issuer: TestIssuer) -> None:
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE)
+    token = issuer.token(header={"typ": "JWT"}, typ="Bearer", nonce="x")
+    assert (await identify(tokens, token)).id == f"{issuer.url}#ada"

@@ -56,6 +56,23 @@ async def test_a_key_that_the_issuer_withdrew_is_not_accepted_any_more(
     await refused(tokens, withdrawn)
 
 
+async def test_keys_that_were_not_checked_for_long_are_fetched_before_a_token_is_accepted(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_cache, "_REFRESH_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(key_cache, "_MAX_UNCHECKED_SECONDS", 0.0)
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE, key_cooldown=0, cache_seconds=0)
+    withdrawn = issuer.token()
+    await identify(tokens, withdrawn)
+    issuer.is_away = True
+    await identify(tokens, withdrawn)  # the keys at hand are used while the issuer is unavailable
+    issuer.is_away = False
+    await identify(tokens, withdrawn)
+    await until(lambda: not tokens._jwts._keys[issuer.url]._is_away)
+    issuer.keys = [new_key("second")]
+    await refused(tokens, withdrawn)
+
+
 async def test_an_issuer_that_is_away_does_not_stop_the_server(
     issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from antiphon import BearerTokens, Client, Context, DefinitionError, IssuedTokens, Principal, Server
 from antiphon.errors import RequestError
+from tests.support import http
 from tests.support.issuer import RESOURCE, TestIssuer, issuing
 from tests.support.serving import WAYS, Address, running
 from tests.support.speakers import DIALECTS, Bare, Modern, Session, Speaker, speaker
@@ -221,6 +223,33 @@ async def test_the_challenge_names_the_scopes_of_the_server_and_of_the_tool(way:
                 assert (await status(method, {}, "read"))[0] == 200
             read = await status("resources/read", {"uri": "notes://secret"}, "")
             assert 'scope="read write"' in str(read[1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_streams_notifications_and_responses_need_the_scopes_of_the_server(
+    issuer: TestIssuer, way: str
+) -> None:
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE, scopes=["read"])
+    async with WAYS[way](notes(authenticate=tokens)) as where:
+        asker = await speaker(
+            "session", where.port, headers={"authorization": f"Bearer {issuer.token(scope='read')}"}
+        )
+        session = {name: value for name, value in asker.headers.items() if name == "mcp-session-id"}
+        assert session
+        headers = {**session, "authorization": f"Bearer {issuer.token(scope='other')}"}
+        posted = {**headers, "content-type": "application/json", "accept": "application/json"}
+        for body in (
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": "q", "result": {}},
+        ):
+            response = await http.request(where.port, "POST", posted, json.dumps(body).encode(), path="/mcp")
+            assert response.status == 403
+        for method in ("GET", "DELETE"):
+            asked = {**headers, "accept": "text/event-stream"}
+            response = await http.request(where.port, method, asked, path="/mcp")
+            assert response.status == 403
+            assert 'scope="read"' in response.headers["www-authenticate"]
+        assert (await asker.call("ping")).text == "pong"
 
 
 UNKNOWN = [

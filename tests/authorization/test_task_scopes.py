@@ -102,6 +102,21 @@ async def test_scopes_that_depend_on_arguments_count_for_the_task_too(issuer: Te
         assert 'scope="red"' in refused.headers["www-authenticate"]
 
 
+async def test_the_task_of_a_removed_tool_needs_the_scopes_of_its_submission(issuer: TestIssuer) -> None:
+    server = notes(IssuedTokens(issuer.url, resource=RESOURCE))
+    async with running(server) as where:
+        red, other = caller(where, issuer.token(scope="red")), caller(where, issuer.token(scope="write"))
+        task = await begin(red, "keep", kind="red")
+        await reach(red, task["taskId"], "completed")
+        server.remove_tool("keep")
+        named = {"taskId": task["taskId"]}
+        refused = await other.ask("tasks/get", named)
+        assert refused.status == 403
+        assert 'scope="red"' in refused.headers["www-authenticate"]
+        assert await _followed(other, task["taskId"]) == []
+        assert (await red.ask("tasks/get", named)).status == 200
+
+
 async def test_a_list_of_tasks_leaves_out_those_of_other_scopes(issuer: TestIssuer) -> None:
     tokens = IssuedTokens(issuer.url, resource=RESOURCE)
     async with running(notes(tokens)) as where:

@@ -102,18 +102,21 @@ def authorization() -> OAuth | None:
         key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
         return OAuth.service(CONTEXT["client_id"], private_key=key, algorithm=algorithm)
     if SCENARIO == "auth/client-credentials-basic":
-        return OAuth.service(CONTEXT["client_id"], CONTEXT["client_secret"])
+        return OAuth.service(CONTEXT["client_id"], CONTEXT["client_secret"], issuer=OAuth.ANY_ISSUER)
     if SCENARIO == "auth/enterprise-managed-authorization":
         exchange = IdTokenExchange(
             CONTEXT["idp_id_token"], CONTEXT["idp_token_endpoint"], CONTEXT["idp_client_id"]
         )
         client_id, client_secret = CONTEXT["client_id"], CONTEXT["client_secret"]
-        return OAuth.assertion(exchange, client_id=client_id, client_secret=client_secret)
+        return OAuth.assertion(
+            exchange, client_id=client_id, client_secret=client_secret, issuer=OAuth.ANY_ISSUER
+        )
     if SCENARIO == "auth/wif-jwt-bearer":
-        return OAuth.assertion(CONTEXT["valid_jwt"], client_id=CONTEXT["client_id"])
+        return OAuth.assertion(CONTEXT["valid_jwt"], client_id=CONTEXT["client_id"], issuer=OAuth.ANY_ISSUER)
     return OAuth(
         client_id=CONTEXT.get("client_id"),
         client_secret=CONTEXT.get("client_secret"),
+        issuer=OAuth.ANY_ISSUER,  # the suite names no issuer
         client_metadata_url="https://conformance-test.local/client-metadata.json",
         store=MemoryLogins(),
         open_browser=follow_redirect,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -39,7 +40,7 @@ class Hostile:
         self.requests.append(request.path)
         if request.path == "/mcp":
             return web.Response(status=401, headers={"WWW-Authenticate": self.challenge})
-        if request.path.startswith("/.well-known/oauth-protected-resource"):
+        if request.path.startswith(("/.well-known/oauth-protected-resource", "/mcp/metadata")):
             return web.json_response(self.resource)
         if request.path == "/.well-known/oauth-authorization-server":
             return web.json_response(self.issuer)
@@ -47,10 +48,12 @@ class Hostile:
             if self.registration is not None:
                 return web.json_response(self.registration, status=403)
             return web.json_response({"client_id": f"client-{self.requests.count('/register')}"}, status=201)
-        if request.path == "/token":
+        if request.path in ("/token", "/idp"):
             if (await request.post()).get("client_id") in self.deleted_clients:
                 return web.json_response({"error": "invalid_client"}, status=401)
             return web.json_response(self.token)
+        if "/slow/" in request.path:
+            await asyncio.sleep(0.2)
         if request.path == "/large":
             return web.Response(body=b"[" * (MAX_DOCUMENT_BYTES + 1))
         if request.path == "/elsewhere":

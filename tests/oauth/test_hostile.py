@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 
+import msgspec
 import pytest
 
-from antiphon import AuthorizationFailed, MemoryLogins, Unauthorized
+from antiphon import (
+    AuthorizationFailed,
+    Client,
+    Forbidden,
+    IdTokenExchange,
+    MemoryLogins,
+    OAuth,
+    Unauthorized,
+)
 from antiphon.client.oauth.browser import open_browser
 from antiphon.client.oauth.issuer_requests import IssuerRequests
-from antiphon.transport.client.challenges import bearer_parameters, split_scopes
+from antiphon.client.oauth.logins import Login, RegisteredClient
+from antiphon.client.oauth.session import OAuthSession
+from antiphon.client.oauth.token_requests import read_seconds
+from antiphon.transport.client.authorization import Refused
+from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 from antiphon.transport.client.http_client import http_client
 from tests.oauth.hostile import Hostile
+from tests.support.polling import until
 
 
 async def test_a_server_that_refuses_every_token_asks_a_person_once(hostile: Hostile) -> None:
@@ -41,16 +57,49 @@ async def test_an_endpoint_that_is_not_https_is_refused(hostile: Hostile, name: 
 
 async def test_the_client_of_one_issuer_does_not_go_to_another(hostile: Hostile) -> None:
     store = MemoryLogins()
+    mine = {"client_id": "mine", "client_secret": "s3cret", "issuer": OAuth.ANY_ISSUER}
     with pytest.raises(Unauthorized):
-        await hostile.connect(client_id="mine", client_secret="s3cret", store=store)
+        await hostile.connect(store=store, **mine)
     hostile.issuer["issuer"] = f"{hostile.url}/"
     hostile.resource["authorization_servers"] = [f"{hostile.url}/"]
     hostile.requests.clear()
     with pytest.raises(AuthorizationFailed, match="now names"):
-        await hostile.connect(client_id="mine", client_secret="s3cret", store=store, relogin=True)
+        await hostile.connect(store=store, relogin=True, **mine)
     assert "/token" not in hostile.requests
     with pytest.raises(AuthorizationFailed, match="no authorization server"):
         await hostile.connect(issuer="https://id.example.com")
+
+
+def test_a_secret_without_its_issuer_is_refused() -> None:
+    """Otherwise the first server that is asked could name the issuer that gets the secret."""
+    for make in (
+        lambda: OAuth(client_id="mine", client_secret="s3cret"),
+        lambda: OAuth(client_id="mine", client_secret="s3cret", show_code=lambda page, code: None),
+        lambda: OAuth.service("mine", "s3cret"),
+        lambda: OAuth.assertion("a.b.c"),
+        lambda: OAuth.assertion(lambda request: "a.b.c", client_id="mine", client_secret="s3cret"),
+    ):
+        with pytest.raises(ValueError, match="needs issuer=") as raised:
+            make()
+        assert "s3cret" not in str(raised.value)
+    OAuth.service("mine", private_key="a key, which signs for one issuer")
+    OAuth.assertion(lambda request: f"an assertion for {request.issuer}")
+
+
+@pytest.mark.parametrize("kind", ["service", "assertion"])
+async def test_the_secret_of_a_program_does_not_go_to_an_issuer_that_the_server_names(
+    hostile: Hostile, kind: str
+) -> None:
+    issuer = "https://id.example.com"
+    auth = (
+        OAuth.service("mine", "s3cret", issuer=issuer)
+        if kind == "service"
+        else OAuth.assertion("a.b.c", issuer=issuer)
+    )
+    with pytest.raises(AuthorizationFailed, match=r"names no authorization server https://id\.example\.com"):
+        async with Client(f"{hostile.url}/mcp", auth=auth):
+            pass
+    assert "/token" not in hostile.requests
 
 
 @pytest.mark.parametrize(
@@ -77,6 +126,64 @@ async def test_the_metadata_of_another_server_is_refused(hostile: Hostile) -> No
         with pytest.raises(AuthorizationFailed, match="and not of"):
             await hostile.connect()
     assert not hostile.pages
+
+
+async def test_a_resource_that_is_not_a_plain_url_is_refused(hostile: Hostile) -> None:
+    port = hostile.url.rpartition(":")[2]
+    for resource in (
+        f"http://victim.example\\@127.0.0.1:{port}/mcp",
+        f"http://ada@127.0.0.1:{port}/mcp",
+        f"{hostile.url}/mcp#part",
+        f"{hostile.url}/mcp\t",
+        f"{hostile.url}/mcp\r\nx: y",
+    ):
+        hostile.resource["resource"] = resource
+        with pytest.raises(AuthorizationFailed, match="and not of"):
+            await hostile.connect()
+    assert not hostile.pages
+
+
+async def test_only_a_well_known_document_may_name_a_resource_above(hostile: Hostile) -> None:
+    """One of several tenants of a host could publish any other document."""
+    hostile.resource["resource"] = hostile.url
+    for place in ("mcp/metadata", ".well-known/oauth-protected-resource/other/../../../mcp/metadata"):
+        hostile.challenge = f'Bearer resource_metadata="{hostile.url}/{place}"'
+        with pytest.raises(AuthorizationFailed, match="and not of"):
+            await hostile.connect()
+    assert not hostile.pages
+    for challenge in (
+        "Bearer",
+        f'Bearer resource_metadata="{hostile.url}/.well-known/oauth-protected-resource"',
+    ):
+        hostile.challenge = challenge
+        with pytest.raises(Unauthorized):
+            await hostile.connect()
+    assert len(hostile.pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "allow_private", "is_sent"),
+    [
+        ("http://mcp.example.com/mcp", False, False),
+        ("http://mcp.example.com/mcp", True, False),
+        ("http://10.0.0.7/mcp", False, False),
+        ("http://10.0.0.7/mcp", True, True),
+        ("http://127.0.0.1:1/mcp", False, True),
+        ("https://ada:pw@mcp.example.com/mcp?tenant=7", False, True),
+    ],
+)
+async def test_no_token_is_sent_to_another_machine_over_plain_http(
+    url: str, allow_private: bool, is_sent: bool
+) -> None:
+    store = MemoryLogins()
+    client = RegisteredClient("client")
+    store.save(Login(url, url, "https://id.example.com", client, "https://id.example.com/token", "t"))
+    settings = OAuth(store=store, allow_private=allow_private)
+    session = settings.authorization(url, http_client)
+    assert ("authorization" in await session.headers("POST")) is is_sent
+    if not is_sent:
+        with pytest.raises(AuthorizationFailed, match="must use https"):
+            await session.refused(Refused(None, 401, "Bearer", None, Unauthorized(), 0))
 
 
 async def test_a_token_that_no_header_can_carry_is_refused(hostile: Hostile) -> None:
@@ -162,5 +269,112 @@ def test_a_challenge_is_read(header: str, parameters: dict[str, str]) -> None:
 
 def test_a_challenge_of_any_size_is_read_quickly() -> None:
     assert bearer_parameters('Bearer a="' + "\\" * 1_000_000) == {"a": ""}
+
+
+@pytest.mark.parametrize("junk", ["," * 15_800 + "@", "," * 15_800, "a" * 15_800, "a " * 7_900 + "@"])
+def test_a_challenge_of_separators_is_read_in_linear_time(junk: str) -> None:
+    """The time is measured against the same number of characters that end each part at once."""
+    ratios = []
+    for _ in range(5):
+        times = []
+        for text in (f"Bearer {junk}", "Bearer " + "a=b," * (len(junk) // 4)):
+            begun = time.process_time()
+            assert "bearer" in schemes(text)
+            bearer_parameters(text)
+            times.append(time.process_time() - begun)
+        ratios.append(times[0] / times[1])
+    assert min(ratios) < 20  # it was 10,000 and more
     assert len(split_scopes(" ".join(map(str, range(10_000))))) == 200
     assert split_scopes('a "b" c\x00 a') == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (3600, 3600.0),
+        ("3600", 3600.0),
+        (-5, 0.0),
+        (True, None),
+        ("9" * 5000, None),
+        (10**400, None),
+        (1e15, None),
+        (float("nan"), None),
+        (None, None),
+    ],
+)
+def test_a_time_that_no_issuer_means_is_unknown(given: object, seconds: float | None) -> None:
+    assert read_seconds(given) == seconds
+
+
+async def test_discovery_has_a_deadline_of_its_own(hostile: Hostile) -> None:
+    """Each document comes in time, and all of them together do not."""
+    slow = [f"{hostile.url}/slow/{number}" for number in range(10)]
+    hostile.resource["authorization_servers"] = slow
+    with pytest.raises(AuthorizationFailed, match=r"were not there within 0\.9 s"):
+        await hostile.connect(request_timeout=0.3)
+    assert len([path for path in hostile.requests if "slow" in path]) < 3 * len(slow)
+
+
+async def test_the_scopes_of_silent_step_ups_are_bounded(hostile: Hostile) -> None:
+    settings = OAuth.service("robot", "s3cret", issuer=hostile.url)
+    session = settings.authorization(f"{hostile.url}/mcp", http_client)
+    count = 0
+    while True:
+        names = " ".join(f"scope-{count}-{number}" for number in range(20))
+        challenge = f'Bearer error="insufficient_scope", scope="{names}"'
+        header = (await session.headers("POST")).get("authorization")
+        hostile.token["access_token"] = f"t{count}"
+        if not await session.refused(Refused(header, 403, challenge, None, Forbidden("no"), 0)):
+            break
+        count += 1
+    assert count == 20
+    assert session._login is not None
+    assert len(session._login.scopes) <= 200
+
+
+@pytest.mark.parametrize("kind", [None, "urn:ietf:params:oauth:token-type:access_token"])
+async def test_a_token_of_another_type_is_no_assertion(hostile: Hostile, kind: str | None) -> None:
+    hostile.token["issued_token_type"] = kind
+    exchange = IdTokenExchange("an ID token", f"{hostile.url}/idp", "client")
+    with pytest.raises(AuthorizationFailed, match="without an assertion"):
+        async with Client(f"{hostile.url}/mcp", auth=OAuth.assertion(exchange)):
+            pass
+    assert "/idp" in hostile.requests
+    assert "/token" not in hostile.requests
+
+
+async def test_a_refresh_does_not_undo_a_logout(hostile: Hostile) -> None:
+    session, store = await stale_session(hostile)
+    (login,) = store.all()
+    store.remove(login)
+    assert await session.headers("POST") == {}
+    assert store.all() == []
+    assert "/token" not in hostile.requests
+
+
+async def test_a_refresh_does_not_replace_a_newer_login(hostile: Hostile) -> None:
+    session, store = await stale_session(hostile)
+    hostile.token = {"access_token": "refreshed", "token_type": "Bearer", "expires_in": 600}
+    async with store.locked(f"{hostile.url}/mcp"):
+        refreshing = asyncio.ensure_future(session.headers("POST"))
+        await until(lambda: session._renewing is not None)
+        newer = msgspec.structs.replace(store.all()[0], access_token="newer", expires_at=None)
+        logging_in = asyncio.ensure_future(session._keep_new(newer))
+        await asyncio.sleep(0)
+    await asyncio.gather(refreshing, logging_in)
+    assert [login.access_token for login in store.all()] == ["newer"]
+    assert (await session.headers("POST"))["authorization"] == "Bearer newer"
+
+
+async def stale_session(hostile: Hostile) -> tuple[OAuthSession, MemoryLogins]:
+    """Return the session of a login that has expired and can be refreshed, and its store."""
+    store, url = MemoryLogins(), f"{hostile.url}/mcp"
+    login = Login(
+        url, url, hostile.url, RegisteredClient("client"), f"{hostile.url}/token", "old", "r", expires_at=1.0
+    )
+    store.save(msgspec.structs.replace(login, expires_at=None))
+    session = OAuth(store=store).authorization(url, http_client)
+    await session.headers("POST")
+    session._login = login
+    store.save(login)
+    return session, store

@@ -266,12 +266,12 @@ async def test_a_person_has_a_deadline_that_is_not_the_one_for_connecting(oidc: 
 
 async def test_a_program_acts_for_itself_with_client_credentials(oidc: AuthorizationServer) -> None:
     async with serving_notes(oidc) as url:
-        auth = OAuth.service("robot", "robot-secret")
+        auth = OAuth.service("robot", "robot-secret", issuer=oidc.url)
         async with Client(url, auth=auth) as client:
             assert (await client.call("whoami")).text == f"{oidc.url}#robot ['notes:read']"
             assert (await client.call("save")).text == "saved"
         with pytest.raises(AuthorizationFailed, match="invalid_client"):
-            async with Client(url, auth=OAuth.service("robot", "wrong")):
+            async with Client(url, auth=OAuth.service("robot", "wrong", issuer=oidc.url)):
                 pass
 
 

@@ -114,7 +114,7 @@ async def test_a_login_is_bound_to_a_key_that_outlives_the_process(
 
 async def test_a_program_without_a_person_has_bound_tokens_too(oidc: AuthorizationServer) -> None:
     async with serving_bound(oidc.url) as server:
-        auth = OAuth.service("robot", "robot-secret")
+        auth = OAuth.service("robot", "robot-secret", issuer=oidc.url)
         async with Client(server.url, auth=auth) as client:
             assert (await client.call("add")).text == "proven"
 

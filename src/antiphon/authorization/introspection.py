@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from antiphon.authorization.claims import InvalidToken, check_claims
 from antiphon.authorization.issuer import Issuer
@@ -23,6 +24,8 @@ logger = logging.getLogger("antiphon")
 
 _MAX_REQUESTS = 64
 """How many tokens are introspected at once. Callers can invent any number of tokens."""
+_MAX_WAITING = 1024
+"""How many further tokens wait for their turn. More are refused."""
 _MAX_INACTIVE = 4096
 """How many hashes of inactive tokens are remembered."""
 
@@ -52,6 +55,7 @@ class Introspection:
         self._timeout = timeout
         self._endpoint = issuer.introspection_endpoint
         self._requests: dict[bytes, asyncio.Task[dict[str, Any]]] = {}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._inactive: dict[bytes, float] = {}
         self._is_away = False
 
@@ -86,11 +90,27 @@ class Introspection:
         """Introspect a token. Calls with the same token at the same time share a request."""
         request = self._requests.get(key)
         if request is None or request.get_loop() is not asyncio.get_running_loop():
-            if len(self._requests) >= _MAX_REQUESTS:
+            if len(self._requests) >= _MAX_REQUESTS + _MAX_WAITING:
                 raise IssuerUnavailable("too many tokens are being introspected")
-            request = self._requests[key] = asyncio.create_task(self._introspect(token))
+            request = self._requests[key] = asyncio.create_task(self._introspect_in_turn(token))
             request.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(request)
+
+    async def _introspect_in_turn(self, token: str) -> dict[str, Any]:
+        """Introspect a token after those that came before, so that invented tokens only delay the others."""
+        loop = asyncio.get_running_loop()
+        turns = self._turns.get(loop)
+        if turns is None:
+            turns = self._turns[loop] = asyncio.Semaphore(_MAX_REQUESTS)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await turns.acquire()
+        except TimeoutError:
+            raise IssuerUnavailable("too many tokens are being introspected") from None
+        try:
+            return await self._introspect(token)
+        finally:
+            turns.release()
 
     async def _introspect(self, token: str) -> dict[str, Any]:
         if self._endpoint is None:

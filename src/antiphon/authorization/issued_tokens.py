@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from antiphon.authorization.claims import InvalidToken, subject_of
@@ -170,7 +170,7 @@ class IssuedTokens:
                 "The issuer of your token is unavailable, so the token cannot be verified: try again.",
                 retry_after=_RETRY_AFTER_SECONDS,
             ) from None
-        self._cache.add(credentials, principal, expires)
+        self._cache.add(credentials, principal, min(expires, principal.expires_at or expires))
         return principal
 
     def _token(self, credentials: str) -> str:
@@ -199,10 +199,12 @@ class IssuedTokens:
                 raise InvalidToken("The token is not accepted by this server.")
             if principal.expires_at is not None:
                 until = min(until, principal.expires_at)
-            found = Principal(principal.id, self._implied.expand(principal.scopes), principal.claims, until)
-        if self._has_several_issuers and not found.id.startswith(f"{issuer}#"):
+                if until <= time.time():
+                    raise InvalidToken("The token has expired.")
             # Two issuers may give the same name to different people.
-            found = replace(found, id=f"{issuer}#{found.id}")
+            is_prefixed = self._has_several_issuers and principal.id  # the server refuses an empty id
+            id = f"{issuer}#{principal.id}" if is_prefixed else principal.id
+            found = Principal(id, self._implied.expand(principal.scopes), principal.claims, until)
         return found
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:

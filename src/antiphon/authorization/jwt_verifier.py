@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from joserfc import jwt
+from joserfc.errors import UnsupportedAlgorithmError
 from joserfc.jws import JWSRegistry
 
 from antiphon.authorization.claims import InvalidToken, check_claims
@@ -54,11 +55,13 @@ class _Registry(JWSRegistry):
 
     max_header_length = 8 * 1024
 
-    def __init__(self) -> None:
-        super().__init__(algorithms=ALGORITHMS, strict_check_header=False)
+    def __init__(self, algorithms: Collection[str]) -> None:
+        super().__init__(algorithms=algorithms, strict_check_header=False)
 
     def get_alg(self, name: str) -> Any:
-        """Return an algorithm, without a warning about the name EdDSA, which issuers still use."""
+        """Return an accepted algorithm, without a warning about the name EdDSA, which issuers still use."""
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(f"Algorithm of '{name}' is not allowed")
         return self.algorithms[name]
 
 
@@ -77,7 +80,7 @@ class JwtVerifier:
         self._audiences = audiences
         self._algorithms = frozenset(algorithms)
         self._leeway = leeway
-        self._registry = _Registry()
+        self._registry = _Registry(self._algorithms)
 
     async def verify(self, token: str) -> tuple[dict[str, Any], float]:
         """Return the claims of a token, and when it expires.
@@ -100,10 +103,23 @@ class JwtVerifier:
             claims = jwt.decode(token, key, registry=self._registry).claims
         except Exception:  # whatever the reason, a token that cannot be verified is refused
             raise InvalidToken("The signature of the token is not valid.") from None
+        if (head.typ is None or head.typ.lower() == "jwt") and _is_id_token(claims):
+            raise InvalidToken("The token is an ID token. Send the access token.")
         expires = check_claims(
             claims, issuer=issuer, audiences=self._audiences, leeway=self._leeway, now=time.time()
         )
         return claims, expires
+
+
+def _is_id_token(claims: Mapping[str, Any]) -> bool:
+    """Return whether claims are those of an ID token. If an audience is the id of an app, both may have it.
+
+    https://openid.net/specs/openid-connect-core-1_0.html#CodeIDToken
+    """
+    if "at_hash" in claims or "c_hash" in claims:
+        return True
+    kind = claims.get("typ")  # Keycloak says there what a token is, and some versions copy the nonce
+    return kind == "ID" or ("nonce" in claims and kind != "Bearer")
 
 
 def is_jwt(token: str) -> bool:

@@ -1,7 +1,8 @@
 """Caches the public keys of an issuer.
 
-Owns when keys are fetched: at the first token, in the background once they are old, and at most once a
-cooldown for a key id that is not there. It must not know claims.
+Owns when keys are fetched: at the first token, in the background once they are old, before a token is
+verified once they are older, and at most once a cooldown for a key id that is not there. It must not know
+claims.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _MAX_KEYS = 100
 """How many keys of one issuer are cached. The others are ignored."""
 _REFRESH_AFTER_SECONDS = 600.0
 """How old keys are when they are fetched again in the background."""
+_MAX_UNCHECKED_SECONDS = 1200.0
+"""How old keys are when a token waits until they are fetched again. The issuer may have withdrawn some."""
 _MAX_AGE_SECONDS = 24 * 3600.0
 """How old keys may be while the issuer is unavailable."""
 _FIRST_RETRY_SECONDS = 2.0
@@ -60,6 +63,8 @@ class KeyCache:
             await self._refresh()
             if self._age > _MAX_AGE_SECONDS:
                 raise IssuerUnavailable(f"the keys of {self._issuer.url} are not available")
+        elif age > _MAX_UNCHECKED_SECONDS and not self._is_away:
+            await self._refresh()
         elif age > _REFRESH_AFTER_SECONDS:
             self._start_refresh()  # the keys at hand are used meanwhile
         key = self._find(key_id, algorithm)

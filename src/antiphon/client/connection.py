@@ -42,6 +42,7 @@ from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.client.results import Welcome
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import ELICITATION
 from antiphon.wire.versions import VERSIONS, VersionTable
 
 __all__ = ["Callback", "Connection", "Sink", "deliver"]
@@ -186,12 +187,15 @@ class Connection:
         error: AuthorizationNeeded | SessionLost,
         work: Callable[[], Awaitable[Any]],
         session: int | None = None,
+        *,
+        in_background: bool = False,
     ) -> Any:
         """Repeat work that failed, after a person has logged in, or in a new session in place of `session`.
 
         The login has a deadline of its own. A person is asked at most once to log in, and once for scopes;
-        after that, the refusal of the server is raised.
+        after that, the refusal of the server is raised. For work in the background they are asked less often.
         """
+        in_background = in_background or asyncio.current_task() is self._recovering
         asked: set[Authorizing] = set()
         is_lost = False
         while True:
@@ -199,7 +203,7 @@ class Connection:
                 if error.kind in asked:
                     raise error.refusal
                 asked.add(error.kind)
-                await error.authorize()
+                await error.authorize(in_background=in_background)
             elif session is None or is_lost or self._is_restoring:
                 raise error  # the server has lost the session that was just opened
             else:
@@ -365,7 +369,9 @@ class Connection:
             return
         if frame.request_id is not None:
             if self.dialect.has_sessions:
-                self._callbacks.accept(frame, self._reply, self._refuse)
+                # A person who has filled in a form may log in to send it. No other reply is worth a login.
+                is_elicitation = frame.method == ELICITATION
+                self._callbacks.accept(frame, self._answer if is_elicitation else self._reply, self._refuse)
             elif not self._has_warned:
                 self._has_warned = True
                 logger.warning(
@@ -407,13 +413,18 @@ class Connection:
         else:
             logger.debug("%s sent segments for an unknown request: %s", self.channel.peer, error)
 
+    async def _answer(self, request_id: RequestId, result: Any) -> None:
+        await self._send_quietly(self.dialect.reply(request_id, result), self.timeout, may_log_in=True)
+
     async def _reply(self, request_id: RequestId, result: Any) -> None:
         await self._send_quietly(self.dialect.reply(request_id, result), self.timeout)
 
     async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
         await self._send_quietly(self.dialect.refuse(request_id, error.code, error.message), self.timeout)
 
-    async def _send_quietly(self, message: Message, timeout: float = _GOODBYE_SECONDS) -> None:
+    async def _send_quietly(
+        self, message: Message, timeout: float = _GOODBYE_SECONDS, *, may_log_in: bool = False
+    ) -> None:
         """Send a message that nobody waits for; an error is logged."""
 
         async def send() -> None:
@@ -424,9 +435,9 @@ class Connection:
             try:
                 await send()
             except AuthorizationNeeded as needed:
-                if message.method:  # a notification is not worth a login
+                if not may_log_in:
                     raise
-                await self._repeat(needed, send)
+                await self._repeat(needed, send, in_background=True)
         except (AntiphonError, TimeoutError) as error:
             logger.debug(
                 "Could not send %s to %s: %s", message.method or "a response", self.channel.peer, error

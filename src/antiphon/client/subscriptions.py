@@ -17,7 +17,7 @@ from antiphon.client.connection import Connection
 from antiphon.errors import AntiphonError, ClientError, TimedOut
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.request import Listen, RequestId, RequestMeta, Subscribe, SubscriptionFilter, Unsubscribe
-from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing, authorize_once
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing, authorize_in_background
 
 __all__ = ["Subscriptions"]
 
@@ -166,7 +166,11 @@ class Subscriptions:
             try:
                 await self._read_stream(wanted, current, is_first=is_first)
             except AuthorizationNeeded as needed:
-                refused = await authorize_once(needed, asked, self._connection.channel.peer)
+                refused = (
+                    await _authorize_once(needed, asked)  # the program waits for its subscription
+                    if is_first
+                    else await authorize_in_background(needed, self._connection.channel.peer)
+                )
                 if refused is None:
                     continue
                 error = refused
@@ -179,7 +183,6 @@ class Subscriptions:
             if current.done():
                 failures = 0
                 backoff.reset()
-                asked.clear()
             elif failures == _FAILURES_BEFORE_WARNING:
                 logger.warning(
                     "The stream of changes from %s keeps breaking: %s The client tries to open it again.",
@@ -217,6 +220,18 @@ class Subscriptions:
         finally:
             del self._acknowledging[message.id]
             self._reopening.discard(message.id)
+
+
+async def _authorize_once(needed: AuthorizationNeeded, asked: set[Authorizing]) -> AntiphonError | None:
+    """Authorize a stream, once for each kind; return why the stream cannot be opened, or `None`."""
+    if needed.kind in asked:
+        return needed.refusal
+    asked.add(needed.kind)
+    try:
+        await needed.authorize()
+    except ClientError as error:
+        return error
+    return None
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

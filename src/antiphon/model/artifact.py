@@ -29,6 +29,8 @@ class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int = 0
     title: str | None = None
     description: str | None = None
+    scopes: tuple[str, ...] = ()
+    """The scopes that the call needed which stored the artifact. Its readers need them too."""
 
 
 class ArtifactLike(Protocol):

@@ -17,6 +17,7 @@ from antiphon.errors import (
     Declined,
     Failure,
     Forbidden,
+    InsufficientScope,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -279,6 +280,8 @@ class Dispatcher:
             data = {"uri": uri} if error.data is None else error.data
             raise ResourceNotFound(error.message, data=data) from None
         except (Failure, Forbidden) as error:
+            if isinstance(error, InsufficientScope) and resource in self._artifacts.resources:
+                raise  # the client can get more scopes, as for every other request
             raise _request_error(error) from None
 
     def _scoped_resource(self, principal: Principal, uri: str) -> tuple[Resource, dict[str, str]]:

@@ -99,8 +99,10 @@ class Engine:
         )
         """Where callers get tokens for the server, if `IssuedTokens` authenticates them."""
         self.telemetry = Telemetry(log_arguments=settings.log_arguments)
+        self.scopes = scopes = ScopeCheck(self.protected_resource)
+        """Checks the scopes of callers. Transports use it for messages that are not requests."""
         self.artifacts = ArtifactService(
-            name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads
+            name, settings.artifacts, lambda: self.tasks.store_setting, limits, self.threads, scopes
         )
         self.environment = Environment(
             threads=self.threads,
@@ -134,7 +136,7 @@ class Engine:
             self.budget,
             self.environment,
             self.artifacts,
-            ScopeCheck(self.protected_resource),
+            scopes,
             instructions=settings.instructions,
             ttl_ms=int(settings.list_ttl * 1000),
             hide_forbidden=settings.hide_forbidden,

@@ -18,7 +18,7 @@ from antiphon.model.identity import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from antiphon.authorization.protected_resource import ProtectedResource
 
-__all__ = ["ScopeCheck", "Scopes", "ScopesOption", "meta_with_scopes", "read_option"]
+__all__ = ["ScopeCheck", "Scoped", "Scopes", "ScopesOption", "meta_with_scopes", "read_option"]
 
 logger = logging.getLogger("antiphon")
 
@@ -69,22 +69,31 @@ class ScopeCheck:
         if principal is ANONYMOUS or (not self.base and (item is None or item.scopes is None)):
             return
         has = principal.scopes
-        for scope in (needed := self._needed(item, arguments)):
+        for scope in (needed := self.needed(item, arguments)):
             if scope not in has:
-                raise self._refusal(item, needed)
+                raise self._refusal(_subject(item), needed)
+
+    def check_named(self, principal: Principal, needed: tuple[str, ...], subject: str) -> None:
+        """Raise `InsufficientScope` if a caller does not have all of these scopes."""
+        if not self.has_all(principal, needed):
+            raise self._refusal(subject, needed)
+
+    @staticmethod
+    def has_all(principal: Principal, needed: tuple[str, ...]) -> bool:
+        """Return whether a caller has all of these scopes."""
+        return principal is ANONYMOUS or all(scope in principal.scopes for scope in needed)
 
     def allows(self, principal: Principal, item: Scoped | None, arguments: Mapping[str, Any]) -> bool:
         """Return whether a caller may make a request."""
-        return principal is ANONYMOUS or all(
-            scope in principal.scopes for scope in self._needed(item, arguments)
-        )
+        return principal is ANONYMOUS or self.has_all(principal, self.needed(item, arguments))
 
     def lists(self, principal: Principal, item: Scoped) -> bool:
         """Return whether a list for a caller has an item. Scopes that depend on arguments do not hide it."""
         scopes = item.scopes
         return callable(scopes) or scopes is None or self.allows(principal, item, {})
 
-    def _needed(self, item: Scoped | None, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    def needed(self, item: Scoped | None, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return all scopes that a request needs; raises `InternalError` if the author's function fails."""
         if item is None or item.scopes is None:
             return self.base
         scopes = item.scopes
@@ -99,11 +108,7 @@ class ScopeCheck:
                 raise InternalError("The server failed to determine the scopes of this request.") from None
         return tuple(dict.fromkeys((*self.base, *scopes))) if self.base else scopes
 
-    def _refusal(self, item: Scoped | None, needed: tuple[str, ...]) -> InsufficientScope:
-        subject = "This request"
-        if item is not None and item.scopes is not None:
-            # Other items are not named: a caller must not learn from a refusal which of them are there.
-            subject = repr(item.definition.name)
+    def _refusal(self, subject: str, needed: tuple[str, ...]) -> InsufficientScope:
         description = f"{subject} needs the scope{'s' if len(needed) > 1 else ''} {' '.join(needed)}."
         challenge = None
         if self._resource is not None:
@@ -111,3 +116,8 @@ class ScopeCheck:
         return InsufficientScope(
             f"{description} Get a token with more scopes.", scopes=needed, challenge=challenge
         )
+
+
+def _subject(item: Scoped | None) -> str:
+    """Return the words for a request in a refusal, from which a caller must not learn of unscoped items."""
+    return "This request" if item is None or item.scopes is None else repr(item.definition.name)

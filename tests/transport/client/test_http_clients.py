@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
 
 from antiphon.transport.client import http_aiohttp
@@ -124,6 +125,27 @@ async def test_no_redirect_is_followed_and_no_body_is_decoded(http: HttpClient) 
         assert (found.status, found.header("location")) == (302, "/other")
         assert await whole(found) == b"\x1f\x8b"
     assert len(server.asked) == 1
+
+
+async def test_the_client_of_a_user_follows_no_redirect_either() -> None:
+    moved = response(b"", "307 Temporary Redirect", "text/plain", "location: /other")
+    async with (
+        web_server(always(moved)) as server,
+        httpx2.AsyncClient(follow_redirects=True) as theirs,
+    ):
+        http = Httpx2Client(theirs, auth=None, tls=None, proxy=None, connect_timeout=5.0)
+        found = await http.request("POST", server.url, {"authorization": "Bearer s3cret"}, b"x")
+        assert found.status == 307
+        await found.close()
+    assert len(server.asked) == 1
+
+
+async def test_several_challenges_are_one_header(http: HttpClient) -> None:
+    lines = ("www-authenticate: Basic realm=x", 'www-authenticate: Bearer scope="a b"')
+    async with web_server(always(response(b"", "401 Unauthorized", "text/plain", *lines))) as server:
+        found = await http.request("GET", server.url, {})
+        assert found.header("www-authenticate") == 'Basic realm=x, Bearer scope="a b"'
+        await found.close()
 
 
 async def test_cookies_of_the_server_are_sent_back_by_the_same_client_only() -> None:

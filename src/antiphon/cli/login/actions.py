@@ -44,6 +44,11 @@ def log_in(url: str, options: LoginOptions) -> None:
     _check(url)
     if options.device and options.paste:
         raise CommandError("--device and --paste exclude each other. Use one of them.")
+    if options.client_secret is not None and options.issuer is None:
+        raise CommandError(
+            "ANTIPHON_CLIENT_SECRET is set: say which authorization server the secret belongs to, with "
+            "--issuer URL."
+        )
     if not (options.device or options.paste or has_terminal()):
         raise CommandError("There is no terminal to open a browser from. Use --device or --paste.")
     store = FileLogins()
@@ -83,23 +88,34 @@ def log_out(url: str) -> None:
     """Revoke and remove all logins at a server. Raises `CommandError`."""
     _check(url)
     store = FileLogins()
-    found = [login for login in store.all() if login.url == url]
-    if not found:
+    if not _logins_at(url, store):
         raise CommandError(f"There is no login at {redacted_url(url)}. To list them: antiphon logins", FAILED)
-    for login in found:
-        try:
-            is_revoked = run_async(_revoke(login))
-        except CommandError as error:
-            is_revoked = False
-            print_error(f"The tokens were not revoked, and stay valid until they expire. {error.message}")
-        store.remove(login)
-        done = "The issuer has ended it." if is_revoked else "Its tokens are removed from this machine only."
-        print(f"Removed the login at {redacted_url(url)}. {done}")
+    run_async(_log_out(url, store))
+
+
+def _logins_at(url: str, store: FileLogins) -> list[Login]:
+    return [login for login in store.all() if login.url == url]
+
+
+async def _log_out(url: str, store: FileLogins) -> None:
+    # A program that refreshes the login now would store it again.
+    async with store.locked(url):
+        for login in _logins_at(url, store):
+            is_revoked = await _revoke(login)
+            store.remove(login)
+            done = (
+                "The issuer has ended it." if is_revoked else "Its tokens are removed from this machine only."
+            )
+            print(f"Removed the login at {redacted_url(url)}. {done}")
 
 
 async def _revoke(login: Login) -> bool:
     requests = OAuth(interactive=False).requests(login.url, http_client)
-    return await revoke(requests, login)
+    try:
+        return await revoke(requests, login)
+    except AuthorizationFailed as error:
+        print_error(f"The tokens were not revoked, and stay valid until they expire. {error}")
+        return False
 
 
 def list_logins(*, as_json: bool) -> None:
@@ -130,7 +146,10 @@ def _summary(login: Login) -> dict[str, object]:
 def _expiry(login: Login) -> str:
     if login.expires_at is None:
         return "expires at an unknown time"
-    when = datetime.fromtimestamp(login.expires_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        when = datetime.fromtimestamp(login.expires_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return "expires at an unknown time"
     return f"{'expired' if login.expires_within(0) else 'expires'} at {when}"
 
 

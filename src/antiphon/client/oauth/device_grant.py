@@ -16,7 +16,12 @@ from antiphon.client.oauth.code_grant import with_offline_access
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.logins import Login, RegisteredClient
 from antiphon.client.oauth.registration import DEVICE_CODE, configured_client, register
-from antiphon.client.oauth.token_requests import IssuerRefused, client_credentials, token_request
+from antiphon.client.oauth.token_requests import (
+    IssuerRefused,
+    client_credentials,
+    read_seconds,
+    token_request,
+)
 from antiphon.errors import AuthorizationFailed
 from antiphon.printable import is_web_url, printable, printable_url
 
@@ -93,8 +98,7 @@ async def _poll(
     request: LoginRequest, form: dict[str, str], headers: dict[str, str], interval: object
 ) -> dict[str, object]:
     """Ask for the tokens until the person has decided; raises `AuthorizationFailed`."""
-    is_number = isinstance(interval, int | float) and not isinstance(interval, bool)
-    seconds = float(interval) if is_number and interval else _FIRST_POLL_SECONDS  # type: ignore[arg-type]
+    seconds = read_seconds(interval) or _FIRST_POLL_SECONDS
     while True:
         await asyncio.sleep(min(max(seconds, 0.1), _LONGEST_POLL_SECONDS))
         try:

@@ -5,12 +5,13 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/aut
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from antiphon.authorization.urls import shown_url, well_known_url
+from antiphon.authorization.urls import problem_of_url, shown_url, well_known_url
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.errors import AuthorizationFailed
 from antiphon.transport.client.challenges import split_scopes
@@ -18,6 +19,9 @@ from antiphon.transport.client.challenges import split_scopes
 __all__ = ["Issuer", "ProtectedServer", "discover", "issuer_metadata"]
 
 _MAX_ISSUERS = 10
+_MAX_TIMEOUTS = 3.0
+"""How long discovery takes in all, in timeouts of one request: a server can name many slow documents."""
+_METADATA_NAME = "oauth-protected-resource"
 
 
 class Issuer(msgspec.Struct, frozen=True):
@@ -55,6 +59,20 @@ async def discover(
 
     `metadata_url` is the URL in the server's challenge. `wanted` is the only issuer that you accept, if any.
     """
+    seconds = _MAX_TIMEOUTS * requests.timeout
+    try:
+        async with asyncio.timeout(seconds):
+            return await _discovered(requests, url, metadata_url, wanted)
+    except TimeoutError:
+        raise AuthorizationFailed(
+            f"The metadata of {shown_url(url)} and of its authorization servers were not there within "
+            f"{seconds:g} s. Try again, or wait longer with request_timeout=."
+        ) from None
+
+
+async def _discovered(
+    requests: IssuerRequests, url: str, metadata_url: str | None, wanted: str | None
+) -> ProtectedServer:
     document = await _resource_metadata(requests, url, metadata_url)
     if document is None:
         return await _without_metadata(requests, url, wanted)
@@ -82,14 +100,13 @@ async def _resource_metadata(
 ) -> dict[str, Any] | None:
     """Return the metadata of the server; `None` if it publishes none."""
     root = SplitResult(*urlsplit(url)[:2], "", "", "").geturl()
-    name = "oauth-protected-resource"
-    places = [metadata_url] if metadata_url else [well_known_url(url, name), well_known_url(root, name)]
-    for place in dict.fromkeys(places):
+    well_known = [well_known_url(each, _METADATA_NAME) for each in (url, root)]
+    for place in dict.fromkeys([metadata_url] if metadata_url else well_known):
         found = await requests.get(place)  # nosec B113 # our own client, with a deadline
         if found.status != 200 or not found.values:
             continue
         resource = found.values.get("resource")
-        if not isinstance(resource, str) or not _covers(resource, url):
+        if not isinstance(resource, str) or not _covers(resource, url, is_well_known=place in well_known):
             # Otherwise a server could ask for tokens that another server accepts.
             raise AuthorizationFailed(
                 f"{shown_url(place)} is the metadata of {shown_url(resource)}, and not of {shown_url(url)}. "
@@ -101,14 +118,21 @@ async def _resource_metadata(
     return None
 
 
-def _covers(resource: str, url: str) -> bool:
-    """Return whether a resource identifier is that of a URL: the same origin, and a path above."""
+def _covers(resource: str, url: str, *, is_well_known: bool) -> bool:
+    """Return whether a resource identifier is that of a URL: the same origin, and the same path.
+
+    A path above is accepted in a document at a well-known place. Elsewhere, one of several tenants of a host
+    could publish the document, and ask for tokens that all of them accept.
+    """
+    if problem_of_url(resource, query=True) is not None:
+        return False
     try:
         ours, theirs = urlsplit(url), urlsplit(resource)
         same = (ours.scheme, ours.hostname, ours.port) == (theirs.scheme, theirs.hostname, theirs.port)
     except ValueError:
         return False
-    return same and f"{ours.path.rstrip('/')}/".startswith(f"{theirs.path.rstrip('/')}/")
+    path, above = f"{ours.path.rstrip('/')}/", f"{theirs.path.rstrip('/')}/"
+    return same and (path == above or (is_well_known and path.startswith(above)))
 
 
 async def _first_issuer(requests: IssuerRequests, named: list[str]) -> Issuer:

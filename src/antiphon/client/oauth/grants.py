@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class IdTokenExchange:
         fields, headers = client_credentials(RegisteredClient(self.client_id, self.client_secret, method))
         form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",  # nosec B105 # a type
+            "requested_token_type": _ID_JAG,
             "subject_token": token,
             "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",  # nosec B105 # a type
             "audience": request.issuer,
@@ -192,6 +193,8 @@ class IdTokenExchange:
             form["scope"] = " ".join(request.scopes)
         response = await token_request(request.requests, self.token_endpoint, form, headers)
         assertion = response.get("access_token")
-        if not isinstance(assertion, str) or not assertion:
+        is_expected = response.get("issued_token_type") == _ID_JAG
+        # A token of another type, such as an access token of the provider, must not go to another issuer.
+        if not isinstance(assertion, str) or not assertion or not is_expected:
             raise AuthorizationFailed(f"{shown_url(self.token_endpoint)} responded without an assertion.")
         return assertion

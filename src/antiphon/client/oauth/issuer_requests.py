@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
 
@@ -42,9 +42,26 @@ class IssuerRequests:
     def __init__(
         self, url: str, connect: Callable[[], HttpClient], *, timeout: float, allow_private: bool
     ) -> None:
+        self._url = url
+        self._is_forced = allow_private
         self._connect = connect
-        self._timeout = timeout
+        self.timeout = timeout
+        """How long one request may take, in seconds."""
         self._allow_private = allow_private or _is_private(url)
+
+    def problem_of_server(self) -> str | None:
+        """Return why no token may be sent to the server, or `None`.
+
+        Its URL may have a query and a user. `allow_private` allows http in a private network.
+        """
+        try:
+            parts = urlsplit(self._url)
+            host = SplitResult(parts.scheme, parts.netloc.rpartition("@")[2], "", "", "").geturl()
+        except ValueError:
+            return "is not a URL"
+        problem = problem_of_url(host)
+        is_allowed = self._is_forced and parts.scheme == "http" and _is_private(host)
+        return None if is_allowed else problem
 
     def problem_of(self, url: object, *, query: bool = True) -> str | None:
         """Return why the client may not use a URL, or `None`."""
@@ -79,7 +96,7 @@ class IssuerRequests:
             raise AuthorizationFailed(f"The URL {shown} {problem}. No request was sent.")
         http = self._connect()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 response = await http.request(
                     method,
                     url,
@@ -91,7 +108,7 @@ class IssuerRequests:
                 finally:
                     await response.close()
         except TimeoutError:
-            raise AuthorizationFailed(f"{shown} has not responded within {self._timeout:g} s.") from None
+            raise AuthorizationFailed(f"{shown} has not responded within {self.timeout:g} s.") from None
         except HttpFailure as error:
             raise AuthorizationFailed(f"No connection to {shown}: {error}.") from None
         except BadAnswer as error:

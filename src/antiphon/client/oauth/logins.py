@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -32,7 +33,10 @@ logger = logging.getLogger("antiphon.client")
 _LOCK_SECONDS = 60.0
 """How long a process waits while another one refreshes the same login."""
 _LOCK_POLL_SECONDS = 0.02
+_UNFINISHED = ".saving-"
 _MAX_FILE_BYTES = 1024 * 1024
+_LEFTOVER_SECONDS = 60.0
+"""After how long an unfinished file is that of a process which was killed."""
 
 
 class RegisteredClient(msgspec.Struct, frozen=True):
@@ -130,7 +134,8 @@ class MemoryLogins:
 class FileLogins:
     """Keeps each login in a file of a folder, by default in the state folder of the user.
 
-    Only the owner can read the files. They are replaced at once, so that no reader sees half of a login.
+    Only the owner can read the files. They are replaced at once, so that no reader sees half of a login. A
+    folder that another user owns or can write to is not used: that user could plant a login.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -142,9 +147,9 @@ class FileLogins:
 
     def save(self, login: Login) -> None:
         """Store a login in place of the one of the same server, issuer and client; raises `OSError`."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_folder()
         # `mkstemp` makes a file that only its owner can read.
-        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".saving-")
+        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=_UNFINISHED)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(login))
@@ -159,6 +164,10 @@ class FileLogins:
     def remove(self, login: Login) -> None:
         """Remove a login, if it is there; raises `OSError`."""
         self._path(login).unlink(missing_ok=True)
+        for path in self.folder.glob(f"{_UNFINISHED}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+                    path.unlink()
 
     def all(self) -> list[Login]:
         """Return all logins."""
@@ -167,7 +176,7 @@ class FileLogins:
     @asynccontextmanager
     async def locked(self, url: str) -> AsyncIterator[None]:
         """Return a context that only one process is in for each server; raises `AuthorizationFailed`."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_folder()
         path = self.folder / f"{_digest(url)}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -183,10 +192,19 @@ class FileLogins:
         finally:
             os.close(descriptor)  # which gives up the lock
 
+    def _make_folder(self) -> None:
+        """Create the folder if it is not there; raises `OSError` if the folder cannot be used."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (problem := _problem_of_folder(self.folder)) is not None:
+            raise PermissionError(problem)
+
     def _path(self, login: Login) -> Path:
         return self.folder / f"{_digest(login.url)}-{_digest(login.issuer, login.client.client_id)}.json"
 
     def _read(self, pattern: str) -> Iterator[Login]:
+        if (problem := _problem_of_folder(self.folder)) is not None:
+            logger.warning("%s No login is read from there.", problem)
+            return
         for path in sorted(self.folder.glob(pattern)):
             try:
                 with path.open("rb") as file:
@@ -198,6 +216,21 @@ class FileLogins:
                 logger.warning(
                     "Cannot read the login in %s (%s). Remove the file.", path, type(error).__name__
                 )
+
+
+def _problem_of_folder(folder: Path) -> str | None:
+    """Return why the logins in a folder cannot be trusted; `None` if they can, and for a missing folder."""
+    if sys.platform == "win32":
+        return None
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    if found.st_uid not in (0, os.geteuid()):
+        return f"The folder {folder} belongs to another user. Choose another folder."
+    if found.st_mode & 0o022:
+        return f"Other users can write to the folder {folder}. Run: chmod go-w {shlex.quote(str(folder))}."
+    return None
 
 
 def _newest(logins: Iterable[Login], url: str, client_id: str | None, issuer: str | None) -> Login | None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 from antiphon.errors import AuthorizationFailed
 
@@ -19,6 +18,7 @@ __all__ = ["CALLBACK_PATH", "LoopbackListener"]
 CALLBACK_PATH = "/callback"
 _MAX_HEAD_BYTES = 32 * 1024
 _HEAD_SECONDS = 10.0
+_MAX_CONNECTIONS = 64
 _MAX_WAITING = 16
 """How many requests wait to be looked at. More are refused."""
 
@@ -34,6 +34,7 @@ class LoopbackListener:
         self._or_another = or_another
         self._server: asyncio.Server | None = None
         self._came: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING)
+        self._open = 0
 
     async def __aenter__(self) -> Self:
         try:
@@ -66,7 +67,10 @@ class LoopbackListener:
         return await self._came.get()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
         try:
+            if self._open > _MAX_CONNECTIONS:
+                return
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
                 status, text = self._take(head)
@@ -75,6 +79,7 @@ class LoopbackListener:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
+            self._open -= 1
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -82,7 +87,7 @@ class LoopbackListener:
     def _take(self, head: bytes) -> tuple[str, str]:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         target = words[1].decode("ascii", "replace") if len(words) == 3 else ""
-        if words[0] != b"GET" or urlsplit(target).path != CALLBACK_PATH or not target.startswith("/"):
+        if words[0] != b"GET" or target.partition("?")[0] != CALLBACK_PATH:
             return "404 Not Found", "There is nothing here."
         try:
             self._came.put_nowait(target)

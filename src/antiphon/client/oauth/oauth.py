@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.client.oauth.browser import OpenBrowser
@@ -27,14 +27,18 @@ class OAuth:
     `client_id` and `client_secret` are those of a client that you have registered at the issuer, and
     `client_metadata_url` is the address of the client's metadata document. Without either, the client
     registers itself. `scopes` are asked for in addition to those that the server names. `issuer` is the only
-    authorization server that you accept, if the server names several. `redirect_port` is the loopback port
-    that the browser comes back to, by default a free one. `show_code` shows a page and a code for a login
-    with another device, in place of the browser. `interactive` says whether a person may be asked; by
-    default, if there is a terminal or an `open_browser`. `relogin` ignores stored tokens. `login_timeout` is
-    how long a person has to log in, and `request_timeout` how long an issuer has to respond, in seconds.
-    `allow_private` lets a server on the internet name an issuer in a private network. Raises `ValueError`
-    for a URL that cannot be used.
+    authorization server that you accept; a secret needs it, because the secret would otherwise go to every
+    issuer that the server names. `redirect_port` is the loopback port that the browser comes back to, by
+    default a free one. `show_code` shows a page and a code for a login with another device, in place of the
+    browser. `interactive` says whether a person may be asked; by default, if there is a terminal or an
+    `open_browser`. `relogin` ignores stored tokens. `login_timeout` is how long a person has to log in, and
+    `request_timeout` how long an issuer has to respond, in seconds. `allow_private` lets a server on the
+    internet name an issuer in a private network, and sends tokens to a server in a private network over
+    plain http. Raises `ValueError` for a URL that cannot be used, and for a secret without an issuer.
     """
+
+    ANY_ISSUER: Final = "*"
+    """As `issuer`, sends the secret to every issuer that the server names. Unsafe outside of tests."""
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class OAuth:
     ) -> None:
         if client_secret is not None and client_id is None:
             raise ValueError("OAuth: client_secret= needs client_id=.")
+        if client_secret is not None:
+            _require_issuer("OAuth", issuer, "client_secret")
         if client_metadata_url is not None and (
             problem_of_url(client_metadata_url, query=True) or not client_metadata_url.startswith("https://")
         ):
@@ -109,11 +115,13 @@ class OAuth:
     ) -> OAuth:
         """Return settings for a program that acts for itself, without a person.
 
-        It has a secret, or a `private_key` as PEM text, with which it signs by `algorithm`. Raises
-        `ValueError` without either and with both.
+        It has a secret, or a `private_key` as PEM text, with which it signs by `algorithm`. A secret goes to
+        `issuer` alone. Raises `ValueError` without either and with both, and for a secret without an issuer.
         """
         if (client_secret is None) == (private_key is None):
             raise ValueError("OAuth.service: pass either client_secret or private_key=.")
+        if client_secret is not None:
+            _require_issuer("OAuth.service", issuer, "client_secret")
         grant = ServiceGrant(client_id, client_secret, private_key, algorithm)
         return cls._silent(grant, scopes, issuer, request_timeout, allow_private)
 
@@ -132,8 +140,13 @@ class OAuth:
         """Return settings for a program that has a JWT of another issuer, such as that of its workload.
 
         `assertion` is the JWT, or a function that takes an `AssertionRequest` and returns one. For
-        enterprise-managed authorization, pass an `IdTokenExchange`.
+        enterprise-managed authorization, pass an `IdTokenExchange`. A JWT and a secret go to `issuer` alone.
+        Raises `ValueError` for either of them without an issuer.
         """
+        if client_secret is not None:
+            _require_issuer("OAuth.assertion", issuer, "client_secret")
+        if not callable(assertion):
+            _require_issuer("OAuth.assertion", issuer, "a JWT")
         grant = AssertionGrant(client_id, client_secret, assertion)
         return cls._silent(grant, scopes, issuer, request_timeout, allow_private)
 
@@ -161,6 +174,8 @@ class OAuth:
     ) -> None:
         if isinstance(scopes, str):
             raise ValueError(f"OAuth: scopes={scopes!r} is a string. Pass a list of scopes.")
+        if issuer == self.ANY_ISSUER:
+            issuer = None
         if issuer is not None and (problem := problem_of_url(issuer)):
             raise ValueError(f"OAuth: issuer={shown_url(issuer)!r} {problem}.")
         self.grant = grant
@@ -181,3 +196,15 @@ class OAuth:
     def requests(self, url: str, connect: Callable[[], Any]) -> IssuerRequests:
         """Return the requests to the issuer of a server."""
         return IssuerRequests(url, connect, timeout=self._request_timeout, allow_private=self._allow_private)
+
+
+def _require_issuer(name: str, issuer: str | None, credential: str) -> None:
+    """Raise `ValueError` for a credential that would go to every issuer that a server names.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+    """
+    if issuer is None:
+        raise ValueError(
+            f"{name}: {credential} needs issuer=, the URL of the authorization server that it belongs to. "
+            "Otherwise a server could name an issuer of its own, and get it."
+        )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antiphon.authorization.urls import shown_url
+from antiphon.client.oauth.background_logins import BackgroundLogins
 from antiphon.client.oauth.discovery import ProtectedServer, discover
 from antiphon.client.oauth.grants import LoginRequest
 from antiphon.client.oauth.issuer_requests import IssuerRequests
@@ -22,7 +23,7 @@ from antiphon.client.oauth.logins import Login
 from antiphon.client.oauth.proofs import ALGORITHM, Prover
 from antiphon.client.oauth.token_requests import IssuerRefused, refresh
 from antiphon.errors import AuthorizationFailed
-from antiphon.transport.client.authorization import AuthorizationNeeded, Refused
+from antiphon.transport.client.authorization import AuthorizationNeeded, Authorizing, Refused
 from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ _VALID_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 """How long after a failure a token that is still valid is refreshed again."""
 _MAX_ATTEMPTS = 3
+_MAX_SCOPES = 200
+"""How many scopes one login asks for. A server can name new ones again and again."""
+_MAX_SILENT_STEP_UPS = 20
+"""How often a session without a person asks for further scopes."""
 _ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
 """The errors of an issuer that say that a refresh token is of no use any more."""
 
@@ -54,14 +59,20 @@ class OAuthSession:
         self._grant = settings.grant
         self._store = settings.store
         self._requests = requests
+        self._problem = requests.problem_of_server()
+        """Why no token may be sent to the server, if there is a reason."""
         self._login: Login | None = None
         self._has_looked = False
+        self._is_stored = False
+        """Whether the store has had this login. If it is gone, the user has logged out."""
         self._renewing: asyncio.Task[bool] | None = None
         self._renew_at = 0.0
         self._authorizing = asyncio.Lock()
         self._prover: Prover | None = None
         self._asked: set[str] = set()
         """The scopes that this session has asked for. The issuer may have granted fewer."""
+        self._silent_step_ups = 0
+        self._background_logins = BackgroundLogins()
 
     async def headers(self, method: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; empty without a token."""
@@ -85,6 +96,7 @@ class OAuthSession:
             if not self._has_looked:
                 self._has_looked = True
                 login = self._login = self._stored()
+                self._is_stored = login is not None
             if login is None:
                 return None
         if login.expires_at is None or not login.expires_within(_early(login)):
@@ -100,6 +112,11 @@ class OAuthSession:
 
     async def refused(self, refused: Refused) -> bool:
         """Return whether the request should be sent again, because there is another token now."""
+        if self._problem is not None:
+            raise AuthorizationFailed(
+                f"{shown_url(self._url)} asks for a token, and {self._problem}. No token is sent there. "
+                "In a private network that you trust, pass allow_private=True."
+            )
         header, attempt, challenge = refused.header, refused.attempt, refused.challenge
         login = self._login
         self.received(refused.nonce)
@@ -112,7 +129,8 @@ class OAuthSession:
         if attempt == 0:
             stored = self._stored()
             if stored is not None and stored.header != header and _is_valid(stored):
-                self._login = stored  # another process has logged in
+                self._login, self._is_stored = stored, True  # another process has logged in
+                self._background_logins.reset()
                 return True
             can_refresh = login is not None and login.refresh_token is not None
             if login is not None and can_refresh and await asyncio.shield(self._renew(login)):
@@ -122,7 +140,7 @@ class OAuthSession:
                 return True
         if self._grant.is_silent:
             return False
-        raise AuthorizationNeeded("login", refused.error, lambda: self._authorize(header, challenge))
+        raise self._needs("login", refused)
 
     async def close(self) -> None:
         """Wait for a refresh that has begun: its tokens must be stored."""
@@ -139,14 +157,31 @@ class OAuthSession:
         if parameters.get("error") != "insufficient_scope" or not is_new:
             return False  # asking for the same scopes again would end in the same refusal
         if not self._grant.is_silent:
-            raise AuthorizationNeeded("step-up", refused.error, lambda: self._authorize(header, challenge))
-        if refused.attempt >= _MAX_ATTEMPTS:
+            raise self._needs("step-up", refused)
+        if refused.attempt >= _MAX_ATTEMPTS or self._silent_step_ups >= _MAX_SILENT_STEP_UPS:
             return False
+        self._silent_step_ups += 1
         await self._authorize(header, challenge)
         return True
 
-    async def _authorize(self, header: str | None, challenge: str) -> None:
-        """Get new tokens in place of those that were refused; raises `AuthorizationFailed`."""
+    def _needs(self, kind: Authorizing, refused: Refused) -> AuthorizationNeeded:
+        """Return the error for a request that succeeds once a person has logged in."""
+
+        async def authorize(*, in_background: bool = False) -> None:
+            background = kind if in_background else None
+            if not await self._authorize(refused.header, refused.challenge, background):
+                raise refused.error
+
+        return AuthorizationNeeded(kind, refused.error, authorize)
+
+    async def _authorize(
+        self, header: str | None, challenge: str, background: Authorizing | None = None
+    ) -> bool:
+        """Get new tokens in place of those that were refused; raises `AuthorizationFailed`.
+
+        `background` is the kind of a login that the program does not wait for. Returns whether there are new
+        tokens: there are none if nobody may be asked for such a login now.
+        """
         parameters = bearer_parameters(challenge)
         challenged = split_scopes(parameters.get("scope"))
         needed = set(challenged) if parameters.get("error") == "insufficient_scope" else set()
@@ -155,21 +190,30 @@ class OAuthSession:
             for found in (self._login, self._stored()):
                 is_other = found is not None and found.header != header
                 if found is not None and is_other and needed <= set(found.scopes) and _is_valid(found):
+                    self._is_stored = self._is_stored or found is not self._login
                     self._login = found
-                    return
+                    return True
+            if background is not None and not self._background_logins.begin(background):
+                return False
             server = await discover(
                 self._requests, self._url, parameters.get("resource_metadata"), self._settings.issuer
             )
             self._check_issuer(server.issuer.issuer)
             held = () if self._login is None else self._login.scopes
             first = (*self._settings.scopes, *challenged) or server.scopes
-            scopes = tuple(dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access"))
+            wanted = dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access")
+            scopes = tuple(wanted)[:_MAX_SCOPES]
             prover = self._choose_prover(server, schemes(challenge))
             login = await self._grant.obtain(
                 LoginRequest(self._url, server, scopes, self._requests, self._store, prover)
             )
             self._asked.update(scopes)
-            self._keep(login)
+            await self._keep_new(login)
+            if background is None:
+                self._background_logins.reset()
+            else:
+                self._background_logins.succeed(background)
+            return True
 
     def _choose_prover(self, server: ProtectedServer, offered: frozenset[str]) -> Prover | None:
         """Return the prover of the key that new tokens are bound to; `None` for bearer tokens.
@@ -213,14 +257,24 @@ class OAuthSession:
             )
 
     def _stored(self) -> Login | None:
-        if not self._settings.reuses_login and self._login is None:
+        is_unused = not self._settings.reuses_login and self._login is None
+        if is_unused or self._problem is not None:
             return None
         return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
+
+    async def _keep_new(self, login: Login) -> None:
+        """Keep the login of a person. A refresh of the login before must not be stored after it."""
+        async with contextlib.AsyncExitStack() as stack:
+            # Without the lock, the person need not log in again. `_keep` logs it if the store cannot be used.
+            with contextlib.suppress(OSError, AuthorizationFailed):
+                await stack.enter_async_context(self._store.locked(self._url))
+            self._keep(login)
 
     def _keep(self, login: Login) -> None:
         self._login = login
         try:
             self._store.save(login)
+            self._is_stored = True
         except OSError as error:
             logger.warning(
                 "Cannot store the login at %s: %s. It is lost when the program ends.",
@@ -245,14 +299,19 @@ class OAuthSession:
         return self._renewing
 
     async def _renewed(self, old: Login) -> bool:
-        if self._login is not None and self._login.access_token != old.access_token:
-            return True
-        async with self._store.locked(self._url):
+        async with contextlib.AsyncExitStack() as stack:
+            with contextlib.suppress(OSError):  # a login that cannot be stored has no other process
+                await stack.enter_async_context(self._store.locked(self._url))
+            if self._login is not None and self._login.access_token != old.access_token:
+                return True
             # Another process may have spent the refresh token, and stored another one.
             stored = self._stored()
+            if stored is None and self._is_stored:
+                self._login = None  # the user has logged out
+                return False
             if stored is not None and stored.access_token != old.access_token:
                 if _is_valid(stored):
-                    self._login = stored
+                    self._login, self._is_stored = stored, True
                     return True
                 old = stored
             if old.refresh_token is None:

@@ -37,6 +37,9 @@ __all__ = [
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _ASSERTION_SECONDS = 60
+_MAX_SECONDS = 10 * 365 * 24 * 3600.0
+"""The longest time that an issuer may name."""
+_MAX_DIGITS = 12
 _MAX_PROOFS = 3
 """How often a request is sent with another nonce."""
 _MAX_DESCRIPTION_CHARACTERS = 300
@@ -208,11 +211,8 @@ def _renewed(login: Login, response: Mapping[str, Any]) -> Login:
     scheme = kind.lower() if isinstance(kind, str) else ""
     if scheme != "bearer" and (scheme != "dpop" or login.proof_key is None):
         raise AuthorizationFailed(f"{endpoint} responded with a token that is not a bearer token.")
-    lifetime, renewal = response.get("expires_in"), response.get("refresh_token")
-    if isinstance(lifetime, str) and lifetime.isdecimal():
-        lifetime = int(lifetime)
+    lifetime, renewal = read_seconds(response.get("expires_in")), response.get("refresh_token")
     now = time.time()
-    has_lifetime = isinstance(lifetime, int | float) and not isinstance(lifetime, bool)
     return msgspec.structs.replace(
         login,
         access_token=token,
@@ -222,5 +222,14 @@ def _renewed(login: Login, response: Mapping[str, Any]) -> Login:
         obtained_at=now,
         # An issuer that ignores proofs issues a bearer token.
         proof_key=login.proof_key if scheme == "dpop" else None,
-        expires_at=now + max(0.0, float(lifetime)) if has_lifetime else None,  # type: ignore[arg-type]
+        expires_at=None if lifetime is None else now + lifetime,
     )
+
+
+def read_seconds(value: object) -> float | None:
+    """Return a number of seconds in a response, at least 0; `None` if it is none, or if it is absurd."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= _MAX_SECONDS:
+        return None
+    return float(value) if value > 0 else 0.0

@@ -1,7 +1,8 @@
 """Stores the artifacts of calls, loads them by id, and lists and serves them as resources.
 
 Owns the artifact store and its bounds, and the reference to an artifact in a result. Every query names the
-caller, so that nobody can read the artifacts of another caller. It must not know how bytes are stored.
+caller, so that nobody can read the artifacts of another caller. A reader needs the scopes of the call that
+stored an artifact. It must not know how bytes are stored.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from antiphon.errors import Failure, InvalidParams, ResourceNotFound, TooLarge, 
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.model.catalog import Definition, ResourceDefinition
 from antiphon.model.content import BlobContents, Contents, ResourceLink, Text, TextContents
+from antiphon.model.identity import Principal
 from antiphon.model.outcome import Page, Result
 from antiphon.runtime.artifacts.artifact import Artifact, Piece, encode
 from antiphon.runtime.authoring.resource import Resource
@@ -33,6 +35,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.scopes import ScopeCheck, Scoped
 from antiphon.store import is_database_url
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
 
@@ -63,12 +66,14 @@ class ArtifactService:
         default: Callable[[], Any],
         limits: Limits,
         threads: ThreadExecutor,
+        scopes: ScopeCheck,
     ) -> None:
         self.setting = setting if setting is not None else os.environ.get("ANTIPHON_ARTIFACTS") or None
         """Where artifacts are stored. The default is the database of the tasks, or else memory."""
         self._default = default
         self._threads = threads
         self._limits = limits
+        self._scopes = scopes
         self._store: ArtifactStore | None = None
         self._opening = asyncio.Lock()
         self._swept_at = float("-inf")
@@ -108,7 +113,7 @@ class ArtifactService:
 
     # Storing
 
-    async def store_result(self, result: Result, call: Call[Any], tool: str, over: int | None) -> Result:
+    async def store_result(self, result: Result, call: Call[Any], tool: Scoped, over: int | None) -> Result:
         """Store the artifact of a result, or a result larger than `over`; return it with a reference."""
         artifact, whole = result.artifact, None
         if artifact is None:
@@ -116,11 +121,14 @@ class ArtifactService:
                 return result
             whole = result.data if result.structured else _text(result)
             artifact = Artifact(
-                whole, type=f"{tool}_result", mime_type=None if result.structured else "text/markdown"
+                whole,
+                type=f"{tool.definition.name}_result",
+                mime_type=None if result.structured else "text/markdown",
             )
             preview = _text(result) if len(_text(result)) <= over else _preview(_text(result), size)
         assert isinstance(artifact, Artifact)
-        record, start = await self._store_artifact(artifact, call.principal.id)
+        scopes = self._scopes.needed(tool, call.request.arguments)
+        record, start = await self._store_artifact(artifact, call.principal.id, scopes)
         reference: dict[str, Any] = {
             "x-artifact-type": record.type,
             "artifact_id": record.id,
@@ -144,7 +152,9 @@ class ArtifactService:
         result.artifact = None
         return result
 
-    async def _store_artifact(self, artifact: Artifact[Any], principal: str) -> tuple[ArtifactRecord, str]:
+    async def _store_artifact(
+        self, artifact: Artifact[Any], principal: str, scopes: tuple[str, ...]
+    ) -> tuple[ArtifactRecord, str]:
         """Store an artifact; return its record and the text that it starts with."""
         store = await self._open_store()
         # Distinct times give artifacts a stable order.
@@ -167,6 +177,7 @@ class ArtifactService:
             expires=now + int(lifetime * 1000),
             title=artifact.title,
             description=artifact.description,
+            scopes=scopes,
         )
         most = self._limits.max_artifact_bytes
         try:
@@ -210,21 +221,22 @@ class ArtifactService:
 
     async def _resolved(self, value: Any, call: Call[Any]) -> Any:
         if isinstance(value, Artifact):
-            return await self._load(value, call.principal.id)
+            return await self._load(value, call.principal)
         if isinstance(value, list):
             return [await self._resolved(item, call) for item in value]
         if isinstance(value, dict):
             return {key: await self._resolved(item, call) for key, item in value.items()}
         return value
 
-    async def _load(self, artifact: Artifact[Any], principal: str) -> Artifact[Any]:
+    async def _load(self, artifact: Artifact[Any], principal: Principal) -> Artifact[Any]:
         store = await self._open_store()
-        record = await store.get(principal, artifact.id, now=_now())
+        record = await store.get(principal.id, artifact.id, now=_now())
         if record is None:
             raise UnknownArtifact(
                 f"There is no artifact {artifact.id!r}: it has expired, or never existed. "
                 "Call the tool that creates it again, and use the artifact_id of the new result."
             )
+        self._check_scopes(record, principal)
         artifact.type, artifact.title, artifact.description = record.type, record.title, record.description
         artifact.mime_type = record.mime_type
         hint = artifact._hint
@@ -259,6 +271,7 @@ class ArtifactService:
         uri = str(ctx._call.request.uri).partition("?")[0]
         if record is None:
             raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
+        self._check_scopes(record, ctx.principal)
         if offset < 0 or length < 0:
             raise InvalidParams(
                 "offset and length are numbers of bytes and cannot be negative.", data={"uri": uri}
@@ -300,9 +313,12 @@ class ArtifactService:
         except ValueError:
             raise InvalidParams("Invalid cursor: start again without a cursor.") from None
         following = None if found.cursor is None else _CURSOR_PREFIX + found.cursor
-        return Page(
-            "resources", (*items, *map(self._definition, found.records)), following, ttl, shared=False
-        )
+        readable = (each for each in found.records if self._scopes.has_all(call.principal, each.scopes))
+        return Page("resources", (*items, *map(self._definition, readable)), following, ttl, shared=False)
+
+    def _check_scopes(self, record: ArtifactRecord, principal: Principal) -> None:
+        """Raise `InsufficientScope` if a caller could not have made the call that stored an artifact."""
+        self._scopes.check_named(principal, record.scopes, f"The artifact {record.id!r}")
 
     def _definition(self, record: ArtifactRecord) -> ResourceDefinition:
         link = self._link(record)

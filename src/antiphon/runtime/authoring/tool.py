@@ -256,7 +256,7 @@ class Tool:
         """Store the artifact of a result, or a result that is too large; return a result with its id."""
         if (result.artifact is None and self._artifact_over is None) or environment.artifacts is None:
             return result
-        return await environment.artifacts.store_result(result, call, self.name, self._artifact_over)
+        return await environment.artifacts.store_result(result, call, self, self._artifact_over)
 
     def _after_segments(self, value: Any) -> Result:
         """Convert the value returned after segments, without repeating its data as text."""

@@ -147,11 +147,19 @@ class TaskHandlers:
 
     async def arguments_of(self, id: str) -> Mapping[str, Any]:
         """Return the arguments of a task, from its log; raises `TaskNotFound`."""
+        arguments: Mapping[str, Any] = (await self._created(id))["arguments"]
+        return arguments
+
+    async def scopes_of(self, id: str) -> tuple[str, ...]:
+        """Return the scopes with which a task was submitted, from its log; raises `TaskNotFound`."""
+        return tuple(sorted((await self._created(id))["principal"].get("scopes", ())))
+
+    async def _created(self, id: str) -> Mapping[str, Any]:
         entries = await self._service.store.read(id, limit=1)
         if not entries:
             raise TaskNotFound(f"Task {id} has expired.")
-        arguments: Mapping[str, Any] = entries[0].data["arguments"]
-        return arguments
+        created: Mapping[str, Any] = entries[0].data
+        return created
 
     async def _get(self, call: Call[GetTask]) -> TaskView:
         task = await self._service.get(call.request.task_id, call.principal)

@@ -39,14 +39,20 @@ class ScopedTasks:
         """Return whether a caller may see one of its tasks. `tool` is the name of its tool, if known."""
         try:
             name = await self._handlers.tool_of(id, principal) if tool is None else tool
-            return self._scopes.allows(principal, *await self._tool_and_arguments(name, id))
+            tool_of_task, arguments = await self._tool_and_arguments(name, id)
+            if tool_of_task is None:
+                return self._scopes.has_all(principal, await self._handlers.scopes_of(id))
+            return self._scopes.allows(principal, tool_of_task, arguments)
         except TaskNotFound:  # it has expired meanwhile
             return False
 
     async def _checked(self, call: Call[Any], handler: Handler) -> Any:
         id = call.request.task_id
-        tool = await self._handlers.tool_of(id, call.principal)
-        self._scopes.check(call.principal, *await self._tool_and_arguments(tool, id))
+        name = await self._handlers.tool_of(id, call.principal)
+        tool, arguments = await self._tool_and_arguments(name, id)
+        self._scopes.check(call.principal, tool, arguments)
+        if tool is None:
+            self._scopes.check_named(call.principal, await self._handlers.scopes_of(id), "This task")
         return await handler(call)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
@@ -58,7 +64,8 @@ class ScopedTasks:
     async def _tool_and_arguments(self, name: str, id: str) -> tuple[Tool | None, Mapping[str, Any]]:
         """Return the tool of a task, and its arguments if the scopes depend on them; raises `TaskNotFound`.
 
-        A tool that the server no longer has needs no scopes of its own.
+        The scopes of a tool that the server no longer has are unknown: its tasks need all scopes with which
+        they were submitted.
         """
         tool = self._registry.tools.get(name)
         if tool is None or not callable(tool.scopes):

@@ -8,12 +8,19 @@ and the connection waits for the login outside of the deadline of the request.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from antiphon.errors import ClientError, RequestError, Unauthorized
 
-__all__ = ["Authorization", "AuthorizationNeeded", "Authorizing", "Connect", "Refused", "authorize_once"]
+__all__ = [
+    "Authorization",
+    "AuthorizationNeeded",
+    "Authorizing",
+    "Connect",
+    "Refused",
+    "authorize_in_background",
+]
 
 logger = logging.getLogger("antiphon.client")
 
@@ -56,12 +63,21 @@ class Authorization(Protocol):
         """Stop what runs in the background. Raises nothing."""
 
 
+class Authorize(Protocol):
+    """Gets another token for a request that was refused."""
+
+    async def __call__(self, *, in_background: bool = False) -> None:
+        """Get another token, for which a person may have to log in; raises `ClientError`.
+
+        `in_background` is for work that the program does not wait for. A server decides how often such work
+        is refused, so a person is asked for it only once in a while: in between, the refusal is raised.
+        """
+
+
 class AuthorizationNeeded(Unauthorized):
     """A request that was refused, and that succeeds once `authorize` has got another token."""
 
-    def __init__(
-        self, kind: Authorizing, refusal: RequestError, authorize: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, kind: Authorizing, refusal: RequestError, authorize: Authorize) -> None:
         super().__init__(refusal.message)
         self.kind = kind
         self.refusal = refusal
@@ -69,19 +85,14 @@ class AuthorizationNeeded(Unauthorized):
         self.authorize = authorize
 
 
-async def authorize_once(
-    needed: AuthorizationNeeded, asked: set[Authorizing], peer: str
+async def authorize_in_background(
+    needed: AuthorizationNeeded, peer: str
 ) -> ClientError | RequestError | None:
-    """Authorize a stream that no caller waits for; return why the stream cannot be opened, or `None`.
-
-    A person is asked once for each kind that is not in `asked`, which the caller clears when the stream is
-    open. Otherwise a person who is away would find a window for each attempt.
-    """
-    if needed.kind in asked:
-        return needed.refusal
-    asked.add(needed.kind)
+    """Authorize a stream that no caller waits for; return why the stream cannot be opened, or `None`."""
     try:
-        await needed.authorize()
+        await needed.authorize(in_background=True)
+    except RequestError as refusal:
+        return refusal
     except ClientError as error:
         logger.warning(
             "The stream of changes from %s is closed until somebody logs in: %s "

@@ -30,10 +30,9 @@ from antiphon.printable import redacted_url
 from antiphon.transport.client.authorization import (
     Authorization,
     AuthorizationNeeded,
-    Authorizing,
     Connect,
     Refused,
-    authorize_once,
+    authorize_in_background,
 )
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.http_client import (
@@ -113,7 +112,7 @@ class HttpChannel:
         connect = partial(http_client, http=http, tls=tls, proxy=proxy, connect_timeout=connect_timeout)
         self._authorization: Authorization | None = None
         if gets_tokens(auth):
-            self._authorization = cast(Connect, auth).authorization(url, connect)
+            self._authorization = cast(Connect, auth).authorization(url, partial(connect, is_bare=True))
             auth = None
         self._connect = partial(connect, auth=None if isinstance(auth, str) else auth)
         if isinstance(auth, str):
@@ -303,7 +302,6 @@ class HttpChannel:
         cursor = EventCursor(_LONGEST_LISTEN_RETRY_SECONDS)
         loop = asyncio.get_running_loop()
         failures = 0
-        asked: set[Authorizing] = set()
         while True:
             failures += 1
             begun = loop.time()
@@ -312,9 +310,8 @@ class HttpChannel:
                 if has_brought or loop.time() - begun > _STABLE_STREAM_SECONDS:
                     failures = 0
                     cursor.backoff.reset()
-                asked.clear()
             except AuthorizationNeeded as needed:
-                if await authorize_once(needed, asked, self.peer) is None:
+                if await authorize_in_background(needed, self.peer) is None:
                     continue
             except AntiphonError as error:
                 if cursor.last_id is not None and not isinstance(error, Unreachable):

@@ -66,6 +66,7 @@ class AiohttpClient:
         tls: ssl.SSLContext | None = None,
         proxy: str | Literal[False] | None = None,
         connect_timeout: float = 30.0,
+        is_bare: bool = False,
     ) -> None:
         self._connect_timeout = connect_timeout
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
@@ -73,6 +74,7 @@ class AiohttpClient:
         self._tls = tls or (_default_tls() if session is None else True)
         self._proxy = proxy if session is None else False
         self._routes: dict[str, _Route] = {}
+        self._bare: aiohttp.ClientSession | None = None
         self._loop = asyncio.get_running_loop()
         self._last_request = self._loop.time()
         self._dropped: weakref.finalize[[aiohttp.ClientSession, _Pool], AiohttpClient] | None = None
@@ -83,6 +85,8 @@ class AiohttpClient:
             )
             # A client that nobody closes must not make aiohttp report an unclosed session.
             self._dropped = weakref.finalize(self, _drop, session, pool)
+        elif is_bare and not session.closed:
+            session = self._bare = _bare_session(session)
         self._session = session
 
     async def request(
@@ -125,6 +129,8 @@ class AiohttpClient:
 
     async def close(self) -> None:
         """Give up the client's share in the pool; the last client closes the pool."""
+        if self._bare is not None:
+            self._bare.detach()
         if self._dropped is not None and (given := self._dropped.detach()) is not None:
             _, _, (session, pool), _ = given
             session.detach()
@@ -161,6 +167,19 @@ class AiohttpClient:
         return None if address is None else URL(address)
 
 
+def _bare_session(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
+    """Return a session on the connections of another one, without its headers, cookies and credentials."""
+    return aiohttp.ClientSession(
+        connector=session.connector,
+        connector_owner=False,
+        trust_env=session.trust_env,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # A session does not tell what its proxy is.
+        proxy=getattr(session, "_default_proxy", None),
+        proxy_auth=getattr(session, "_default_proxy_auth", None),
+    )
+
+
 class _Response:
     """A response of aiohttp."""
 
@@ -172,7 +191,9 @@ class _Response:
         self.status = response.status
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header; `None` without one."""
+        """Return the first value of a header, and all challenges; `None` without one."""
+        if name == "www-authenticate":
+            return ", ".join(self._response.headers.getall(name, ())) or None
         return self._response.headers.get(name)
 
     async def read(self) -> bytes:

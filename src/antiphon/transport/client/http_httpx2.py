@@ -31,10 +31,12 @@ class Httpx2Client:
         tls: ssl.SSLContext | None,
         proxy: str | Literal[False] | None,
         connect_timeout: float,
+        is_bare: bool = False,
     ) -> None:
         redact_urls("httpx2")  # it logs the URL of each request
         self._timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
+        self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None and not is_bare else auth
+        self._is_bare = is_bare
         self._owned = http is None
         self._http = http or httpx2.AsyncClient(
             timeout=self._timeout,
@@ -49,10 +51,24 @@ class Httpx2Client:
     ) -> HttpResponse:
         """Send a request and return the response, still unread."""
         try:
-            request = self._http.build_request(
-                method, url, content=body, headers=dict(headers), timeout=self._timeout
+            # `build_request` adds the default headers, cookies and parameters of the client.
+            request = (
+                httpx2.Request(
+                    method,
+                    url,
+                    content=body,
+                    headers=dict(headers),
+                    extensions={"timeout": self._timeout.as_dict()},
+                )
+                if self._is_bare
+                else self._http.build_request(
+                    method, url, content=body, headers=dict(headers), timeout=self._timeout
+                )
             )
-            return _Response(await self._http.send(request, stream=True, auth=self._auth))
+            # The client of a user may follow redirects. The headers of a request are for one server alone.
+            return _Response(
+                await self._http.send(request, stream=True, auth=self._auth, follow_redirects=False)
+            )
         except httpx2.InvalidURL:  # its message may quote a password
             raise InvalidUrl from None
         except httpx2.TransportError as error:

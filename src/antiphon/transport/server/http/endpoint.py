@@ -236,6 +236,7 @@ class Endpoint:
         read: bytes | bytearray | None = body
         if read is None:
             if scope["method"] != "POST":
+                self._engine.scopes.check(principal, None, {})
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return None
             account = partial(exchange.open_account, self._budget, principal.id)
@@ -246,6 +247,7 @@ class Endpoint:
             opened = await self._open_session(missing, principal)
             call = self._understand(exchange, read, headers, principal, opened)
         if isinstance(call, Frame):
+            self._engine.scopes.check(principal, None, {})
             await self._take_message(exchange, call, headers, principal)
             await send_json(exchange.send, 202, b"")
             return None

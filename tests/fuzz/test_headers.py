@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antiphon.errors import BadOrigin, HeaderMismatch, NotAcceptable
@@ -27,6 +27,7 @@ ACCEPT = (
 
 @target
 @given(ACCEPT)
+@example(b"\r\napplication/json;q=0.5")
 def test_accept_is_read_as_a_list_of_media_ranges(raw: bytes) -> None:
     ranges = [part.split(";")[0].strip(" \t").lower() for part in raw.decode("latin-1").split(",")]
     json = [place for place, kind in enumerate(ranges) if kind in ("application/json", "application/*")]
@@ -65,6 +66,7 @@ _LOCAL_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(localhost|127\.0\.0\.1|\[::1\]
 
 @target
 @given(st.none() | HOSTS, st.none() | ORIGINS)
+@example(None, b"http:\x00//evil.example://localhost")
 def test_a_local_server_trusts_local_pages_and_local_names_alone(
     host: bytes | None, origin: bytes | None
 ) -> None:

@@ -75,13 +75,13 @@ LONG_EVENTS = st.lists(near(b"data: xxxxxx\n", b"data\n", b"id: 1\n", b"x") | PI
 @target
 @given(chunked(LONG_EVENTS), st.integers(0, 60))
 def test_the_decoder_keeps_no_more_than_its_limit(chunks: Sequence[bytes], limit: int) -> None:
-    decoder = Decoder(limit)
+    decoder, mark = Decoder(limit), len("\ufeff".encode())  # a byte order mark may come before all lines
     for chunk in chunks:
         try:
             decoder.feed(chunk)
         except BadAnswer:
             return
-        assert len(decoder._buffer) + sum(len(line) for line in decoder._data) <= limit
+        assert len(decoder._buffer) + sum(len(line) for line in decoder._data) <= max(limit, mark)
 
 
 @target

@@ -46,6 +46,7 @@ async def status(where: Address, headers: Mapping[str, str]) -> int:
         ({"origin": "http://127.0.0.1"}, 200),
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "http://localhost.evil.example"}, 403),
+        ({"origin": "http:;//evil.example://localhost"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://evil.example", "host": "evil.example"}, 403),
     ],

@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stream
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, 
 __all__ = ["Guard", "accepts"]
 
 _MAX_CACHED_CHECKS = 256
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 class Guard:
@@ -108,7 +110,9 @@ class Guard:
     def _is_trusted_origin(self, origin: str, host: str, local: bool) -> bool:
         if self._origins is not None and ("*" in self._origins or origin in self._origins):
             return True
-        _, _, authority = origin.partition("://")
+        scheme, _, authority = origin.partition("://")
+        if not _SCHEME.fullmatch(scheme):
+            return False
         if authority and authority == host:
             return True
         return self._origins is None and local and _is_local(_without_port(authority))
@@ -148,7 +152,7 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
 
 
 def _read_accept(accept: str) -> tuple[bool, bool]:
-    ranges = [part.partition(";")[0].strip() for part in accept.split(",")]
+    ranges = [part.partition(";")[0].strip(" \t") for part in accept.split(",")]
     json = [
         place for place, kind in enumerate(ranges) if kind in ("application/json", "application/*", "*/*")
     ]
@@ -182,4 +186,4 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _text(raw: bytes | None) -> str:
-    return "" if raw is None else raw.decode("latin-1").strip().lower()
+    return "" if raw is None else raw.decode("latin-1").strip(" \t").lower()

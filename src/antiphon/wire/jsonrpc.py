@@ -120,15 +120,16 @@ def decode(body: bytes | bytearray | memoryview | str) -> Frame:
         raise ParseError(f"The body is not JSON: {error}.") from None
     if frame.method is UNSET:
         if (frame.result is UNSET) == (frame.error is UNSET):
-            raise _with_id(InvalidRequest("A message has a method, a result or an error."), frame.id)
+            error = InvalidRequest("A message has a method, a result or an error.")
+            raise _refusal(body, _with_id(error, frame.id))
         if frame.id is UNSET and frame.error is UNSET:
-            raise InvalidRequest("A response names the id of the request that it answers.")
+            raise _refusal(body, InvalidRequest("A response names the id of the request that it answers."))
     elif frame.id is None:
-        raise InvalidRequest("The id of a request is a string or a whole number, not null.")
+        raise _refusal(body, InvalidRequest("The id of a request is a string or a whole number, not null."))
     if frame.raw is not UNSET and bytes(frame.raw)[:1] != b"{":
         raise _diagnose(body)
     if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID:
-        raise InvalidRequest("The id of a request must fit in 64 bits.")
+        raise _refusal(body, InvalidRequest("The id of a request must fit in 64 bits."))
     return frame
 
 
@@ -141,6 +142,16 @@ def decode_plain(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return None if type(frame.id) is int and not -_MAX_ID <= frame.id < _MAX_ID else frame
+
+
+def _refusal(body: bytes | bytearray | memoryview | str, error: RequestError) -> RequestError:
+    """Return the error, or that of a body that is not UTF-8: the decoder skips unknown fields."""
+    try:
+        if not isinstance(body, str):
+            bytes(body).decode()
+    except UnicodeDecodeError as reason:
+        return ParseError(f"The body is not JSON: {reason}.")
+    return error
 
 
 def _diagnose(body: bytes | bytearray | memoryview | str) -> RequestError:

@@ -11,6 +11,7 @@ from antiphon.errors import BadAnswer
 
 __all__ = ["COMMENT", "Decoder", "Event", "event"]
 
+_MARK = "\ufeff".encode()
 _LINE_BYTES = 64
 """How much memory a line needs beside its text."""
 
@@ -58,14 +59,8 @@ class Decoder:
     def feed(self, chunk: bytes) -> list[Event]:
         """Add a chunk, and return the events that are complete; raises `BadAnswer`."""
         self._buffer += chunk
-        if not self._started:
-            if len(self._buffer) < 3 and b"\xef\xbb\xbf".startswith(bytes(self._buffer)):
-                return []
-            self._started = True
-            if self._buffer.startswith(b"\xef\xbb\xbf"):
-                del self._buffer[:3]
         events: list[Event] = []
-        for line in self._lines():
+        for line in self._lines() if self._started or self._start() else ():
             if line:
                 self._field(line)
             elif (ready := self._dispatch()) is not None:
@@ -73,6 +68,15 @@ class Decoder:
         if len(self._buffer) + self._size > self._limit:
             raise BadAnswer(f"The server sent an event of more than {self._limit} bytes.")
         return events
+
+    def _start(self) -> bool:
+        """Skip a byte order mark; return false if the bytes so far may be the beginning of one."""
+        if len(self._buffer) < len(_MARK) and _MARK.startswith(bytes(self._buffer)):
+            return False
+        self._started = True
+        if self._buffer.startswith(_MARK):
+            del self._buffer[: len(_MARK)]
+        return True
 
     def _lines(self) -> list[bytes]:
         """Remove complete lines from the buffer and return them; a line ends with LF, CR or CRLF."""

@@ -120,8 +120,8 @@ def decode(body: bytes | bytearray | memoryview | str) -> Frame:
         raise ParseError(f"The body is not JSON: {error}.") from None
     if frame.method is UNSET:
         if (frame.result is UNSET) == (frame.error is UNSET):
-            error = InvalidRequest("A message has a method, a result or an error.")
-            raise _refusal(body, _with_id(error, frame.id))
+            invalid = InvalidRequest("A message has a method, a result or an error.")
+            raise _refusal(body, _with_id(invalid, frame.id))
         if frame.id is UNSET and frame.error is UNSET:
             raise _refusal(body, InvalidRequest("A response names the id of the request that it answers."))
     elif frame.id is None:

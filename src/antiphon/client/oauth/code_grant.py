@@ -169,14 +169,10 @@ class _Attempt:
             "state": self.state,
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
-            "resource": request.server.resource,
+            **request.access(scopes),
         }
         if request.prover is not None:
             query["dpop_jkt"] = request.prover.thumbprint
-        if scopes:
-            query["scope"] = " ".join(scopes)
-        if "offline_access" in scopes:
-            query["prompt"] = "consent"  # OpenID Connect ignores the scope without it
         endpoint = issuer.authorization_endpoint or ""
         self.url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 

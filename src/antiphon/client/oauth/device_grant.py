@@ -62,11 +62,7 @@ class DeviceGrant:
         client = await self._client(request)
         fields, headers = client_credentials(client)
         scopes = with_offline_access(issuer, request.scopes)
-        form = {**fields, "resource": request.server.resource}
-        if scopes:
-            form["scope"] = " ".join(scopes)
-        if "offline_access" in scopes:
-            form["prompt"] = "consent"
+        form = {**fields, **request.access(scopes)}
         answer = await token_request(request.requests, endpoint, form, headers)
         code, typed = answer.get("device_code"), answer.get("user_code")
         page = answer.get("verification_uri_complete") or answer.get("verification_uri")

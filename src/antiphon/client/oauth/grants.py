@@ -50,6 +50,15 @@ class LoginRequest:
     prover: Prover | None = None
     """Signs proofs, if the server accepts only tokens that are bound to a key."""
 
+    def access(self, scopes: tuple[str, ...]) -> dict[str, str]:
+        """Return the fields of a request that name the access which it asks for."""
+        fields = {"resource": self.server.resource}
+        if scopes:
+            fields["scope"] = " ".join(scopes)
+        if "offline_access" in scopes:
+            fields["prompt"] = "consent"  # OpenID Connect ignores the scope without it
+        return fields
+
     async def tokens(self, form: Mapping[str, str], headers: Mapping[str, str]) -> dict[str, Any]:
         """Send a form to the token endpoint, and return the response; raises `AuthorizationFailed`."""
         endpoint = self.server.issuer.token_endpoint
@@ -97,9 +106,7 @@ class ServiceGrant:
             headers: dict[str, str] = {}
         else:
             fields, headers = client_credentials(client)
-        form = {"grant_type": "client_credentials", "resource": request.server.resource, **fields}
-        if request.scopes:
-            form["scope"] = " ".join(request.scopes)
+        form = {"grant_type": "client_credentials", **request.access(request.scopes), **fields}
         response = await request.tokens(form, headers)
         public = RegisteredClient(self.client_id)  # a login in a file must not hold the secret of a service
         return request.login(public, response, request.scopes)
@@ -144,13 +151,11 @@ class AssertionGrant:
             )
             made = assertion(wanted)
             assertion = await made if inspect.isawaitable(made) else made
-        form = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": request.server.resource}
+        form = {"grant_type": _JWT_BEARER, "assertion": assertion, **request.access(request.scopes)}
         headers: dict[str, str] = {}
         if self.client_id is not None:
             fields, headers = client_credentials(given_client(issuer, self.client_id, self.client_secret))
             form |= fields
-        if request.scopes:
-            form["scope"] = " ".join(request.scopes)
         response = await request.tokens(form, headers)
         return request.login(RegisteredClient(self.client_id or ""), response, request.scopes)
 

@@ -12,7 +12,6 @@ import random
 import signal
 import socket
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,6 +25,7 @@ from tests.asking.driving import accept
 from tests.promises.speaking import Patient, begin, look
 from tests.soak.judge import Stored, judge, read_store
 from tests.soak.notes import Note, read_notes
+from tests.support.fork_server import start_process
 from tests.support.process import ROOT, environment, free_port
 
 __all__ = ["TOOLS", "TROUBLES", "Plan", "Process", "Soak", "Trouble", "report"]
@@ -102,13 +102,12 @@ class Process:
         """Start the process, of another version perhaps."""
         self.version = version or self.version
         with self._log.open("ab") as sink:
-            self.process = subprocess.Popen(
+            self.process = start_process(
                 [sys.executable, str(SERVICE), str(self.port)],
                 cwd=ROOT,
                 env=environment({**self._environment, "SOAK_VERSION": self.version}),
-                stdin=subprocess.DEVNULL,
                 stdout=sink,
-                stderr=subprocess.STDOUT,
+                stderr=sink,
             )
 
     def signal(self, number: int) -> None:

@@ -93,10 +93,30 @@ async def claim(store: Store) -> None:
         report(len(await store.claim(str(os.getpid()), lease=60, limit=1)))
 
 
+async def wake(store: Store) -> None:
+    """Wake tasks until none waits, by time and by tag."""
+    while await store.count("waiting"):
+        for ids in (
+            await retry_until_available(lambda: store.wake(("woken", os.getpid()), limit=7)),
+            await retry_until_available(lambda: store.wake_tagged(["x"], ("woken", os.getpid()), limit=7)),
+        ):
+            report(*ids)
+
+
+async def send_events(store: Store) -> None:
+    """Add events to two topics until the process is killed."""
+    number = 0
+    while True:
+        number += 1
+        id = f"{os.getpid()}/{number}"
+        await store.add_event(f"t{number % 2}", id, number, until=2**60)
+        report(f"t{number % 2}", id)
+
+
 async def fill(store: SQLiteStore) -> None:
     """Create tasks until the file size limit is reached, raise the limit, and create another."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
     acknowledged = 0
     try:
         while True:
@@ -132,7 +152,16 @@ async def main(command: str, path: str) -> None:
         return await unprivileged(path)
     store: Any = open_store(path) if "://" in path else SQLiteStore(path)
     await store.open()
-    await {"work": work, "write": write, "echo": echo, "claim": claim, "fill": fill}[command](store)
+    commands: dict[str, Callable[[Any], Awaitable[None]]] = {
+        "work": work,
+        "write": write,
+        "echo": echo,
+        "claim": claim,
+        "wake": wake,
+        "send_events": send_events,
+        "fill": fill,
+    }
+    await commands[command](store)
     await store.close()
     return None
 

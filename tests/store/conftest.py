@@ -41,6 +41,21 @@ async def store(request: pytest.FixtureRequest, clock: Clock, path: Path) -> Asy
 
 
 @pytest.fixture
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new schema."""
+    return str(request.getfixturevalue("database").url())
+
+
+@pytest.fixture
+async def postgres(clock: Clock, postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """An open PostgreSQL store that does not poll."""
+    opened = PostgresStore(postgres_url, clock=clock, poll_interval=3600)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
 async def sqlite(clock: Clock, path: Path) -> AsyncIterator[SQLiteStore]:
     """An open SQLite store."""
     opened = SQLiteStore(path, clock=clock)

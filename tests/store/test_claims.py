@@ -21,7 +21,7 @@ async def claimed(store: Store, worker: str = "w", **options: object) -> list[st
 
 async def test_a_claim_gives_the_oldest_ready_tasks_first(store: Store) -> None:
     for id, created in (("new", 30), ("old", 10), ("mid", 20)):
-        await store.create(task(id, created=START + created, tool=id), [])
+        await store.create(task(id, created=START + created, tool=id, principal=id), [])
     await store.create(task("waits", phase="waiting"), [])
     await store.create(task("over", phase="ended"), [])
     assert await claimed(store, limit=2) == ["old", "mid"]
@@ -351,3 +351,14 @@ async def test_a_lease_keeper_renews_from_a_thread_while_the_loop_is_blocked(
         assert thread.submit(keeper.renew, claims, lease=10).result() == set()
         thread.submit(keeper.close).result()
         thread.submit(keeper.close).result()
+
+
+async def test_a_claim_says_when_it_was_made(store: Store, clock: Clock) -> None:
+    held = await store.create(task("held"), [], worker="one", lease=60)
+    assert held is not None
+    await store.create(task(), [])
+    clock.forward(30)
+    (claim,) = await store.claim("one", lease=1, limit=1)
+    clock.forward(2)
+    (again,) = await store.claim("one", lease=1, limit=1, tools=["echo"], server="")
+    assert [each.at - START for each in (held, claim, again)] == [0, 30_000, 32_000]

@@ -12,7 +12,7 @@ import pytest
 from antiphon.errors import StoreUnavailable
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts import open_artifacts
-from antiphon.store.contract import Store
+from antiphon.store.contract import Store, TaskFilter
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
 
@@ -79,6 +79,9 @@ async def test_the_others_are_listed_and_read(
         for options in ({}, {"server": "here"}):
             page = await store.list("ann", **options)  # type: ignore[arg-type]
             assert [record.id for record in page.records] == ["last", "first"]
+    for filter in (None, TaskFilter(tool="echo"), TaskFilter(phase="ready")):
+        page = await store.list(None, filter=filter)
+        assert [record.id for record in page.records] == ["last", "first"]
     page = await store.list("ann", limit=2)
     assert [record.id for record in page.records] == ["last"]
     rest = await store.list("ann", limit=2, cursor=page.cursor)

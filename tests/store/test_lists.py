@@ -227,8 +227,8 @@ async def test_expired_keys_can_be_used_again(store: Store, clock: Clock) -> Non
 
 async def test_oldest_ready_is_the_time_of_the_next_task_to_be_claimed(store: Store, clock: Clock) -> None:
     assert await store.oldest_ready() is None
-    await store.create(task("new", created=START + 5, tool="b"), [])
-    await store.create(task("old", updated=START + 1, tool="c"), [])
+    await store.create(task("new", created=START + 5, tool="b", principal="ann"), [])
+    await store.create(task("old", updated=START + 1, tool="c", principal="bob"), [])
     await store.create(task("waits", created=START - 9, phase="waiting", tool="a"), [])
     assert await store.oldest_ready() == START + 1
     clock.forward(2)

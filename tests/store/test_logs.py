@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antiphon.errors import LeaseLost, NoTask, Stale, StoreUnavailable
+from antiphon.errors import LeaseLost, NoTask, Stale, StoreUnavailable, TooLate
 from antiphon.store.contract import Entry, Store
 
 from .support import START, Clock, task
@@ -224,3 +224,15 @@ async def test_a_closed_store_refuses_operations_and_may_be_closed_twice(store: 
         store.watch("a")
     await store.open()
     assert await store.get("a") == task()
+
+
+async def test_an_entry_is_not_written_after_its_time(store: Store, clock: Clock) -> None:
+    await store.create(task(), [("begun", 1)])
+    options: dict[str, Any] = {"phase": "waiting", "head": None, "before": START + 1000}
+    assert await store.append("a", [("x", 1)], expect=1, **options) == 2
+    with pytest.raises(Stale):
+        await store.append("a", [("x", 2)], expect=1, **options)
+    clock.forward(1)
+    with pytest.raises(TooLate):
+        await store.append("a", [("x", 2)], expect=2, **options)
+    assert [entry.kind for entry in await store.read("a")] == ["begun", "x"]

@@ -24,7 +24,7 @@ from .support import START, Clock, task
 
 PREVIOUS = Path(__file__).with_name("postgres_1")
 VALUES_BEFORE: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
-    "write": lambda values: (*values[:13], *values[14:20], *values[23:]),
+    "write": lambda values: (*values[:13], *values[14:20], *values[23:30]),
     "claim": lambda values: values[:4],
     "list_all": lambda values: values[:4],
     "list_by_principal": lambda values: values[:5],
@@ -145,6 +145,28 @@ async def test_messages_arrive_once_even_with_frequent_polls(url: str) -> None:
     await other.close()
 
 
+async def test_a_statement_that_asyncpg_does_not_send_runs_on_a_new_connection(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that ends is refused for new statements before it counts as closed."""
+    await store.create(task(), [])
+    assert store._parts is not None
+    ending = await store._parts.writer.connection.connect()
+
+    async def refuse(*given: Any) -> Any:
+        raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+    end = type(ending).terminate
+
+    def mend(self: Any) -> None:
+        monkeypatch.undo()
+        end(self)
+
+    monkeypatch.setattr(type(ending), "fetch", refuse)
+    monkeypatch.setattr(type(ending), "terminate", mend)
+    assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=1) == 1
+
+
 async def test_a_lost_connection_is_replaced_without_a_failed_operation(
     store: PostgresStore, url: str
 ) -> None:
@@ -242,7 +264,7 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> None:
         path = PREVIOUS / f"{name}.sql"
         return path.read_text(encoding="utf-8") if path.exists() else statements.sql(name)
 
-    for module in ("writer", "claimer", "reader", "change_listener"):
+    for module in ("writer", "claimer", "expirer", "reader", "change_listener"):
         monkeypatch.setattr(f"antiphon.store.postgres.{module}.sql", old)
     values_by_statement = {old(name): values for name, values in VALUES_BEFORE.items()}
     fetch = ReconnectingConnection.fetch
@@ -257,8 +279,9 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> None:
             return [{"key": None, "now": 0}]  # the row that this version expects
         if statement == old("renew"):
             return [{**row, "is_stopping": False} for row in rows]  # that version stopped no worker
-        # The records of that version have no server.
-        return [{**row, "server": ""} if "head" in row.keys() else row for row in rows]  # noqa: SIM118
+        # The records of that version have no server and no turn, and its claims no time.
+        missing = {"server": "", "turn": None, "now": 0}
+        return [{**row, **missing} if "head" in row.keys() else row for row in rows]  # noqa: SIM118
 
     monkeypatch.setattr(ReconnectingConnection, "fetch", old_fetch)
 

@@ -15,13 +15,15 @@ from antiphon.errors import Stale
 from antiphon.store import open_store
 from antiphon.store.contract import Entry, Store
 from antiphon.store.sqlite import SQLiteStore
+from tests.support.sizes import size
 
 from .processes import all_reports, child, next_report, send
 from .support import task
 
-TASKS = 2000
+TASKS = size(800, long=2000)
 WORKERS = 8
-ROUNDS = 12
+ROUNDS = size(6, long=12)
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -46,6 +48,58 @@ async def test_many_processes_never_claim_the_same_task(url: str) -> None:
     assert len([claims for claims in reports if claims]) > 1
     assert await store.count("ended") == TASKS
     assert {len(await store.read(f"t{n}")) for n in range(TASKS)} == {2}
+    await store.close()
+
+
+async def test_many_processes_wake_each_task_once_and_survive_kills(url: str) -> None:
+    store = open_store(url)
+    await store.open()
+    await asyncio.gather(
+        *(
+            store.create(task(f"t{n}", phase="waiting", wakes=n, tags=("x",) if n % 2 else ()), [])
+            for n in range(TASKS)
+        )
+    )
+    async with AsyncExitStack() as stack:
+        wakers = [await stack.enter_async_context(child("wake", url)) for _ in range(WORKERS // 2)]
+        await next_report(wakers[0])
+        wakers[0].kill()
+        reports = await asyncio.gather(*map(all_reports, wakers))
+        assert [await waker.wait() for waker in wakers[1:]] == [0] * (len(wakers) - 1)
+    ids = [id for lines in reports for line in lines for id in line]
+    assert len(ids) == len(set(ids)) > TASKS // 2
+    assert [await store.count(phase) for phase in ("ready", "waiting")] == [TASKS, 0]
+    assert {len(await store.read(f"t{n}")) for n in range(TASKS)} == {1}
+    assert (await store.list_tagged(["x"])).records == ()
+    await store.close()
+
+
+async def test_a_reader_misses_no_event_of_many_processes(url: str) -> None:
+    # A reader that remembers the last number sees each event once, also those of processes that were killed.
+    store = open_store(url)
+    await store.open()
+    seen: dict[str, list[str]] = {"t0": [], "t1": []}
+    last = {"t0": 0, "t1": 0}
+
+    async def read() -> None:
+        for topic, after in last.items():
+            events = await store.read_events(topic, after=after, limit=1000)
+            seen[topic] += [event.id for event in events]
+            last[topic] = max([after, *(event.number for event in events)])
+
+    async with AsyncExitStack() as stack:
+        senders = [await stack.enter_async_context(child("send_events", url)) for _ in range(4)]
+        while min(map(len, seen.values())) < 200:
+            await read()
+        for sender in senders:
+            sender.kill()
+        reports = await asyncio.gather(*map(all_reports, senders))
+    await read()
+    for topic, ids in seen.items():
+        sent = {id for lines in reports for name, id in lines if name == topic}
+        assert len(ids) == len(set(ids))
+        assert sent <= set(ids)
+        assert sent
     await store.close()
 
 
@@ -86,6 +140,19 @@ async def test_the_ready_watch_fires_for_a_task_of_another_process(url: str) -> 
         send(other, 0)
         assert await watch.wait(5)
         assert len(await store.claim("w", lease=1, limit=1)) == 1
+    await store.close()
+
+
+async def test_a_watch_of_all_tasks_fires_for_a_write_in_another_process(url: str) -> None:
+    store = open_store(url)
+    await store.open()
+    await store.create(task("a", phase="waiting"), [])
+    async with child("echo", url) as other, store.watch_all() as watch:
+        assert await next_report(other) == ["ready"]
+        while await watch.wait(0.1):
+            pass
+        send(other, 0)
+        assert await watch.wait(5)
     await store.close()
 
 

@@ -112,7 +112,7 @@ async def test_the_backlog_of_another_server_does_not_slow_claims_down_in_sqlite
     try:
         for table, index in (
             ("SELECT key FROM task_rows WHERE phase = 'ready' AND lease = 0 AND server = '' AND tool = ''"
-             " ORDER BY created, key", "tasks_free_of_server (server=? AND tool=?)"),
+             " ORDER BY coalesce(turn, created), key", "tasks_free_by_turn (server=? AND tool=?)"),
             ("SELECT key FROM task_rows WHERE principal = '' AND server = '' ORDER BY created DESC, key DESC",
              "tasks_of_principal_on_server (principal=? AND server=?)"),
         ):  # fmt: skip

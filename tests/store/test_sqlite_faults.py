@@ -184,7 +184,7 @@ async def test_a_damaged_file_is_an_error_for_its_users_only(path: Path, tmp_pat
     await store.open()
     await asyncio.gather(*(store.create(task(f"t{n}"), [("x", LARGE)]) for n in range(200)))
     await store.close()
-    damage(path, page=30)
+    damage(path, page=40)
     await store.open()
     results = await asyncio.gather(*(store.read(f"t{n}") for n in range(200)), return_exceptions=True)
     failed = [result for result in results if isinstance(result, BaseException)]

@@ -8,24 +8,38 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from antiphon.errors import StoreError
-from antiphon.store.contract import UNSET, Claim, Page, Store, UnsetType
+from antiphon.store.contract import UNSET, Claim, Count, Entry, Page, Store, Tallies, TaskFilter, UnsetType
 from antiphon.store.memory import MemoryStore
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
 from tests.support.postgres import Postgres
+from tests.support.sizes import size
 
 from .support import START, Clock, task
+
+pytestmark = pytest.mark.long
 
 IDS = st.sampled_from("abcdef")
 PHASES = st.sampled_from(["ready", "ready", "waiting", "ended"])
 WORKERS = st.sampled_from(["one", "two"])
 LEASES = st.sampled_from([0.0, 0.5, 2.0])
 TOKENS = st.integers(0, 4)
+STATES = st.sampled_from(["working", "done", "faulted", "cancelled"])
+FILTERS = st.builds(
+    TaskFilter,
+    phase=st.none() | PHASES,
+    tool=st.none() | st.sampled_from("xyz"),
+    outcome=st.none() | st.sampled_from(["done", "failed", "cancelled"]),
+    created_before=st.none() | st.integers(START - 1, START + 3000),
+    created_since=st.none() | st.integers(START - 1, START + 3000),
+)
+TAGS = st.lists(st.sampled_from(["p", "q", 'r:["\0"]']), max_size=3)
 
 
 class Stores(RuleBasedStateMachine):
@@ -46,6 +60,8 @@ class Stores(RuleBasedStateMachine):
             # Runs with fewer examples, because PostgreSQL is slower.
             self.stores[1] = PostgresStore(f"{self.url}{secrets.token_hex(6)}", clock=self.clock)
         self.cursors: list[str | None] = [None, None]
+        self.filter: TaskFilter | None = None
+        self.oldest_first = False
         for store in self.stores:
             self.runner.run(store.open())
 
@@ -71,6 +87,8 @@ class Stores(RuleBasedStateMachine):
         count=st.integers(0, 3),
         worker=st.none() | WORKERS,
         lease=LEASES,
+        sleeps=st.none() | st.integers(-2000, 3000),
+        tags=TAGS,
     )
     def create(
         self,
@@ -83,12 +101,13 @@ class Stores(RuleBasedStateMachine):
         count: int,
         worker: str | None,
         lease: float,
+        sleeps: int | None,
+        tags: Any,
     ) -> None:
         now = self.clock.now
         expires = None if lives is None else now + lives
-        record = task(
-            id, tool=tool, principal=principal, phase=phase, created=now - age, updated=now, expires=expires
-        )
+        fields: dict[str, Any] = {"tool": tool, "principal": principal, "phase": phase, "expires": expires}
+        record = task(id, created=now - age, updated=now, **fields, **self._waits(phase, sleeps, tags))
         entries = [("made", [id, number]) for number in range(count)]
         self.both("create", record, entries, worker=worker, lease=lease)
 
@@ -100,6 +119,9 @@ class Stores(RuleBasedStateMachine):
         token=st.none() | TOKENS,
         lives=st.sampled_from([UNSET, UNSET, None, 0, 1000, 5000]),
         unwinds=st.sampled_from([None, None, None, 0, 3000]),
+        state=STATES,
+        sleeps=st.none() | st.integers(-2000, 3000),
+        tags=TAGS,
     )
     def append(
         self,
@@ -110,6 +132,9 @@ class Stores(RuleBasedStateMachine):
         token: int | None,
         lives: int | UnsetType | None,
         unwinds: int | None,
+        state: str,
+        sleeps: int | None,
+        tags: Any,
     ) -> None:
         record = self.both("get", id)
         seen = record.version if record and expect is None else expect or 0
@@ -121,11 +146,65 @@ class Stores(RuleBasedStateMachine):
             entries,
             expect=seen,
             phase=phase,
-            head=[id, seen],
+            head={"state": state, "seen": seen},
             token=token,
             expires=expires,
             unwind_by=None if unwinds is None else self.clock.now + unwinds,
+            **self._waits(phase, sleeps, tags),
         )
+
+    def _waits(self, phase: str, sleeps: int | None, tags: Any) -> dict[str, Any]:
+        """Return the fields of a task that waits; none for another task."""
+        wakes = None if sleeps is None else self.clock.now + sleeps
+        return {"wakes": wakes, "tags": tuple(dict.fromkeys(tags))} if phase == "waiting" else {}
+
+    @rule(limit=st.integers(0, 3))
+    def wake(self, limit: int) -> None:
+        self.both("wake", ("woken", self.clock.now), limit=limit)
+
+    @rule(limit=st.integers(0, 3), tags=TAGS)
+    def wake_tagged(self, limit: int, tags: Any) -> None:
+        self.both("wake_tagged", tags, ("woken", tags), limit=limit)
+
+    @rule(limit=st.integers(1, 3), tags=TAGS)
+    def list_tagged(self, limit: int, tags: Any) -> None:
+        cursors: list[Any] = [None, None]
+        while True:
+            pages = [
+                self.runner.run(store.list_tagged(tags, cursor=cursor, limit=limit))
+                for store, cursor in zip(self.stores, cursors, strict=True)
+            ]
+            assert pages[0].records == pages[1].records
+            cursors = [page.cursor for page in pages]
+            assert (cursors[0] is None) == (cursors[1] is None)
+            if cursors[0] is None:
+                break
+
+    @rule(
+        topic=st.sampled_from("tu"), id=st.sampled_from("ij"), data=st.integers(), lasts=st.integers(0, 3000)
+    )
+    def add_event(self, topic: str, id: str, data: int, lasts: int) -> None:
+        self.both("add_event", topic, id, data % 2**53, until=self.clock.now + lasts)
+
+    @rule(topic=st.sampled_from("tu"), taken=st.integers(0, 2), limit=st.integers(0, 2))
+    def read_events(self, topic: str, taken: int, limit: int) -> None:
+        """Read events after some were taken; the numbers of events differ between stores."""
+        read = []
+        for store in self.stores:
+            events = self.runner.run(store.read_events(topic))
+            after = events[taken - 1].number if 0 < taken <= len(events) else 0
+            rest = self.runner.run(store.read_events(topic, after=after, limit=limit))
+            assert [event.number for event in rest] == sorted({event.number for event in rest})
+            read.append([(event.id, event.at, event.data) for event in (*events, *rest)])
+        assert read[0] == read[1]
+
+    @rule(
+        id=IDS, tool=st.sampled_from("xyz"), phase=PHASES, state=STATES, count=st.integers(0, 2), token=TOKENS
+    )
+    def restore(self, id: str, tool: str, phase: str, state: str, count: int, token: int) -> None:
+        record = task(id, tool=tool, phase=phase, created=START + 7, head={"state": state})
+        entries = [Entry(number + 1, "was", START - number, [id]) for number in range(count)]
+        self.both("restore", record, entries, token=token)
 
     @rule(
         worker=WORKERS,
@@ -140,9 +219,9 @@ class Stores(RuleBasedStateMachine):
     def renew(self, claims: list[tuple[str, int]], lease: float) -> None:
         self.both("renew", claims, lease=lease)
 
-    @rule(id=IDS, token=TOKENS, delay=LEASES)
-    def release(self, id: str, token: int, delay: float) -> None:
-        self.both("release", id, token, delay=delay)
+    @rule(id=IDS, token=TOKENS, delay=LEASES, requeue=st.booleans())
+    def release(self, id: str, token: int, delay: float, requeue: bool) -> None:
+        self.both("release", id, token, delay=delay, requeue=requeue)
 
     @rule(limit=st.integers(0, 3))
     def overdue(self, limit: int) -> None:
@@ -160,16 +239,38 @@ class Stores(RuleBasedStateMachine):
     def read(self, id: str, after: int, limit: int) -> None:
         self.both("read", id, after=after, limit=limit)
 
-    @rule(principal=st.sampled_from(["ann", "bob", None]), limit=st.integers(1, 3), first=st.booleans())
-    def list(self, principal: str | None, limit: int, first: bool) -> None:
+    @rule(
+        principal=st.sampled_from(["ann", "bob", None]),
+        limit=st.integers(1, 3),
+        first=st.booleans(),
+        filter=st.none() | FILTERS,
+        oldest_first=st.booleans(),
+    )
+    def list(
+        self, principal: str | None, limit: int, first: bool, filter: TaskFilter | None, oldest_first: bool
+    ) -> None:
         cursors = [None, None] if first else self.cursors
+        if first:  # a cursor is for the filter and the order of its page
+            self.filter, self.oldest_first = filter, oldest_first
+        options: dict[str, Any] = {"filter": self.filter, "oldest_first": self.oldest_first}
         pages = [
-            self.runner.run(store.list(principal, cursor=cursor, limit=limit))
+            self.runner.run(store.list(principal, cursor=cursor, limit=limit, **options))
             for store, cursor in zip(self.stores, cursors, strict=True)
         ]
         assert pages[0].records == pages[1].records
         self.cursors = [page.cursor for page in pages]
         assert (self.cursors[0] is None) == (self.cursors[1] is None)
+
+    @rule(principal=st.sampled_from(["ann", None]), filter=st.none() | FILTERS, most=st.integers(1, 9))
+    def count_listed(self, principal: str | None, filter: TaskFilter | None, most: int) -> None:
+        found = self.both("count_listed", principal, filter=filter, most=most)
+        listed = self.both("list", principal, filter=filter, limit=100).records
+        assert found.tasks == (len(listed) if found.is_exact else most)
+
+    @rule()
+    def hourly_tallies(self) -> None:
+        self.both("hourly_tallies", since=0)
+        self.both("leases")
 
     @rule(seconds=st.sampled_from([-3.0, -0.1, 0.001, 0.5, 2.0, 10.0]))
     def pass_time(self, seconds: float) -> None:
@@ -182,10 +283,18 @@ class Stores(RuleBasedStateMachine):
 
     @invariant()
     def they_agree(self) -> None:
-        for phase in ("ready", "waiting", "ended"):
-            self.both("count", phase)
-        for id in "abcdef":
-            self.both("get", id)
+        one, two = (self.runner.run(_contents(store)) for store in self.stores)
+        assert one == two
+        tallies, listed = two[:2]
+        assert sum(row.tasks for row in tallies.rows) == len(listed.records)
+
+
+async def _contents(store: Store) -> list[Any]:
+    """Return the numbers, the list and the records of a store, read in one turn of the event loop."""
+    numbers = _result(store, "tallies", (), {}), _result(store, "list", (None,), {"limit": 100})
+    counts = (_result(store, "count", (phase,), {}) for phase in ("ready", "waiting", "ended"))
+    records = (_result(store, "get", (id,), {}) for id in "abcdef")
+    return await asyncio.gather(*numbers, *counts, *records)
 
 
 async def _result(store: Store, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -194,7 +303,11 @@ async def _result(store: Store, method: str, arguments: tuple[Any, ...], options
         value = await getattr(store, method)(*arguments, **options)
     except (StoreError, ValueError) as error:
         return type(error), str(error)
-    return value if value is None or isinstance(value, (int, set, Claim, Page)) else _plain(value)
+    return (
+        value
+        if value is None or isinstance(value, (int, set, Claim, Count, Page, Tallies))
+        else _plain(value)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -202,11 +315,13 @@ def _plain(value: Any) -> Any:
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStores.settings = settings(max_examples=size(30, long=60), stateful_step_count=40, deadline=None)
 
 
 def test_postgresql_agrees_with_memory(database: Postgres) -> None:
     class Both(Stores):
         url = f"{database.dsn}?schema=s"
 
-    run_state_machine_as_test(Both, settings=settings(max_examples=10, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(
+        Both, settings=settings(max_examples=size(5, long=10), stateful_step_count=40, deadline=None)
+    )

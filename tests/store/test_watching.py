@@ -78,6 +78,35 @@ async def test_the_ready_watch_fires_when_a_task_becomes_ready(store: Store) -> 
         assert await watch.wait(SOON)
 
 
+async def test_a_watch_of_all_tasks_fires_when_one_is_created_changed_or_deleted(
+    store: Store, clock: Clock
+) -> None:
+    async with store.watch_all() as watch:
+        assert not await watch.wait(BRIEFLY)
+        await store.create(task("a"), [])
+        await store.create(task("b"), [])
+        assert await watch.wait(SOON)
+        while await watch.wait(BRIEFLY):
+            pass
+        await store.append("b", [("x", 1)], expect=0, phase="ended", head=None, expires=START + 1000)
+        assert await watch.wait(SOON)
+        clock.forward(1)
+        while await watch.wait(BRIEFLY):
+            pass
+        await store.expire()
+        assert await watch.wait(SOON)
+
+
+async def test_a_watch_of_all_tasks_does_not_fire_without_a_change(store: Store) -> None:
+    async with store.watch_all() as watch:
+        await store.create(task(), [])
+        while await watch.wait(BRIEFLY):
+            pass
+        assert len((await store.list(None)).records) == 1
+        assert (await store.tallies()).count() == 1
+        assert not await watch.wait(BRIEFLY)
+
+
 async def test_the_ready_watch_fires_when_a_task_is_released(store: Store) -> None:
     await store.create(task(), [])
     (claim,) = await store.claim("w", lease=10, limit=1)
@@ -89,10 +118,10 @@ async def test_the_ready_watch_fires_when_a_task_is_released(store: Store) -> No
 
 
 async def test_closing_fires_every_watch(store: Store) -> None:
-    async with store.watch("a") as watch, store.watch_ready() as ready:
+    async with store.watch("a") as watch, store.watch_ready() as ready, store.watch_all() as all_tasks:
         while await ready.wait(BRIEFLY):
             pass
-        waiting = asyncio.gather(watch.wait(SOON), ready.wait(SOON))
+        waiting = asyncio.gather(watch.wait(SOON), ready.wait(SOON), all_tasks.wait(SOON))
         await asyncio.sleep(0)
         await store.close()
-        assert await waiting == [True, True]
+        assert await waiting == [True, True, True]

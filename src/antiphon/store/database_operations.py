@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.errors import StoreUnavailable
-from antiphon.store.contract import Claim, Record
+from antiphon.store.contract import Claim
 
-__all__ = ["MAX_BATCH_OPERATIONS", "expire_in_portions", "wait_for_claims"]
+__all__ = [
+    "MAX_BATCH_OPERATIONS",
+    "MAX_EXPIRED_TASKS",
+    "MAX_WOKEN_TASKS",
+    "run_in_portions",
+    "wait_for_claims",
+]
+
+Found = TypeVar("Found")
 
 MAX_BATCH_OPERATIONS = 512
 """Operations in one transaction. More would only lengthen the wait of those that come next."""
-_MAX_EXPIRED_TASKS = 100
+MAX_EXPIRED_TASKS = 100
 """Tasks deleted in one transaction, so that other operations do not wait long for their turn."""
+MAX_WOKEN_TASKS = 500
+"""Tasks woken in one transaction. A task takes less time to wake than to delete."""
 
 
 async def wait_for_claims(
@@ -43,14 +53,14 @@ async def wait_for_claims(
     return claims
 
 
-async def expire_in_portions(
-    expire: Callable[[int], Awaitable[Sequence[Record]]], limit: int
-) -> tuple[Record, ...]:
-    """Delete up to `limit` expired tasks, a bounded number in each transaction, and return them."""
-    expired: tuple[Record, ...] = ()
-    while len(expired) < limit:
-        records = await expire(min(limit - len(expired), _MAX_EXPIRED_TASKS))
-        if not records:
+async def run_in_portions(
+    run: Callable[[int], Awaitable[Sequence[Found]]], limit: int, max_portion: int
+) -> Sequence[Found]:
+    """Change up to `limit` tasks, up to `max_portion` in each transaction, and return the results of all."""
+    found: list[Found] = []
+    while len(found) < limit:
+        portion = await run(min(limit - len(found), max_portion))
+        if not portion:
             break
-        expired += tuple(records)
-    return expired
+        found += portion
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -17,108 +16,45 @@ from typing import Any
 
 import msgspec
 
+from antiphon import wall_clock
 from antiphon.store import rules, unavailable
-from antiphon.store.contract import UNSET, Claim, Entry, Page, Phase, Record, UnsetType, Watch
-from antiphon.store.rules import Row
+from antiphon.store.contract import (
+    UNSET,
+    Claim,
+    Count,
+    Entry,
+    Event,
+    HourlyTally,
+    KeptEvent,
+    Lease,
+    Page,
+    Phase,
+    Record,
+    Tallies,
+    TaskFilter,
+    UnsetType,
+    Watch,
+)
+from antiphon.store.list_rules import (
+    check_page_limit,
+    decode_cursor,
+    encode_cursor,
+    parse_count,
+    parse_list,
+)
+from antiphon.store.memory_lists import TaskLists
+from antiphon.store.memory_queues import ExpiryQueue, ReadyQueue, StoredTask
+from antiphon.store.memory_tallies import MemoryTallies
+from antiphon.store.memory_waits import EventLog, StoredEvent, WaitingTasks
+from antiphon.store.outcomes import status_of
+from antiphon.store.rules import EncodedEntry, Row
+from antiphon.store.tally_rules import MAX_EXPIRED_TASKS, count_of, has_tally, hour_of
+from antiphon.store.turns import Turns
 from antiphon.store.watchers import Watchers
 
 __all__ = ["MemoryStore"]
 
 logger = logging.getLogger("antiphon")
-
-
-class _StoredTask(msgspec.Struct):
-    """A task's row, and its entries as kind, time and JSON text."""
-
-    row: Row
-    log: list[tuple[str, int, str]]
-
-
-class _ReadyQueue:
-    """The tasks of one tool of a server that may be claimable, oldest first.
-
-    A task that is no longer claimable is removed when it reaches the front.
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int]] = []
-        self._members: set[int] = set()
-
-    def put(self, row: Row) -> None:
-        if row.key not in self._members:
-            self._members.add(row.key)
-            heappush(self._heap, (row.created, row.key))
-
-    def first(self, tasks: dict[int, _StoredTask]) -> tuple[int, int] | None:
-        while self._heap:
-            task = tasks.get(self._heap[0][1])
-            if task is not None and rules.is_claimable(task.row):
-                return self._heap[0]
-            self.pop()
-        return None
-
-    def pop(self) -> None:
-        self._members.discard(heappop(self._heap)[1])
-
-
-class _ExpiryQueue:
-    """The tasks that have a time of expiry, earliest first.
-
-    An item whose task has another time by now, or has left this queue, is removed when it reaches the front.
-    """
-
-    def __init__(self, accept: Callable[[Row], bool]) -> None:
-        self._accept = accept
-        self._heap: list[tuple[int, int]] = []
-        self._members: set[tuple[int, int]] = set()
-
-    def put(self, row: Row) -> None:
-        if row.expires is None or not self._accept(row):
-            return
-        item = (row.expires, row.key)
-        if item not in self._members:
-            self._members.add(item)
-            heappush(self._heap, item)
-
-    def take(self, tasks: dict[int, _StoredTask], now: int, limit: int) -> list[Row]:
-        """Remove and return up to `limit` tasks whose time has passed."""
-        rows: list[Row] = []
-        while self._heap and self._heap[0][0] <= now and len(rows) < limit:
-            item = heappop(self._heap)
-            self._members.discard(item)
-            task = tasks.get(item[1])
-            if task is not None and task.row.expires == item[0] and self._accept(task.row):
-                rows.append(task.row)
-        return rows
-
-
-class _TasksByAge:
-    """Tasks sorted by age. A removed task is only marked; the list is rebuilt once half of it is marked."""
-
-    def __init__(self) -> None:
-        self._keys: list[tuple[int, int]] = []
-        self._removed: set[int] = set()
-
-    def add(self, row: Row) -> None:
-        insort(self._keys, (row.created, row.key))
-
-    def remove(self, row: Row) -> bool:
-        """Remove a task; return true if no task is left."""
-        self._removed.add(row.key)
-        if len(self._removed) * 2 > len(self._keys):
-            self._keys = [pair for pair in self._keys if pair[1] not in self._removed]
-            self._removed.clear()
-        return not self._keys
-
-    def older_than(self, position: tuple[int, int], accept: Callable[[int], bool], limit: int) -> list[int]:
-        found: list[int] = []
-        index = bisect_left(self._keys, position)
-        while index and len(found) < limit:
-            index -= 1
-            key = self._keys[index][1]
-            if key not in self._removed and accept(key):
-                found.append(key)
-        return found
 
 
 class MemoryStore:
@@ -128,19 +64,21 @@ class MemoryStore:
     """
 
     def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock or time.time
-        self._lease_clock = clock or time.monotonic
+        self._clock, self._lease_clock = clock or wall_clock.now, clock or time.monotonic
         self._watchers = Watchers()
         self._is_open = False
         self._last_key = 0
-        self._by_id: dict[str, _StoredTask] = {}
-        self._by_key: dict[int, _StoredTask] = {}
-        self._queues: dict[tuple[str, str], _ReadyQueue] = {}  # by server and tool
+        self._by_id: dict[str, StoredTask] = {}
+        self._by_key: dict[int, StoredTask] = {}
+        self._queues: dict[tuple[str, str], ReadyQueue] = {}  # by server and tool
+        self._turns = Turns()
         self._leases: list[tuple[int, int]] = []
-        self._expiring = _ExpiryQueue(lambda row: row.phase == "ended")
-        self._overdue: dict[str, _ExpiryQueue] = {}  # by server
-        self._all_by_age = _TasksByAge()
-        self._principal_by_age: dict[tuple[str, str], _TasksByAge] = {}  # by principal and server
+        self._expiring = ExpiryQueue(lambda row: row.phase == "ended")
+        self._overdue: dict[str, ExpiryQueue] = {}  # by server
+        self._waiting = WaitingTasks()
+        self._events = EventLog()
+        self._lists = TaskLists(self._by_key)
+        self._tallies = MemoryTallies()
         self._counts: Counter[tuple[str, Phase]] = Counter()  # by server and phase
         self._servers: set[str] = set()
         self._used_keys: set[str] = set()
@@ -168,18 +106,52 @@ class MemoryStore:
         row = rules.new_row(record, len(encoded), key=self._last_key + 1, held=worker is not None)
         if row.id in self._by_id:
             raise rules.id_in_use(row.id)
-        self._last_key = row.key
+        row.wakes = rules.wake_time(row.wakes, now)
         if worker is not None:
             rules.claim(row, worker, self._lease_now() + length)
             heappush(self._leases, (row.lease, row.key))
-        task = _StoredTask(row, [(kind, now, data) for kind, data in encoded])
-        self._by_id[row.id] = self._by_key[row.key] = task
-        self._all_by_age.add(row)
-        self._principal_by_age.setdefault((row.principal, row.server), _TasksByAge()).add(row)
+        self._add(row, [(kind, now, data) for kind, data in encoded])
+        return None if worker is None else Claim(rules.record_of(row), row.token, now)
+
+    async def restore(self, record: Record, entries: Sequence[Entry], *, token: int = 0) -> bool:
+        now, encoded = self._now(), rules.encode_restored(entries)
+        row = rules.restored_row(record, entries, token, key=self._last_key + 1)
+        if row.id in self._by_id:
+            return False
+        row.wakes = rules.wake_time(row.wakes, now)
+        self._add(row, encoded)
+        return True
+
+    async def extend(
+        self, record: Record, entries: Sequence[Entry], *, token: int, expect: int, expect_token: int
+    ) -> bool:
+        now, encoded = self._now(), rules.encode_restored(entries)
+        fresh, task = rules.restored_row(record, entries, token), self._by_id.get(record.id)
+        if task is None:
+            return False
+        before, row = task.row.phase, task.row
+        if not rules.extend(row, fresh, expect=expect, expect_token=expect_token, now=now):
+            return False
+        task.log.extend(encoded[expect:])
+        self._counts[row.server, before] -= 1
+        self._counts[row.server, row.phase] += 1
+        self._tallies.change(row, fresh.tallied)
+        if rules.is_queued_again(row, before):
+            self._turns.assign(row, now)
+        self._changed(row)
+        return True
+
+    def _add(self, row: Row, log: list[tuple[str, int, str]]) -> None:
+        """Add a new task, behind the others of its principal if it has to wait for a worker."""
+        self._last_key = row.key
+        if row.worker is None and rules.is_claimable(row):
+            self._turns.assign(row, row.created)
+        self._by_id[row.id] = self._by_key[row.key] = StoredTask(row, log)
+        self._lists.add(row)
         self._servers.add(row.server)
         self._counts[row.server, row.phase] += 1
+        self._tallies.add(row)
         self._changed(row)
-        return None if worker is None else Claim(rules.record_of(row), row.token)
 
     async def append(
         self,
@@ -192,18 +164,37 @@ class MemoryStore:
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
         unwind_by: int | None = None,
+        wakes: int | None = None,
+        tags: Collection[str] = (),
+        before: int | None = None,
     ) -> int:
         now, encoded, text = self._now(), rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
+        wakes, encoded_tags = rules.encode_waits(phase, wakes, tags)
         rules.check_expires(expires)
         rules.check_expires(unwind_by)
         task = self._by_id.get(id)
-        row = rules.check_append(task.row if task else None, id, expect=expect, token=token, now=now)
-        self._counts[row.server, row.phase] -= 1
+        row = rules.check_append(
+            task.row if task else None, id, expect=expect, token=token, now=now, before=before
+        )
+        earlier = row.phase
+        self._counts[row.server, earlier] -= 1
         self._by_key[row.key].log.extend((kind, now, data) for kind, data in encoded)
-        rules.apply_append(row, len(encoded), phase=phase, now=now, expires=expires, unwind_by=unwind_by)
+        rules.apply_append(
+            row,
+            len(encoded),
+            phase=phase,
+            now=now,
+            expires=expires,
+            unwind_by=unwind_by,
+            wakes=wakes,
+            tags=encoded_tags,
+        )
         self._counts[row.server, row.phase] += 1
+        self._tallies.change(row, status_of(row.phase, head))
         row.head = text
+        if rules.is_queued_again(row, earlier):
+            self._turns.assign(row, now)
         self._changed(row)
         return row.version
 
@@ -227,20 +218,44 @@ class MemoryStore:
         cursor: str | None = None,
         limit: int = 100,
         server: str | None = None,
+        filter: TaskFilter | None = None,
+        oldest_first: bool = False,
     ) -> Page:
-        now, position = self._now(), rules.decode_cursor(cursor)
-        rules.check_page_limit(limit)
-        orders = self._orders(principal, server)
+        now = self._now()
+        wanted = parse_list(
+            principal, cursor=cursor, limit=limit, server=server, filter=filter, oldest_first=oldest_first
+        )
+        return self._lists.page(wanted, now)
 
-        def accept(key: int) -> bool:
-            row = self._by_key[key].row
-            return rules.is_live(row, now) and (server is None or row.server in rules.servers_of(server))
+    async def tallies(self, *, server: str | None = None) -> Tallies:
+        expired = self._expiring.due(self._by_key, self._now(), MAX_EXPIRED_TASKS + 1)
+        return self._tallies.tallies(rules.servers_of(server), expired)
 
-        found = [key for order in orders for key in order.older_than(position, accept, limit + 1)]
-        found.sort(key=lambda key: (self._by_key[key].row.created, key), reverse=True)
-        rows = [self._by_key[key].row for key in found[:limit]]
-        next_cursor = rules.encode_cursor(rows[-1].created, rows[-1].key) if len(found) > limit else None
-        return Page(tuple(map(rules.record_of, rows)), next_cursor)
+    async def count_listed(
+        self,
+        principal: str | None,
+        *,
+        server: str | None = None,
+        filter: TaskFilter | None = None,
+        most: int = 10_000,
+    ) -> Count:
+        wanted = parse_count(principal, server=server, filter=filter, most=most)
+        if has_tally(principal, wanted.filter):
+            return count_of(await self.tallies(server=server), wanted.filter)
+        found = self._lists.count(wanted, self._now())
+        return Count(min(found, most), is_exact=found <= most)
+
+    async def hourly_tallies(self, *, since: int, server: str | None = None) -> Sequence[HourlyTally]:
+        self._now()
+        return self._tallies.hourly(hour_of(rules.check_timestamp(since)), rules.servers_of(server))
+
+    async def leases(self) -> Sequence[Lease]:
+        now, held = self._lease_now(), dict[tuple[str, str, str], list[int]]()
+        for until, key in set(self._leases):
+            task = self._by_key.get(key)
+            if task is not None and task.row.lease == until and task.row.worker is not None:
+                held.setdefault((task.row.worker, task.row.server, task.row.tool), []).append(until)
+        return [Lease(*names, len(ends), (min(ends) - now) / 1000) for names, ends in sorted(held.items())]
 
     async def claim(
         self,
@@ -261,7 +276,8 @@ class MemoryStore:
             (_, key), name = heappop(tops)
             row, queue = self._by_key[key].row, self._queues[name]
             queue.pop()
-            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, now + length)))
+            self._turns.note_claim(row)
+            claims.append(Claim(rules.record_of(row), rules.claim(row, worker, now + length), self._now()))
             heappush(self._leases, (row.lease, key))
             if top := queue.first(self._by_key):
                 heappush(tops, (top, name))
@@ -281,36 +297,80 @@ class MemoryStore:
     def lease_keeper(self) -> None:
         return None
 
-    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+    async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
         now, length = self._lease_now(), rules.lease_milliseconds(delay, kind="delay")
         task = self._by_id.get(id)
         if task and rules.release(task.row, token, until=now + length if length else 0):
             if length:
                 heappush(self._leases, (task.row.lease, task.row.key))
+            if requeue:
+                self._turns.assign(task.row, task.row.created)
             self._changed(task.row, grown=False)
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
         records: list[Record] = []
         for row in self._expiring.take(self._by_key, self._now(), limit):
             del self._by_key[row.key], self._by_id[row.id]
-            self._all_by_age.remove(row)
-            if self._principal_by_age[row.principal, row.server].remove(row):
-                del self._principal_by_age[row.principal, row.server]
+            self._lists.remove(row)
+            self._tallies.remove(row)
             self._counts[row.server, row.phase] -= 1
             records.append(rules.record_of(row))
         self._watchers.notify([record.id for record in records], ready=False)
+        if limit > 0:
+            self._events.delete_old(self._now())
+            self._tallies.delete_old_hours(self._now())
         return records
 
     async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
         names = self._overdue.keys() if server is None else self._overdue.keys() & {*rules.servers_of(server)}
         rows: list[Row] = []
         for name in names:
-            found = self._overdue[name].take(self._by_key, self._now(), limit)
-            for row in found:
-                self._overdue[name].put(row)
-            rows += found
+            rows += self._overdue[name].due(self._by_key, self._now(), limit)
         rows.sort(key=lambda row: (row.expires or 0, row.key))
         return [rules.record_of(row) for row in rows[: max(limit, 0)]]
+
+    async def wake(
+        self, entry: tuple[str, Any], *, limit: int = 1000, server: str | None = None
+    ) -> Sequence[str]:
+        now, encoded = self._now(), rules.encode_entries([entry])
+        keys = self._waiting.take_due(now, limit, rules.servers_of(server))
+        return self._wake(keys, encoded, now)
+
+    async def wake_tagged(
+        self, tags: Collection[str], entry: tuple[str, Any], *, limit: int = 1000
+    ) -> Sequence[str]:
+        now, encoded = self._now(), rules.encode_entries([entry])
+        start = decode_cursor(None, oldest_first=True)
+        return self._wake(self._waiting.tagged(rules.check_tags(tags), start, limit), encoded, now)
+
+    async def list_tagged(
+        self, tags: Collection[str], *, cursor: str | None = None, limit: int = 100
+    ) -> Page:
+        self._now()
+        position = decode_cursor(cursor, oldest_first=True)
+        check_page_limit(limit)
+        found = self._waiting.tagged(rules.check_tags(tags), position, limit + 1)
+        rows = [self._by_key[key].row for key in found[:limit]]
+        next_cursor = encode_cursor(rows[-1].created, rows[-1].key) if len(found) > limit else None
+        return Page(tuple(map(rules.record_of, rows)), next_cursor)
+
+    async def add_event(self, topic: str, id: str, data: Any, *, until: int) -> bool:
+        now, text = self._now(), rules.encode_json(data)
+        rules.check_text(topic)
+        rules.check_text(id)
+        return self._events.add(topic, id, text, until=rules.check_timestamp(until), now=now)
+
+    async def read_events(self, topic: str, *, after: int = 0, limit: int = 100) -> Sequence[Event]:
+        return self._events.read(rules.check_text(topic), after=after, limit=limit, now=self._now())
+
+    async def list_events(
+        self, *, after: tuple[str, int] | None = None, limit: int = 100
+    ) -> Sequence[KeptEvent]:
+        return self._events.list(after, limit, self._now())
+
+    async def restore_event(self, kept: KeptEvent) -> bool:
+        topic, id, number, at, text, until = rules.encode_event(kept)
+        return self._events.restore(topic, StoredEvent(number, id, at, text, until), now=self._now())
 
     async def count(self, phase: Phase, *, server: str | None = None) -> int:
         self._now()
@@ -318,11 +378,12 @@ class MemoryStore:
 
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
         self._now()
-        rules.check_phase(phase)
-        start, found = rules.decode_cursor(None), 0
-        for order in self._orders(principal, None):
-            found += len(order.older_than(start, lambda key: self._by_key[key].row.phase == phase, most))
-        return min(found, most)
+        return self._lists.count_of_principal(principal, rules.check_phase(phase), most)
+
+    async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:
+        self._now()
+        queues = (self._queues[name] for name in self._queues_of(server, [tool]))
+        return min(sum(queue.count(self._by_key) for queue in queues), most)
 
     async def oldest_ready(self, *, server: str | None = None) -> int | None:
         self._end_expired_leases(self._lease_now())
@@ -351,6 +412,10 @@ class MemoryStore:
         self._now()
         return self._watchers.watch_ready()
 
+    def watch_all(self) -> AbstractAsyncContextManager[Watch]:
+        self._now()
+        return self._watchers.watch_all()
+
     async def publish(self, topic: str, data: Any) -> None:
         self._now()
         self._watchers.deliver(topic, msgspec.json.decode(rules.encode_json(data)))
@@ -374,16 +439,8 @@ class MemoryStore:
         names = self._servers if server is None else rules.servers_of(server)
         return sum(self._counts[name, phase] for name in names)
 
-    def _orders(self, principal: str | None, server: str | None) -> Sequence[_TasksByAge]:
-        """Return the sorted tasks of a principal on some servers, or of all principals on all servers."""
-        if principal is None:
-            return [self._all_by_age]
-        names = self._servers if server is None else rules.servers_of(server)
-        found = (self._principal_by_age.get((principal, name)) for name in names)
-        return [order for order in found if order is not None]
-
-    def _queue_of(self, row: Row) -> _ReadyQueue:
-        return self._queues.setdefault((row.server, row.tool), _ReadyQueue())
+    def _queue_of(self, row: Row) -> ReadyQueue:
+        return self._queues.setdefault((row.server, row.tool), ReadyQueue())
 
     def _queues_of(self, server: str | None, tools: Collection[str] | None) -> Sequence[tuple[str, str]]:
         """Return the names of the queues of some servers and tools; `None` for all of them."""
@@ -397,7 +454,7 @@ class MemoryStore:
             if (servers is None or name in servers) and (tools is None or tool in tools)
         ]
 
-    def _live_task(self, id: str) -> _StoredTask | None:
+    def _live_task(self, id: str) -> StoredTask | None:
         now, task = self._now(), self._by_id.get(id)
         return task if task and rules.is_live(task.row, now) else None
 
@@ -409,12 +466,33 @@ class MemoryStore:
             if task and task.row.lease == until:
                 task.row.lease = 0
                 self._queue_of(task.row).put(task.row)
+                self._turns.put(task.row)
+
+    def _wake(self, keys: Sequence[int], encoded: Sequence[EncodedEntry], now: int) -> Sequence[str]:
+        """Make waiting tasks ready; return their ids."""
+        ids: list[str] = []
+        for key in keys:
+            task = self._by_key[key]
+            row = task.row
+            task.log.extend((kind, now, data) for kind, data in encoded)
+            rules.apply_append(row, len(encoded), phase="ready", now=now)
+            self._counts[row.server, "waiting"] -= 1
+            self._counts[row.server, "ready"] += 1
+            self._tallies.change(row, "ready")
+            self._turns.assign(row, now)
+            self._changed(row)
+            ids.append(row.id)
+        return ids
 
     def _changed(self, row: Row, *, grown: bool = True) -> None:
+        self._waiting.update(row)
         self._expiring.put(row)
-        self._overdue.setdefault(row.server, _ExpiryQueue(_has_not_ended)).put(row)
+        self._overdue.setdefault(row.server, ExpiryQueue(_has_not_ended)).put(row)
         if claimable := rules.is_claimable(row):
             self._queue_of(row).put(row)
+            self._turns.put(row)
+        else:
+            self._turns.remove(row)
         self._watchers.notify((row.id,) if grown else (), claimable)
 
 

@@ -7,43 +7,52 @@ kept, and it has no clock: callers pass `now`, in milliseconds since 1970.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias, overload
 
 import msgspec
 
-from antiphon.errors import LeaseLost, NoTask, Stale
-from antiphon.store.contract import UNSET, Phase, Record, UnsetType
+from antiphon.errors import LeaseLost, NoTask, Stale, TooLate
+from antiphon.store.contract import UNSET, Entry, KeptEvent, Phase, Record, UnsetType
+from antiphon.store.outcomes import status_of
 
 __all__ = [
     "MAX_INT64",
+    "TURN_MILLISECONDS",
     "EncodedEntry",
     "Row",
     "apply_append",
     "check_append",
     "check_expires",
-    "check_page_limit",
     "check_phase",
+    "check_tags",
     "check_text",
     "check_timestamp",
     "claim",
     "created_record",
-    "decode_cursor",
-    "encode_cursor",
+    "decode_tags",
     "encode_entries",
+    "encode_event",
     "encode_json",
+    "encode_restored",
+    "encode_waits",
+    "extend",
     "id_in_use",
     "is_claimable",
     "is_live",
+    "is_queued_again",
     "is_stopping",
     "lease_milliseconds",
     "new_row",
+    "next_event_number",
+    "next_turn",
+    "queue_position",
     "record_of",
     "release",
     "renew",
+    "restored_row",
     "servers_of",
+    "wake_time",
 ]
 
 EncodedEntry: TypeAlias = tuple[str, str]
@@ -51,6 +60,11 @@ EncodedEntry: TypeAlias = tuple[str, str]
 
 MAX_INT64 = 2**63 - 1
 """The largest integer that a database column holds."""
+TURN_MILLISECONDS = 3_600_000
+"""The distance between the turns of two tasks that one principal has queued; `wake.sql` has the same number.
+
+A new principal's first task comes before the second task of everybody whose queue is younger than this.
+"""
 _PHASES = ("ready", "waiting", "ended")
 _STOPPING_WORKER = ""
 """Stands in a row for the worker whose token is valid, and that has to stop. No worker has this name."""
@@ -80,8 +94,19 @@ class Row(msgspec.Struct, array_like=True):
     """When the lease, or the delay after a release, ends; 0 for neither."""
     server: str = ""
     """The name of the server that the task belongs to; empty for every server."""
+    turn: int | None = None
+    """The task's place in the order of claims (see `next_turn`); `None` for its creation time."""
+    wakes: int | None = None
+    """When a waiting task wakes; `None` for never, and for a task that does not wait."""
+    tags: str | None = None
+    """The tags of a waiting task as JSON text; `None` for no tags."""
+    tallied: str = ""
+    """The status under which the task is counted (see `tally_rules.py`)."""
     head: str | None = None
     """JSON text; `None` if the head was not loaded."""
+
+
+_tags = msgspec.json.Decoder(tuple[str, ...])
 
 
 def encode_json(data: Any) -> str:
@@ -92,6 +117,49 @@ def encode_json(data: Any) -> str:
 def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
     """Encode entries for storage; raises `TypeError` for data that is not JSON."""
     return [(check_text(kind), encode_json(data)) for kind, data in entries]
+
+
+def encode_restored(entries: Sequence[Entry]) -> list[tuple[str, int, str]]:
+    """Encode entries of another store: their kind, time and data."""
+    return [(check_text(entry.kind), check_timestamp(entry.at), encode_json(entry.data)) for entry in entries]
+
+
+def encode_event(kept: KeptEvent) -> tuple[str, str, int, int, str, int]:
+    """Return the topic, id, number, time, data and end of an event; raises `ValueError` if one is invalid."""
+    event = kept.event
+    numbers = check_timestamp(event.number), check_timestamp(event.at)
+    texts = check_text(kept.topic), check_text(event.id)
+    return *texts, *numbers, encode_json(event.data), check_timestamp(kept.until)
+
+
+def encode_waits(phase: Phase, wakes: int | None, tags: Collection[str]) -> tuple[int | None, str | None]:
+    """Return when a task of this phase wakes, and its tags as JSON text or `None` for no tags.
+
+    Raises `ValueError` for a task that does not wait, and for an invalid time.
+    """
+    if wakes is None and not tags:
+        return None, None
+    if phase != "waiting":
+        raise ValueError(f"A {phase} task cannot have `wakes` or `tags`: give them to a waiting task.")
+    return None if wakes is None else check_timestamp(wakes), encode_json(check_tags(tags)) if tags else None
+
+
+def check_tags(tags: Iterable[str]) -> list[str]:
+    """Return the different tags, in order; raises `UnicodeEncodeError` for a lone surrogate."""
+    return [check_text(tag) for tag in dict.fromkeys(tags)]
+
+
+def decode_tags(text: str | None) -> tuple[str, ...]:
+    """Return the tags in a row; raises `msgspec.MsgspecError` if they are damaged."""
+    return () if text is None else _tags.decode(text)
+
+
+def wake_time(wakes: int | None, now: int) -> int | None:
+    """Return when a task wakes that begins to wait now: not in the past.
+
+    So a search for tasks whose time has come may begin where the last one ended.
+    """
+    return None if wakes is None else max(wakes, now)
 
 
 def check_expires(expires: int | UnsetType | None) -> int | UnsetType | None:
@@ -124,18 +192,12 @@ def check_phase(phase: Phase) -> Phase:
     return phase
 
 
-def check_page_limit(limit: int) -> int:
-    """Return the limit of a page; raises `ValueError` if it is below 1."""
-    if limit < 1:
-        raise ValueError(f"Invalid page limit {limit}: a page holds at least one record.")
-    return limit
-
-
 def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
     """Return the row of a new task with `count` entries; raises `ValueError` for an invalid record."""
     check_phase(record.phase)
     if held and record.phase != "ready":
         raise ValueError(f"A worker can only hold a task that is ready, and this one is {record.phase}.")
+    wakes, tags = encode_waits(record.phase, record.wakes, record.tags)
     return Row(
         key=key,
         id=check_text(record.id),
@@ -150,8 +212,41 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
         worker=None,
         lease=0,
         server=check_text(record.server),
+        wakes=wakes,
+        tags=tags,
+        tallied=status_of(record.phase, record.head),
         head=encode_json(record.head),
     )
+
+
+def restored_row(record: Record, entries: Sequence[Entry], token: int, *, key: int = 0) -> Row:
+    """Return the row of a task from another store; raises `ValueError` for an invalid record or log."""
+    if [entry.number for entry in entries] != list(range(1, len(entries) + 1)):
+        raise ValueError(f"The entries of the task {record.id!r} are not numbered from 1 on without gaps.")
+    if not 0 <= token < MAX_INT64:
+        raise ValueError(f"Invalid token {token}: use 0 or a token that a store issued.")
+    row = new_row(record, len(entries), key=key, held=False)
+    row.token = token
+    return row
+
+
+def extend(row: Row, fresh: Row, *, expect: int, expect_token: int, now: int) -> bool:
+    """Make a row the one of a task that has gone on in another store; return false if it has gone on here."""
+    if row.version != expect or row.token != expect_token or row.worker is not None or row.lease:
+        return False
+    row.phase, row.version, row.updated, row.expires = (
+        fresh.phase,
+        fresh.version,
+        fresh.updated,
+        fresh.expires,
+    )
+    row.token, row.head, row.tags, row.wakes = (
+        fresh.token,
+        fresh.head,
+        fresh.tags,
+        wake_time(fresh.wakes, now),
+    )
+    return True
 
 
 def created_record(record: Record, count: int) -> Record:
@@ -174,8 +269,45 @@ def is_claimable(row: Row) -> bool:
     return row.phase == "ready" and not row.lease
 
 
-def check_append(row: Row | None, id: str, *, expect: int, token: int | None, now: int) -> Row:
-    """Return the row if the append is allowed; raises `NoTask`, `LeaseLost` or `Stale`, in this order."""
+def is_queued_again(row: Row, before: Phase) -> bool:
+    """Return whether a task that was in another phase has to wait for a worker again."""
+    return before != "ready" and is_claimable(row)
+
+
+def next_turn(since: int, reached: int) -> int:
+    """Return the turn of a task that has to wait for a worker.
+
+    `since` is when a new task was created, or when a task that waited for something else became ready.
+    `reached` is the largest turn that a worker has claimed on the task's server, or the turn of the last task
+    that the principal has queued there, whichever is larger. So claims go round the principals: each task of
+    a principal is one round behind the one before, and a new principal begins with the next round.
+
+    A task that a worker holds from the start has no turn. A task that a worker releases, or whose lease ends,
+    keeps its turn.
+    """
+    return max(since, reached + TURN_MILLISECONDS)
+
+
+def next_event_number(now: int, last: int) -> int:
+    """Return the number of a new event; `last` is the largest number that the store, or the topic, has used.
+
+    Numbers are times in microseconds, so that they grow also for a task that moves to another store.
+    """
+    return max(now * 1000, last + 1)
+
+
+def queue_position(row: Row) -> tuple[int, int]:
+    """Return the turn and the key of a task: workers claim the task with the smallest ones first."""
+    return (row.created if row.turn is None else row.turn), row.key
+
+
+def check_append(
+    row: Row | None, id: str, *, expect: int, token: int | None, now: int, before: int | None = None
+) -> Row:
+    """Return the row if the append is allowed.
+
+    Raises `NoTask`, `LeaseLost`, `Stale` or `TooLate`, in this order.
+    """
     if row is None or not is_live(row, now):
         raise NoTask(f"There is no task {id!r}: it never existed or has expired.")
     if token is not None and not _is_valid_token(row, token):
@@ -185,6 +317,8 @@ def check_append(row: Row | None, id: str, *, expect: int, token: int | None, no
             f"The task {id!r} has {row.version} entries, but the writer expected {expect}: "
             "read the log and decide again."
         )
+    if before is not None and now >= before:
+        raise TooLate(f"The time to write this entry to the task {id!r} is over.")
     return row
 
 
@@ -196,6 +330,8 @@ def apply_append(
     now: int,
     expires: int | UnsetType | None = UNSET,
     unwind_by: int | None = None,
+    wakes: int | None = None,
+    tags: str | None = None,
 ) -> None:
     """Update a row after `count` entries were appended. A phase other than `ready` ends the lease."""
     row.version += count
@@ -209,6 +345,7 @@ def apply_append(
     row.phase = phase
     if phase != "ready":
         row.worker, row.lease = None, 0
+    row.wakes, row.tags = (wake_time(wakes, now), tags) if phase == "waiting" else (None, None)
 
 
 def is_stopping(row: Row) -> bool:
@@ -244,6 +381,7 @@ def release(row: Row, token: int, *, until: int = 0) -> bool:
 
 def record_of(row: Row) -> Record:
     """Return the record of a row whose head is loaded."""
+    waits = row.phase == "waiting"  # another task may have what a process of an earlier version left there
     return Record(
         id=row.id,
         principal=row.principal,
@@ -255,6 +393,8 @@ def record_of(row: Row) -> Record:
         expires=row.expires,
         head=msgspec.json.decode("null" if row.head is None else row.head),
         server=row.server,
+        wakes=row.wakes if waits else None,
+        tags=decode_tags(row.tags) if waits else (),
     )
 
 
@@ -270,33 +410,6 @@ def servers_of(server: str | None) -> tuple[str, ...] | None:
     if server is None:
         return None
     return ("", check_text(server)) if server else ("",)
-
-
-def encode_cursor(created: int, key: int) -> str:
-    """Return the cursor of the page after the task with this creation time and key."""
-    return base64.urlsafe_b64encode(f"{created}.{key}".encode()).rstrip(b"=").decode()
-
-
-def decode_cursor(cursor: str | None) -> tuple[int, int]:
-    """Return the creation time and key in a cursor; raises `ValueError` for an invalid cursor.
-
-    Without a cursor, the result is larger than every task, so that the first page follows.
-    """
-    if cursor is None:
-        return MAX_INT64, MAX_INT64
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-        created, key = (int(part) for part in text.split("."))
-    except (binascii.Error, ValueError):
-        raise _invalid_cursor() from None
-    in_range = -MAX_INT64 <= created <= MAX_INT64 and 0 <= key <= MAX_INT64
-    if encode_cursor(created, key) != cursor or not in_range:
-        raise _invalid_cursor()
-    return created, key
-
-
-def _invalid_cursor() -> ValueError:
-    return ValueError("Invalid cursor: this store did not issue it. Start again without a cursor.")
 
 
 def _is_valid_token(row: Row, token: int) -> bool:

@@ -20,6 +20,7 @@ from antiphon.store.rules import Row
 __all__ = ["UnreadableRecords"]
 
 Loaded = TypeVar("Loaded")
+Result = TypeVar("Result")
 
 logger = logging.getLogger("antiphon")
 
@@ -84,8 +85,8 @@ class UnreadableRecords:
         """Return the record of a row whose head is loaded; log and return `None` if it cannot be read."""
         return self.attempt(row.id, rules.record_of, row)
 
-    def attempt(self, id: str, load: Callable[[Loaded], Record], row: Loaded) -> Record | None:
-        """Return the record that `load` makes of a row; log and return `None` if the row cannot be read."""
+    def attempt(self, id: str, load: Callable[[Loaded], Result], row: Loaded) -> Result | None:
+        """Return the object that `load` makes of a row; log and return `None` if the row cannot be read."""
         try:
             return load(row)
         except (msgspec.MsgspecError, ValueError) as error:

@@ -80,6 +80,7 @@ class Watchers:
         self._on_idle = on_idle
         self._by_task: dict[str, set[_ChangeSignal]] = {}
         self._for_ready: set[_ChangeSignal] = set()
+        self._for_all: set[_ChangeSignal] = set()
         self._by_topic: dict[str, set[_Subscription]] = {}
         self._count = 0
 
@@ -103,6 +104,15 @@ class Watchers:
             yield signal
         finally:
             self._remove(self._for_ready, signal)
+
+    @asynccontextmanager
+    async def watch_all(self) -> AsyncIterator[Watch]:
+        """Watch all tasks, from entering the context."""
+        signal = self._add(self._for_all, _ChangeSignal())
+        try:
+            yield signal
+        finally:
+            self._remove(self._for_all, signal)
 
     @asynccontextmanager
     async def subscribe(self, topic: str) -> AsyncIterator[AsyncIterator[Any]]:
@@ -130,12 +140,26 @@ class Watchers:
         """Fire the watches of these tasks and, with `ready`, the watches for ready tasks."""
         if not self._count:
             return
+        changed = False
         for id in ids:
+            changed = True
             for signal in self._by_task.get(id, ()):
                 signal.set()
+        if changed:
+            self.notify_of_any()
         if ready:
             for signal in self._for_ready:
                 signal.set()
+
+    def notify_of_any(self) -> None:
+        """Fire the watches of all tasks, because some task has changed."""
+        for signal in self._for_all:
+            signal.set()
+
+    @property
+    def watches_all(self) -> bool:
+        """Whether there is a watch of all tasks."""
+        return bool(self._for_all)
 
     @property
     def watched_tasks(self) -> tuple[str, ...]:
@@ -150,6 +174,7 @@ class Watchers:
     def notify_all(self) -> None:
         """Fire every watch, for a store that does not know which tasks have changed."""
         self.notify(tuple(self._by_task), True)
+        self.notify_of_any()
 
     def close(self) -> None:
         """Fire every watch and end every subscription after its unread messages."""

@@ -46,6 +46,7 @@ class ChangeListener:
         self._task_states: dict[str, str] = {}
         self._settled_message = 0
         self._settled_transaction = 0
+        self._latest_transaction = 0
         self._delivered: set[int] = set()
         self._announced: list[int] = []
         self._wakeup = asyncio.Event()
@@ -136,6 +137,8 @@ class ChangeListener:
             return
         ids = [id for digest in names if (id := self._id_by_digest.get(digest)) is not None]
         self._watchers.notify(ids, flag == "1")
+        if names != [""]:
+            self._watchers.notify_of_any()
 
     async def _fetch_announced(self) -> None:
         """Fetch and deliver the messages that notifications named."""
@@ -165,6 +168,9 @@ class ChangeListener:
         values = watched, self._settled_transaction
         row = (await self._connection.fetch(sql("poll_tasks"), *values, retry=True))[0]
         self._settled_transaction = row["settled"]
+        if row["latest"] != self._latest_transaction:
+            self._latest_transaction = row["latest"]
+            self._watchers.notify_of_any()
         states: dict[str, str] = {}
         for state in row["places"]:
             id, version, updated = state.rsplit(" ", 2)

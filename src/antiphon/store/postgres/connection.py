@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -14,7 +16,7 @@ import asyncpg
 from antiphon.errors import StoreUnavailable
 from antiphon.store.postgres.database import CONNECTION_LOST, Database
 
-__all__ = ["ReconnectingConnection"]
+__all__ = ["ReconnectingConnection", "WriteContext"]
 
 _RECONNECT_PAUSE_SECONDS = 0.25
 """How long after a failed connection attempt further ones fail at once, so that a queue of operations does
@@ -38,9 +40,10 @@ class ReconnectingConnection:
         """Run a statement and return its rows; raises `StoreUnavailable`.
 
         With `retry`, a statement whose connection is lost runs once more on a new connection. Pass it only
-        for statements that may safely run twice.
+        for statements that may safely run twice. A statement that was not sent always runs once more.
         """
         async with self._lock:
+            is_first = True
             while True:
                 connection = await self.connect()
                 try:
@@ -48,9 +51,9 @@ class ReconnectingConnection:
                     return list(await connection.fetch(statement, *values))
                 except CONNECTION_LOST as error:
                     self._drop(connection)
-                    if not retry:
+                    if not is_first or not (retry or _was_not_sent(error)):
                         raise self._database.explain(error, "reached") from error
-                    retry = False
+                    is_first = False
                 except asyncio.CancelledError:
                     self._drop(connection)
                     raise
@@ -80,3 +83,23 @@ class ReconnectingConnection:
     def _drop(self, connection: asyncpg.Connection) -> None:
         self._connection = None
         connection.terminate()
+
+
+def _was_not_sent(error: BaseException) -> bool:
+    """Return whether asyncpg refused a statement because it is still reading the end of the connection."""
+    return isinstance(error, asyncpg.InternalClientError) and "cannot switch to state" in str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteContext:
+    """The connection that writes, and the values that its statements have in common."""
+
+    connection: ReconnectingConnection
+    clock: Callable[[], int | None]
+    """Returns the time of the tests' clock, or `None` for the clock of the database."""
+    schema: str
+    """The schema of the tables, which is also the channel of the notifications."""
+    origin: str
+    """The name of this writer in notifications."""
+    slot: Callable[[], int]
+    """Returns the slot for the next change of the counts."""

@@ -14,31 +14,60 @@ import asyncpg
 import msgspec
 
 from antiphon.errors import StoreError, StoreUnavailable
-from antiphon.store import rules
-from antiphon.store.contract import Entry, Page, Phase, Record
+from antiphon.store.contract import (
+    Entry,
+    Event,
+    KeptEvent,
+    Page,
+    Phase,
+    Record,
+    TaskFilter,
+)
+from antiphon.store.list_rules import (
+    SearchBy,
+    TaskList,
+    encode_cursor,
+)
 from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import (
     check_format,
+    count_sql,
     escape_text,
     escape_texts,
+    index_key,
+    list_sql,
     record_of,
     sql,
     unescape_text,
 )
+from antiphon.store.postgres.tally_reader import (
+    best_search,
+    fetch_hourly_tallies,
+    fetch_leases,
+    fetch_tallies,
+)
 from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = [
+    "CountListed",
     "CountOfPrincipal",
+    "CountQueued",
     "CountTasks",
+    "GetHourlyTallies",
+    "GetLeases",
     "GetOldestReady",
     "GetOverdue",
     "GetRecord",
-    "ListRecords",
+    "GetTallies",
+    "ListEvents",
+    "ListTagged",
+    "ReadEvents",
     "ReadLog",
     "ReadOperation",
     "Reader",
+    "list_name",
 ]
 
 
@@ -56,13 +85,27 @@ class ReadLog(NamedTuple):
     limit: int
 
 
-class ListRecords(NamedTuple):
-    """Gets a page of records."""
+class CountListed(NamedTuple):
+    """Counts the tasks of a list, up to its limit."""
 
-    principal: str | None
-    position: tuple[int, int]
-    limit: int
-    servers: Sequence[str] | None = None
+    list: TaskList
+
+
+class GetTallies(NamedTuple):
+    """Gets the numbers of tasks."""
+
+    servers: Sequence[str] | None
+
+
+class GetHourlyTallies(NamedTuple):
+    """Gets the numbers of tasks by hour."""
+
+    since: int
+    servers: Sequence[str] | None
+
+
+class GetLeases(NamedTuple):
+    """Gets the workers that hold tasks."""
 
 
 class CountTasks(NamedTuple):
@@ -93,8 +136,54 @@ class GetOverdue(NamedTuple):
     servers: Sequence[str] | None = None
 
 
+class ListTagged(NamedTuple):
+    """Gets a page of the waiting tasks that have one of the tags."""
+
+    tags: Sequence[str]
+    position: tuple[int, int]
+    limit: int
+
+
+class ReadEvents(NamedTuple):
+    """Reads events of a topic."""
+
+    topic: str
+    after: int
+    limit: int
+
+
+class CountQueued(NamedTuple):
+    """Counts the claimable tasks of a tool, up to a limit."""
+
+    tool: str
+    most: int
+    servers: tuple[str, ...] | None
+
+
+class ListEvents(NamedTuple):
+    """Reads events of all topics, after a topic and a number."""
+
+    topic: str
+    number: int
+    limit: int
+
+
 ReadOperation: TypeAlias = (
-    GetRecord | ReadLog | ListRecords | CountTasks | CountOfPrincipal | GetOldestReady | GetOverdue
+    GetRecord
+    | ReadLog
+    | TaskList
+    | CountListed
+    | GetTallies
+    | GetHourlyTallies
+    | GetLeases
+    | ListTagged
+    | ReadEvents
+    | ListEvents
+    | CountTasks
+    | CountOfPrincipal
+    | CountQueued
+    | GetOldestReady
+    | GetOverdue
 )
 
 
@@ -110,15 +199,24 @@ class Reader:
     ) -> None:
         self._database = database
         self._unreadable = unreadable
+        self._unreadable_events = UnreadableRecords(database.display_url, kind="event")
         self._clock = clock
         self._free = [ReconnectingConnection(database) for _ in range(connections)]
         self._all = tuple(self._free)
         self._handlers: tuple[tuple[type[Any], Callable[..., Any]], ...] = (
             (GetRecord, self._get),
             (ReadLog, self._read),
-            (ListRecords, self._list),
+            (TaskList, self._list),
+            (CountListed, self._count_listed),
+            (GetTallies, self._get_tallies),
+            (GetHourlyTallies, self._get_hourly_tallies),
+            (GetLeases, self._get_leases),
+            (ListTagged, self._list_tagged),
+            (ReadEvents, self._read_events),
+            (ListEvents, self._list_events),
             (CountTasks, self._count),
             (CountOfPrincipal, self._count_of_principal),
+            (CountQueued, self._count_queued),
             (GetOldestReady, self._get_oldest_ready),
             (GetOverdue, self._get_overdue),
         )
@@ -178,25 +276,82 @@ class Reader:
         for place, job in enumerate(jobs, 1):
             _finish(job, _to_entries, logs.get(place, []))
 
-    async def _list(self, connection: ReconnectingConnection, jobs: list[Job[ListRecords]]) -> None:
+    async def _list(self, connection: ReconnectingConnection, jobs: list[Job[TaskList]]) -> None:
         for job in jobs:
-            operation = job.operation
-            values: list[Any] = [*operation.position, operation.limit + 1, self._clock()]
-            servers = escape_texts(operation.servers)
-            if operation.principal is None:
-                rows = await connection.fetch(sql("list_all"), *values, servers, retry=True)
-            else:
-                values += [escape_text(operation.principal), servers]
-                rows = await connection.fetch(sql("list_by_principal"), *values, retry=True)
-            _finish(job, self._to_page, rows, operation.limit)
+            wanted = job.operation
+            if (field := await best_search(connection, wanted)) is None:
+                job.succeed(Page((), None))
+                continue
+            statement = list_sql(list_name(field, wanted.filter), oldest_first=wanted.oldest_first)
+            values = self._list_values(wanted, wanted.limit + 1)
+            rows = await connection.fetch(statement, *values, retry=True)
+            _finish(job, self._to_page, rows, wanted.limit, wanted.cursor_after)
+
+    async def _count_listed(self, connection: ReconnectingConnection, jobs: list[Job[CountListed]]) -> None:
+        for job in jobs:
+            wanted = job.operation.list
+            if (field := await best_search(connection, wanted)) is None:
+                job.succeed(0)
+                continue
+            values = self._list_values(wanted, wanted.limit)
+            rows = await connection.fetch(count_sql(list_name(field, wanted.filter)), *values, retry=True)
+            job.succeed(rows[0][0])
+
+    def _list_values(self, wanted: TaskList, limit: int) -> list[Any]:
+        filter = wanted.filter
+        return [
+            *wanted.position,
+            limit,
+            self._clock(),
+            None if wanted.principal is None else escape_text(wanted.principal),
+            escape_texts(wanted.servers),
+            None if filter.tool is None else escape_text(filter.tool),
+            filter.phase,
+            filter.outcome,
+            wanted.bound,
+        ]
+
+    async def _get_tallies(self, connection: ReconnectingConnection, jobs: list[Job[GetTallies]]) -> None:
+        for job in jobs:
+            job.succeed(await fetch_tallies(connection, self._clock(), job.operation.servers))
+
+    async def _get_hourly_tallies(
+        self, connection: ReconnectingConnection, jobs: list[Job[GetHourlyTallies]]
+    ) -> None:
+        for job in jobs:
+            job.succeed(await fetch_hourly_tallies(connection, *job.operation))
+
+    async def _get_leases(self, connection: ReconnectingConnection, jobs: list[Job[GetLeases]]) -> None:
+        leases = await fetch_leases(connection, self._clock())
+        for job in jobs:
+            job.succeed(leases)
+
+    async def _list_tagged(self, connection: ReconnectingConnection, jobs: list[Job[ListTagged]]) -> None:
+        for job in jobs:
+            tags, position, limit = job.operation
+            values = (*position, limit + 1, list(map(index_key, tags)))
+            rows = await connection.fetch(sql("list_tagged"), *values, retry=True)
+            _finish(job, self._to_page, rows, limit)
+
+    async def _read_events(self, connection: ReconnectingConnection, jobs: list[Job[ReadEvents]]) -> None:
+        for job in jobs:
+            topic, after, limit = job.operation
+            values = (self._clock(), index_key(topic), after, limit)
+            rows = await connection.fetch(sql("read_events"), *values, retry=True)
+            _finish(job, self._to_events, rows)
+
+    async def _list_events(self, connection: ReconnectingConnection, jobs: list[Job[ListEvents]]) -> None:
+        for job in jobs:
+            topic, number, limit = job.operation
+            values = (self._clock(), index_key(topic), number, limit)
+            rows = await connection.fetch(sql("list_events"), *values, retry=True)
+            _finish(job, self._to_kept_events, rows)
 
     async def _count(self, connection: ReconnectingConnection, jobs: list[Job[CountTasks]]) -> None:
         for job in jobs:
             phase, servers = job.operation.phase, escape_texts(job.operation.servers)
             if servers is None:
                 rows = await connection.fetch(sql("count"), phase, retry=True)
-            elif phase == "ready":
-                rows = await connection.fetch(sql("count_ready_of_servers"), servers, retry=True)
             else:
                 rows = await connection.fetch(sql("count_of_servers"), phase, servers, retry=True)
             job.succeed(rows[0][0])
@@ -208,6 +363,13 @@ class Reader:
             principal, phase, most = job.operation
             values = (escape_text(principal), phase, most)
             rows = await connection.fetch(sql("count_of_principal"), *values, retry=True)
+            job.succeed(rows[0][0])
+
+    async def _count_queued(self, connection: ReconnectingConnection, jobs: list[Job[CountQueued]]) -> None:
+        for job in jobs:
+            tool, most, servers = job.operation
+            values = (escape_text(tool), most, escape_texts(servers))
+            rows = await connection.fetch(sql("count_queued"), *values, retry=True)
             job.succeed(rows[0][0])
 
     async def _get_oldest_ready(
@@ -242,10 +404,29 @@ class Reader:
         records = (self._unreadable.attempt(row["id"], record_of, row) for row in rows)
         return [record for record in records if record is not None]
 
-    def _to_page(self, rows: list[Any], limit: int) -> Page:
+    def _to_events(self, rows: list[Any]) -> list[Event]:
+        events = (self._unreadable_events.attempt(row["id"], _to_event, row) for row in rows)
+        return [event for event in events if event is not None]
+
+    def _to_kept_events(self, rows: list[Any]) -> list[KeptEvent]:
+        events = (self._unreadable_events.attempt(row["id"], _to_kept_event, row) for row in rows)
+        return [event for event in events if event is not None]
+
+    def _to_page(
+        self, rows: list[Any], limit: int, cursor_after: Callable[[int, int], str] = encode_cursor
+    ) -> Page:
         records = tuple(self._to_records(rows[:limit]))
         last = rows[limit - 1] if len(rows) > limit else None
-        return Page(records, None if last is None else rules.encode_cursor(last["created"], last["key"]))
+        cursor = None if last is None else cursor_after(last["created"], last["key"])
+        return Page(records, cursor)
+
+
+def list_name(field: SearchBy, filter: TaskFilter) -> str:
+    """Return the name of the statement for a list that is searched by a field."""
+    if field != "status":
+        return f"list_by_{field}"
+    is_ended = filter.outcome is not None or filter.phase == "ended"
+    return "list_ended" if is_ended else "list_unfinished"
 
 
 def _to_entries(rows: list[Any]) -> list[Entry]:
@@ -255,6 +436,15 @@ def _to_entries(rows: list[Any]) -> list[Entry]:
         Entry(row["number"], unescape_text(row["kind"]), row["at"], msgspec.json.decode(row["data"]))
         for row in rows
     ]
+
+
+def _to_event(row: Any) -> Event:
+    check_format(row["format"])
+    return Event(row["number"], unescape_text(row["id"]), row["at"], msgspec.json.decode(row["data"]))
+
+
+def _to_kept_event(row: Any) -> KeptEvent:
+    return KeptEvent(unescape_text(row["topic"]), _to_event(row), row["until"])
 
 
 def _finish(job: Job[Any], convert: Callable[..., Any], *rows: Any) -> None:

@@ -15,29 +15,62 @@ from typing import Any
 
 from antiphon.store import rules, unavailable
 from antiphon.store.commit_stats import CommitStats
-from antiphon.store.contract import UNSET, Claim, Entry, Page, Phase, Record, UnsetType, Watch
-from antiphon.store.database_operations import MAX_BATCH_OPERATIONS, expire_in_portions, wait_for_claims
+from antiphon.store.contract import (
+    UNSET,
+    Claim,
+    Count,
+    Entry,
+    Event,
+    HourlyTally,
+    KeptEvent,
+    Lease,
+    Page,
+    Phase,
+    Record,
+    Tallies,
+    TaskFilter,
+    UnsetType,
+    Watch,
+)
+from antiphon.store.database_operations import (
+    MAX_BATCH_OPERATIONS,
+    MAX_EXPIRED_TASKS,
+    MAX_WOKEN_TASKS,
+    run_in_portions,
+    wait_for_claims,
+)
+from antiphon.store.list_rules import check_page_limit, decode_cursor, parse_count, parse_list
 from antiphon.store.postgres.batcher import Batcher
 from antiphon.store.postgres.change_listener import ChangeListener
 from antiphon.store.postgres.claimer import ClaimTasks
 from antiphon.store.postgres.database import Database
+from antiphon.store.postgres.event_log import AddEvent
+from antiphon.store.postgres.expirer import Expire
 from antiphon.store.postgres.lease_keeper import PostgresLeaseKeeper
 from antiphon.store.postgres.migrations import prepare
 from antiphon.store.postgres.reader import (
+    CountListed,
     CountOfPrincipal,
+    CountQueued,
     CountTasks,
+    GetHourlyTallies,
+    GetLeases,
     GetOldestReady,
     GetOverdue,
     GetRecord,
-    ListRecords,
+    GetTallies,
+    ListEvents,
+    ListTagged,
     Reader,
+    ReadEvents,
     ReadLog,
     ReadOperation,
 )
+from antiphon.store.postgres.restorer import Extend, Restore
+from antiphon.store.postgres.waker import WakeTagged, WakeTasks
 from antiphon.store.postgres.writer import (
     Append,
     Create,
-    Expire,
     Probe,
     Publish,
     Release,
@@ -47,6 +80,7 @@ from antiphon.store.postgres.writer import (
     Writer,
     conflict_keys,
 )
+from antiphon.store.tally_rules import count_of, has_tally, hour_of
 from antiphon.store.unreadable import UnreadableRecords
 from antiphon.store.watchers import Watchers
 
@@ -149,7 +183,7 @@ class PostgresStore:
         self._statements += parts.statements
         await parts.listener.close()
         await parts.reader.close()
-        await parts.writer.connection.close()
+        await parts.writer.close()
         self._watchers.close()
 
     async def create(
@@ -162,8 +196,20 @@ class PostgresStore:
     ) -> Claim | None:
         encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
         row = rules.new_row(record, len(encoded), held=worker is not None)
-        token: int | None = await self._write(Create(row, encoded, worker, length))
-        return None if token is None else Claim(rules.created_record(record, len(encoded)), token)
+        claimed: tuple[int, int] | None = await self._write(Create(row, encoded, worker, length))
+        return None if claimed is None else Claim(rules.created_record(record, len(encoded)), *claimed)
+
+    async def restore(self, record: Record, entries: Sequence[Entry], *, token: int = 0) -> bool:
+        row, encoded = rules.restored_row(record, entries, token), rules.encode_restored(entries)
+        is_new: bool = await self._write(Restore(row, encoded))
+        return is_new
+
+    async def extend(
+        self, record: Record, entries: Sequence[Entry], *, token: int, expect: int, expect_token: int
+    ) -> bool:
+        row, encoded = rules.restored_row(record, entries, token), rules.encode_restored(entries)
+        is_extended: bool = await self._write(Extend(row, encoded[expect:], expect, expect_token))
+        return is_extended
 
     async def append(
         self,
@@ -176,13 +222,19 @@ class PostgresStore:
         token: int | None = None,
         expires: int | UnsetType | None = UNSET,
         unwind_by: int | None = None,
+        wakes: int | None = None,
+        tags: Collection[str] = (),
+        before: int | None = None,
     ) -> int:
         encoded, text = rules.encode_entries(entries), rules.encode_json(head)
         rules.check_phase(phase)
         rules.check_text(id)
         rules.check_expires(expires)
         rules.check_expires(unwind_by)
-        version: int = await self._write(Append(id, encoded, expect, phase, text, token, expires, unwind_by))
+        wakes, encoded_tags = rules.encode_waits(phase, wakes, tags)
+        version: int = await self._write(
+            Append(id, encoded, expect, phase, text, token, expires, unwind_by, wakes, encoded_tags, before)
+        )
         return version
 
     async def get(self, id: str) -> Record | None:
@@ -202,11 +254,42 @@ class PostgresStore:
         cursor: str | None = None,
         limit: int = 100,
         server: str | None = None,
+        filter: TaskFilter | None = None,
+        oldest_first: bool = False,
     ) -> Page:
-        position = rules.decode_cursor(cursor)
-        rules.check_page_limit(limit)
-        page: Page = await self._read(ListRecords(principal, position, limit, rules.servers_of(server)))
+        page: Page = await self._read(
+            parse_list(
+                principal, cursor=cursor, limit=limit, server=server, filter=filter, oldest_first=oldest_first
+            )
+        )
         return page
+
+    async def tallies(self, *, server: str | None = None) -> Tallies:
+        tallies: Tallies = await self._read(GetTallies(rules.servers_of(server)))
+        return tallies
+
+    async def count_listed(
+        self,
+        principal: str | None,
+        *,
+        server: str | None = None,
+        filter: TaskFilter | None = None,
+        most: int = 10_000,
+    ) -> Count:
+        wanted = parse_count(principal, server=server, filter=filter, most=most)
+        if has_tally(principal, wanted.filter):
+            return count_of(await self.tallies(server=server), wanted.filter)
+        found: int = await self._read(CountListed(wanted))
+        return Count(min(found, most), is_exact=found <= most)
+
+    async def hourly_tallies(self, *, since: int, server: str | None = None) -> Sequence[HourlyTally]:
+        operation = GetHourlyTallies(hour_of(rules.check_timestamp(since)), rules.servers_of(server))
+        tallies: Sequence[HourlyTally] = await self._read(operation)
+        return tallies
+
+    async def leases(self) -> Sequence[Lease]:
+        leases: Sequence[Lease] = await self._read(GetLeases())
+        return leases
 
     async def claim(
         self,
@@ -232,16 +315,64 @@ class PostgresStore:
         self._opened()
         return PostgresLeaseKeeper(self._database, self._now)
 
-    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+    async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
         length = rules.lease_milliseconds(delay, kind="delay")
-        await self._write(Release(id, token, length))
+        await self._write(Release(id, token, length, requeue))
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
-        return await expire_in_portions(lambda portion: self._write(Expire(portion)), limit)
+        return await run_in_portions(lambda portion: self._write(Expire(portion)), limit, MAX_EXPIRED_TASKS)
 
     async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
         records: Sequence[Record] = await self._read(GetOverdue(max(limit, 0), rules.servers_of(server)))
         return records
+
+    async def wake(
+        self, entry: tuple[str, Any], *, limit: int = 1000, server: str | None = None
+    ) -> Sequence[str]:
+        (encoded,), servers = rules.encode_entries([entry]), rules.servers_of(server)
+        return await run_in_portions(
+            lambda portion: self._write(WakeTasks(encoded, portion, servers)), limit, MAX_WOKEN_TASKS
+        )
+
+    async def wake_tagged(
+        self, tags: Collection[str], entry: tuple[str, Any], *, limit: int = 1000
+    ) -> Sequence[str]:
+        (encoded,), names = rules.encode_entries([entry]), rules.check_tags(tags)
+        return await run_in_portions(
+            lambda portion: self._write(WakeTagged(encoded, portion, names)), limit, MAX_WOKEN_TASKS
+        )
+
+    async def list_tagged(
+        self, tags: Collection[str], *, cursor: str | None = None, limit: int = 100
+    ) -> Page:
+        position = decode_cursor(cursor, oldest_first=True)
+        check_page_limit(limit)
+        page: Page = await self._read(ListTagged(rules.check_tags(tags), position, limit))
+        return page
+
+    async def add_event(self, topic: str, id: str, data: Any, *, until: int) -> bool:
+        rules.check_text(topic)
+        rules.check_text(id)
+        event = AddEvent(topic, id, rules.encode_json(data), rules.check_timestamp(until))
+        is_new: bool = await self._write(event)
+        return is_new
+
+    async def read_events(self, topic: str, *, after: int = 0, limit: int = 100) -> Sequence[Event]:
+        rules.check_text(topic)
+        events: Sequence[Event] = await self._read(ReadEvents(topic, max(after, 0), max(limit, 0)))
+        return events
+
+    async def list_events(
+        self, *, after: tuple[str, int] | None = None, limit: int = 100
+    ) -> Sequence[KeptEvent]:
+        operation = ListEvents(*(("", -1) if after is None else after), max(limit, 0))
+        events: Sequence[KeptEvent] = await self._read(operation)
+        return events
+
+    async def restore_event(self, kept: KeptEvent) -> bool:
+        topic, id, number, at, data, until = rules.encode_event(kept)
+        is_new: bool = await self._write(AddEvent(topic, id, data, until, number, at))
+        return is_new
 
     async def count(self, phase: Phase, *, server: str | None = None) -> int:
         count: int = await self._read(CountTasks(rules.check_phase(phase), rules.servers_of(server)))
@@ -250,6 +381,11 @@ class PostgresStore:
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
         rules.check_text(principal)
         operation = CountOfPrincipal(principal, rules.check_phase(phase), most)
+        count: int = await self._read(operation)
+        return count
+
+    async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:
+        operation = CountQueued(rules.check_text(tool), most, rules.servers_of(server))
         count: int = await self._read(operation)
         return count
 
@@ -272,6 +408,10 @@ class PostgresStore:
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
         self._opened()
         return self._watchers.watch_ready()
+
+    def watch_all(self) -> AbstractAsyncContextManager[Watch]:
+        self._opened()
+        return self._watchers.watch_all()
 
     async def publish(self, topic: str, data: Any) -> None:
         rules.check_text(topic)

@@ -7,7 +7,6 @@ operations it refuses; `rules.py` then finds the reason. The writer does not kno
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,18 +18,30 @@ from antiphon.store import rules
 from antiphon.store.commit_stats import CommitStats
 from antiphon.store.contract import UNSET, Phase, UnsetType
 from antiphon.store.postgres.batcher import Job
-from antiphon.store.postgres.claimer import Claimer, ClaimTasks, next_full_search
-from antiphon.store.postgres.connection import ReconnectingConnection
+from antiphon.store.postgres.claimer import Claimer, ClaimTasks
+from antiphon.store.postgres.connection import ReconnectingConnection, WriteContext
 from antiphon.store.postgres.database import Database
-from antiphon.store.postgres.statements import FORMAT, escape_text, record_of, sql, to_bigint, unescape_text
-from antiphon.store.rules import MAX_INT64, EncodedEntry, Row
+from antiphon.store.postgres.event_log import AddEvent, EventLog
+from antiphon.store.postgres.expirer import Expire, Expirer
+from antiphon.store.postgres.restorer import Extend, Restore, Restorer
+from antiphon.store.postgres.statements import (
+    FORMAT,
+    columns,
+    escape_tags,
+    escape_text,
+    record_of,
+    sql,
+    to_bigint,
+    unescape_text,
+)
+from antiphon.store.postgres.waker import Waker, WakeTagged, WakeTasks
+from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.unreadable import UnreadableRecords
 from antiphon.store.watchers import Watchers
 
 __all__ = [
     "Append",
     "Create",
-    "Expire",
     "Probe",
     "Publish",
     "Release",
@@ -41,17 +52,10 @@ __all__ = [
     "conflict_keys",
 ]
 
-_MAX_EXPIRED_ENTRIES = 5000
-"""Entries that `expire` deletes in one transaction. A task with a longer log is deleted alone."""
 _MAX_ATTEMPTS = 5
 """Attempts of a statement that PostgreSQL aborts because of a deadlock with another process."""
 _PROBE_KEY = "\1probe"
 """The key that probes record. `escape_text` never returns it, so it is no caller's key."""
-_EXPIRE_SLACK_MILLISECONDS = 2000
-"""How far the search for expired tasks goes back; `expire.sql` has the same number. Now and then it begins at
-the start, for a task that another process ended after its time had passed."""
-_EXPIRED_NEVER = -MAX_INT64
-"""A time before which no task expires."""
 _COUNT_SLOTS = 251
 """Rows per phase in the `counts` table. A prime, so that the random origins spread evenly over the rows."""
 _MAX_SLOT_USES = 100
@@ -78,6 +82,9 @@ class Append(NamedTuple):
     token: int | None
     expires: int | UnsetType | None = UNSET
     unwind_by: int | None = None
+    wakes: int | None = None
+    tags: str | None = None
+    before: int | None = None
 
 
 class Renew(NamedTuple):
@@ -93,6 +100,7 @@ class Release(NamedTuple):
     id: str
     token: int
     delay: int = 0
+    requeue: bool = False
 
 
 class UseOnce(NamedTuple):
@@ -109,18 +117,25 @@ class Publish(NamedTuple):
     data: str
 
 
-class Expire(NamedTuple):
-    """Deletes expired tasks."""
-
-    limit: int
-
-
 class Probe(NamedTuple):
     """Makes a small write, to see that the database accepts one."""
 
 
 WriteOperation: TypeAlias = (
-    Create | Append | Renew | Release | UseOnce | Publish | ClaimTasks | Expire | Probe
+    Create
+    | Restore
+    | Extend
+    | Append
+    | Renew
+    | Release
+    | UseOnce
+    | Publish
+    | AddEvent
+    | WakeTasks
+    | WakeTagged
+    | ClaimTasks
+    | Expire
+    | Probe
 )
 _Jobs: TypeAlias = list[Job[Any]]
 
@@ -129,8 +144,10 @@ def conflict_keys(operation: WriteOperation) -> tuple[str, ...]:
     """Return the names of the rows that no two operations of one statement may write."""
     if isinstance(operation, Append):
         return (f"task {operation.id}",)
-    if isinstance(operation, Create):
+    if isinstance(operation, Create | Restore | Extend):
         return (f"task {operation.row.id}",)
+    if isinstance(operation, AddEvent):
+        return (f"event {len(operation.topic)} {operation.topic} {operation.id}",)
     return (f"key {operation.key}",) if isinstance(operation, UseOnce) else ()
 
 
@@ -152,14 +169,22 @@ class Writer:
         self._origin = origin
         self._slot_number = int(origin, 16) % _COUNT_SLOTS
         self._slot_uses = 0
-        self._expired_before = _EXPIRED_NEVER
-        self._full_expire_at = 0.0
         self._deleted_message = 0
         self._clock = clock
         self._claimer = Claimer(self.connection, clock, unreadable)
+        context = WriteContext(self.connection, clock, database.schema, origin, self._slot)
+        self._waker = Waker(context)
+        self._expirer = Expirer(context)
+        self._events = EventLog(context)
+        self._restorer = Restorer(context)
         self._watchers = watchers
         self._stats = stats
         self._unreadable = unreadable
+
+    async def close(self) -> None:
+        """Record the last turns for other processes, and close the connection."""
+        await self._claimer.record_turns(at_once=True)
+        await self.connection.close()
 
     async def run(self, jobs: _Jobs) -> None:
         """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
@@ -167,10 +192,14 @@ class Writer:
             self._claimer.note_time(now)
         for kinds, handler in (
             ((Create, Append), self._write),
+            ((Restore,), self._restore),
+            ((Extend,), self._extend),
             ((Release,), self._release),
             ((Renew,), self._renew),
             ((UseOnce,), self._use_once),
             ((Publish,), self._publish),
+            ((AddEvent,), self._add_events),
+            ((WakeTasks, WakeTagged), self._wake),
             ((ClaimTasks,), self._claim),
             ((Expire,), self._expire),
             ((Probe,), self._probe),
@@ -206,18 +235,32 @@ class Writer:
     async def _write(self, jobs: _Jobs) -> None:
         creates = [job for job in jobs if isinstance(job.operation, Create)]
         appends = [job for job in jobs if isinstance(job.operation, Append)]
+        if any(job.operation.phase == "ready" and job.operation.token is None for job in appends):
+            await self._claimer.record_turns(at_once=True)  # a trigger reads them if the task has waited
         values = (
-            *_columns((_create_row(job.operation) for job in creates), 12),
-            *_columns((_append_row(job.operation) for job in appends), 9),
-            *_columns(_entry_rows(creates, appends), 4),
+            *columns((_create_row(job.operation) for job in creates), 12),
+            *columns((_append_row(job.operation) for job in appends), 9),
+            *columns(_entry_rows(creates, appends), 4),
         )
         rows = await self.connection.fetch(
-            sql("write"), self._clock(), FORMAT, *values, self._slot(), self._database.schema, self._origin
+            sql("write"),
+            self._clock(),
+            FORMAT,
+            *values,
+            self._slot(),
+            self._database.schema,
+            self._origin,
+            *_wait_columns([job.operation.row for job in creates]),
+            *_wait_columns([job.operation for job in appends]),
+            await self._claimer.next_turns([_waiting_row(job.operation) for job in creates]),
+            _deadlines([job.operation for job in appends]),
         )
         written = {row["id"]: row for row in rows}
         self._count(len(written))
-        for job in jobs:
-            self._note_ended(job.operation)
+        for job in creates:
+            self._expirer.note_phase(job.operation.row.phase, job.operation.row.expires)
+        for job in appends:
+            self._expirer.note_phase(job.operation.phase, job.operation.expires)
         self._watchers.notify([unescape_text(id) for id in written], any(row["free"] for row in rows))
         for job in creates:
             operation: Create = job.operation
@@ -227,7 +270,7 @@ class Writer:
             elif operation.worker is None:
                 job.succeed(None)
             else:
-                job.succeed(row["token"])
+                job.succeed((row["token"], row["now"]))
         refused = []
         for job in appends:
             row = written.get(escape_text(job.operation.id))
@@ -237,6 +280,26 @@ class Writer:
                 job.succeed(row["version"])
         if refused:
             await self._explain_refusals(refused)
+
+    async def _restore(self, jobs: _Jobs) -> None:
+        operations = [job.operation for job in jobs]
+        turns = await self._claimer.next_turns([operation.row for operation in operations])
+        rows = await self._restorer.restore(operations, turns)
+        restored = {unescape_text(row["id"]) for row in rows}
+        self._count(len(restored))
+        self._watchers.notify(restored, any(row["free"] for row in rows))
+        for job in jobs:
+            row = job.operation.row
+            self._expirer.note_phase(row.phase, row.expires)
+            job.succeed(row.id in restored)
+
+    async def _extend(self, jobs: _Jobs) -> None:
+        for job in jobs:
+            row = job.operation.row
+            rows = await self._restorer.extend(job.operation)
+            self._expirer.note_phase(row.phase, row.expires)
+            self._watchers.notify([row.id] if rows else [], any(found["free"] for found in rows))
+            job.succeed(bool(rows))
 
     async def _explain_refusals(self, jobs: _Jobs) -> None:
         """Fail refused appends with the reason. An append that is allowed by now was refused as stale."""
@@ -253,6 +316,7 @@ class Writer:
                     expect=operation.expect,
                     token=operation.token,
                     now=0 if row is None else row["now"],
+                    before=operation.before,
                 )
             except StoreError as refusal:
                 job.fail(refusal)
@@ -270,7 +334,7 @@ class Writer:
             for job in jobs
             for id, token in dict(job.operation.claims).items()
         ]
-        rows = await self.connection.fetch(sql("renew"), self._clock(), *_columns(claims, 3), retry=True)
+        rows = await self.connection.fetch(sql("renew"), self._clock(), *columns(claims, 3), retry=True)
         held = {unescape_text(row["id"]) for row in rows if not row["is_stopping"]}
         self._count(len(held))
         for job in jobs:
@@ -281,10 +345,14 @@ class Writer:
             (escape_text(job.operation.id), to_bigint(job.operation.token), job.operation.delay)
             for job in jobs
         ]
+        requeued = [claim[:2] for claim, job in zip(claims, jobs, strict=True) if job.operation.requeue]
+        if requeued:
+            await self._claimer.record_turns(at_once=True)
+            await self.connection.fetch(sql("requeue"), *columns(requeued, 2), retry=True)
         rows = await self.connection.fetch(
             sql("release"),
             self._clock(),
-            *_columns(claims, 3),
+            *columns(claims, 3),
             self._database.schema,
             self._origin,
             retry=True,
@@ -296,7 +364,7 @@ class Writer:
 
     async def _use_once(self, jobs: _Jobs) -> None:
         keys = [(escape_text(job.operation.key), job.operation.until) for job in jobs]
-        rows = await self.connection.fetch(sql("use_once"), self._clock(), *_columns(keys, 2))
+        rows = await self.connection.fetch(sql("use_once"), self._clock(), *columns(keys, 2))
         recorded = {row["key"] for row in rows}
         self._count(len(recorded))
         for job in jobs:
@@ -305,7 +373,7 @@ class Writer:
     async def _publish(self, jobs: _Jobs) -> None:
         messages = [(escape_text(job.operation.topic), job.operation.data) for job in jobs]
         rows = await self.connection.fetch(
-            sql("publish"), *_columns(messages, 2), self._database.schema, self._origin, self._deleted_message
+            sql("publish"), *columns(messages, 2), self._database.schema, self._origin, self._deleted_message
         )
         self._deleted_message = rows[0]["last_deleted"] or self._deleted_message
         self._count(len(jobs))
@@ -313,53 +381,39 @@ class Writer:
             self._watchers.deliver(job.operation.topic, msgspec.json.decode(job.operation.data))
             job.succeed(None)
 
+    async def _add_events(self, jobs: _Jobs) -> None:
+        added = await self._events.add([job.operation for job in jobs])
+        self._count(added.count(True))
+        for job, is_new in zip(jobs, added, strict=True):
+            job.succeed(is_new)
+        await self._events.delete_old_for(len(jobs))
+
+    async def _wake(self, jobs: _Jobs) -> None:
+        await self._claimer.record_turns(at_once=True)  # the statement reads them
+        for job in jobs:
+            ids = await self._waker.wake(job.operation)
+            self._count(len(ids))
+            self._watchers.notify(ids, bool(ids))
+            job.succeed(ids)
+
     async def _claim(self, jobs: _Jobs) -> None:
         for job in jobs:
             claims = await self._claimer.claim(job.operation)
             self._count(len(claims))
             job.succeed(claims)
+        await self._claimer.record_turns()
 
     async def _expire(self, jobs: _Jobs) -> None:
+        await self._events.delete_old()
         for job in jobs:
-            began = time.monotonic()
-            if began >= self._full_expire_at:
-                self._expired_before = _EXPIRED_NEVER
-            rows = await self.connection.fetch(
-                sql("expire"),
-                self._clock(),
-                job.operation.limit,
-                _MAX_EXPIRED_ENTRIES,
-                self._slot(),
-                self._database.schema,
-                self._origin,
-                self._expired_before,
-            )
-            if began >= self._full_expire_at:
-                self._full_expire_at = next_full_search(began)
-            if rows[0]["key"] is None:
-                self._expired_before = rows[0]["now"] - _EXPIRE_SLACK_MILLISECONDS
-                rows = []
-            else:
-                self._expired_before = rows[-1]["expires"] - 1
+            rows = await self._expirer.expire(job.operation)
             self._count(len(rows))
-            if rows:
-                keys = [row["key"] for row in rows]
-                await self.connection.fetch(sql("delete_entries"), keys, retry=True)
             records = [
                 self._unreadable.attempt(row["id"], record_of, row) or record_of({**row, "head": "null"})
                 for row in rows
             ]
             self._watchers.notify([record.id for record in records], False)
             job.succeed(records)
-
-    def _note_ended(self, operation: Create | Append) -> None:
-        """Search for expired tasks from the start again if a task ends whose time has already passed."""
-        if isinstance(operation, Append):
-            phase, expires = operation.phase, operation.expires
-        else:
-            phase, expires = operation.row.phase, operation.row.expires
-        if phase == "ended" and not (isinstance(expires, int) and expires > self._expired_before):
-            self._expired_before = _EXPIRED_NEVER
 
     def _slot(self) -> int:
         """Return the slot for the next change of the counts, another one after some changes.
@@ -399,6 +453,11 @@ def _create_row(operation: Create) -> tuple[Any, ...]:
     )
 
 
+def _waiting_row(operation: Create) -> Row | None:
+    """Return the row of a new task; `None` if a worker holds the task from the start."""
+    return operation.row if operation.worker is None else None
+
+
 def _append_row(operation: Append) -> tuple[Any, ...]:
     return (
         escape_text(operation.id),
@@ -413,6 +472,19 @@ def _append_row(operation: Append) -> tuple[Any, ...]:
     )
 
 
+def _wait_columns(rows: Sequence[Row | Append]) -> tuple[list[int | None], list[str | None]]:
+    """Return when tasks wake, and their tags, as two arrays; empty arrays if no task has either."""
+    if all(row.wakes is None and row.tags is None for row in rows):
+        return [], []
+    return [row.wakes for row in rows], [escape_tags(row.tags) for row in rows]
+
+
+def _deadlines(appends: Sequence[Append]) -> list[int | None]:
+    """Return before when the appends have to be written; empty if there is no such time."""
+    deadlines = [append.before for append in appends]
+    return deadlines if any(deadline is not None for deadline in deadlines) else []
+
+
 def _entry_rows(creates: _Jobs, appends: _Jobs) -> list[tuple[Any, ...]]:
     logs = [(job.operation.row.id, 1, job.operation.entries) for job in creates]
     logs += [(job.operation.id, job.operation.expect + 1, job.operation.entries) for job in appends]
@@ -421,12 +493,6 @@ def _entry_rows(creates: _Jobs, appends: _Jobs) -> list[tuple[Any, ...]]:
         for id, first, entries in logs
         for number, (kind, data) in enumerate(entries, first)
     ]
-
-
-def _columns(rows: Any, width: int) -> list[list[Any]]:
-    """Turn rows of `width` values into the arrays that a statement takes, one for each column."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    return columns or [[] for _ in range(width)]
 
 
 def _fail_all(jobs: _Jobs, error: Exception) -> None:

@@ -89,6 +89,11 @@ class BatchThread(Generic[Work]):
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def queued(self) -> int:
+        """The number of operations that are not done yet."""
+        return self._queued
+
     def submit(self, work: Work) -> asyncio.Future[Any]:
         """Queue an operation; raises `StoreUnavailable` if the queue is full or closed."""
         if self._closed:

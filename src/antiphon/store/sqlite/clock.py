@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon import wall_clock
 from antiphon.store.sqlite.database import Database
 
 __all__ = ["MachineClock", "StoreClock", "find_machine_clock"]
@@ -68,7 +69,7 @@ class StoreClock:
     def lease_now(self) -> int:
         """Return the time by which leases go, in milliseconds. Needs `agree` first."""
         if self._machine is None:
-            return self.now()
+            return self.now() - int(wall_clock.ahead * 1000)
         return int(self._machine.seconds() * 1000) + self._ahead
 
     def agree(self, database: Database) -> None:

@@ -96,6 +96,7 @@ class Writer:
 def _apply(batch: Batch, operations: list[Operation]) -> list[OperationResult]:
     """Apply all operations. Searches come last, so that they find the changes of the others."""
     batch.load(id for operation in operations for id in operation.ids)
+    batch.load_turns({operation.queue for operation in operations if operation.queue is not None})
     results = [_PENDING if operation.is_search else _run(batch, operation) for operation in operations]
     for index, operation in enumerate(operations):
         if operation.is_search:

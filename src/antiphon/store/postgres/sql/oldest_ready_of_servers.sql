@@ -11,7 +11,7 @@ WITH RECURSIVE queues (server, tool) AS (
     ) FROM queues WHERE tool IS NOT NULL
 )
 SELECT first.updated FROM queues CROSS JOIN LATERAL (
-    SELECT updated, created, key FROM tasks
+    SELECT updated, coalesce(turn, created) AS turn, key FROM tasks
     WHERE phase = 'ready' AND lease = 0 AND server = queues.server AND tool = queues.tool
-    ORDER BY created, key LIMIT 1
-) AS first ORDER BY first.created, first.key LIMIT 1
+    ORDER BY coalesce(turn, created), key LIMIT 1
+) AS first ORDER BY first.turn, first.key LIMIT 1

@@ -1,24 +1,27 @@
 -- Creates tasks and appends to logs, a whole batch in one statement and so in one commit.
 -- A refused operation changes nothing and returns no row; task_rows.sql then finds the reason.
 -- All tasks are different. An append with `unwind_by` leaves a task that was ever claimed ready, and asks its worker to
--- stop: an empty name says so. $1 is the time, NULL for the clock of this database. A notification names up to 400
+-- stop: an empty name says so. A task never begins to wait for a time in the past (see wake.sql). $1 is the time, NULL for the clock of this database. A notification names up to 400
 -- tasks, because PostgreSQL allows less than 8000 bytes.
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 created AS (
     INSERT INTO tasks (
-        id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head, server
+        id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head, server,
+        wakes, tags, turn
     )
     SELECT
         c.id, c.principal, c.tool, c.phase, c.version, c.created, c.updated, c.expires,
         CASE WHEN c.worker IS NULL THEN 0 ELSE 1 END, c.worker,
-        CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head, c.server
+        CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head, c.server,
+        CASE WHEN c.wakes IS NOT NULL THEN greatest(c.wakes, moment.now) END, c.tags, c.turn
     FROM moment, unnest(
         $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-        $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::text[]
+        $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::text[], $31::bigint[], $32::text[], $35::bigint[]
     ) WITH ORDINALITY AS c (
-        id, principal, tool, phase, version, created, updated, expires, worker, lease, head, server, place
+        id, principal, tool, phase, version, created, updated, expires, worker, lease, head, server, wakes, tags, turn,
+        place
     )
     ORDER BY c.place
     ON CONFLICT (id) DO NOTHING
@@ -42,15 +45,18 @@ appended AS (
             WHEN a.phase = 'ready' OR (a.unwind_by IS NOT NULL AND tasks.token > 0) THEN tasks.lease ELSE 0
         END,
         format = $2::smallint,
-        head = a.head
+        head = a.head,
+        wakes = CASE WHEN a.wakes IS NOT NULL THEN greatest(a.wakes, moment.now) END,
+        tags = a.tags
     FROM moment, unnest(
         $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], $20::bigint[], $21::boolean[],
-        $22::bigint[], $23::bigint[]
-    ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by)
+        $22::bigint[], $23::bigint[], $33::bigint[], $34::text[], $36::bigint[]
+    ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by, wakes, tags, before)
     WHERE tasks.id = a.id
         AND (tasks.phase <> 'ended' OR tasks.expires IS NULL OR tasks.expires > moment.now)
         AND (a.token IS NULL OR (tasks.worker IS NOT NULL AND tasks.token = a.token))
         AND tasks.version = a.expect
+        AND (a.before IS NULL OR moment.now < a.before)
     RETURNING tasks.key, tasks.id, tasks.version, tasks.token, tasks.phase, tasks.lease, tasks.was
 ),
 changed AS (
@@ -83,5 +89,5 @@ notified AS (
     FROM digests GROUP BY portion
 )
 SELECT changed.id, changed.version, changed.token, changed.phase = 'ready' AND changed.lease = 0 AS free,
-    (SELECT count(sent::text) FROM notified) AS notices
+    (SELECT count(sent::text) FROM notified) AS notices, (SELECT now FROM moment) AS now
 FROM changed

@@ -210,7 +210,7 @@ async def test_on_a_connection_without_http_it_is_a_json_rpc_error() -> None:
 async def test_buckets_are_bounded() -> None:
     limit = RateLimit(1.0, burst=1, max_callers=10, clock=Clock())
     for number in range(100):
-        limit._take(f"caller {number}")
+        limit.take(f"caller {number}")
     assert len(limit._buckets) == 10
 
 
@@ -304,13 +304,13 @@ async def test_middleware_that_hangs_is_stopped_at_the_timeout_of_calls() -> Non
 async def test_a_clock_that_goes_back_takes_no_tokens_away() -> None:
     clock = Clock()
     limit = RateLimit(1.0, burst=2, clock=clock)
-    limit._take("ada")
+    limit.take("ada")
     clock.now -= 3600.0
-    limit._take("ada")
+    limit.take("ada")
     clock.now += 1.0
-    limit._take("ada")
+    limit.take("ada")
     with pytest.raises(RateLimited):
-        limit._take("ada")
+        limit.take("ada")
 
 
 async def test_a_streamed_call_that_fails_is_logged_as_failed(caplog: pytest.LogCaptureFixture) -> None:

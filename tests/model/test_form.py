@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.model.form import defaults, field_problem, problems
+from antiphon.model.form import defaults, field_problem, problems, problems_by_field
 
 CLOSED = {"properties": {"name": {"type": "string"}}, "additionalProperties": False}
 
@@ -15,6 +15,14 @@ def test_an_unknown_field_is_a_problem_only_if_the_form_forbids_more_properties(
     content = {"name": "Ada", "age": 36}
     assert problems(CLOSED, content) == ["age: there is no such field"]
     assert problems({"properties": CLOSED["properties"]}, content) == []
+
+
+def test_what_is_wrong_is_known_by_field() -> None:
+    schema = {"properties": {"name": {"maxLength": 2}, "age": {"type": "integer"}}, "required": ["age"]}
+    assert problems_by_field(schema, {"name": "Ada"}) == {
+        "age": "this is required",
+        "name": "this must have at most 2 characters",
+    }
 
 
 def test_a_field_of_an_unknown_type_accepts_any_value() -> None:

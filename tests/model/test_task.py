@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.model.task import EntryKind, Task, TaskHistory
+from antiphon.model.task import EntryKind, Task
+from antiphon.model.task_history import TaskHistory
 
 TASK = {"id": "t1", "tool": "sleep", "created": 1, "updated": 1}
 

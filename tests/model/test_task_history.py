@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.model.task import Task, TaskHistory
+from antiphon.model.task import Task
+from antiphon.model.task_history import TaskHistory
 
 TASK = Task(id="count_1", tool="count", created=0, updated=0)
 CREATED = ("created", {"task": msgspec.to_builtins(TASK)})

@@ -12,7 +12,9 @@ from typing import Any
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.question import Elicit
 from antiphon.model.task import Task, dump_questions
-from antiphon.runtime.tasks.claimed_task import PHASES, ClaimedTask, head_of, now_ms, task_of
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.clocks import now_ms
+from antiphon.runtime.tasks.records import head_of, phase_of, task_of
 from antiphon.store.contract import Record
 from antiphon.store.memory import MemoryStore
 
@@ -132,7 +134,7 @@ async def waiting_task(store: Any) -> Task:
     task, _, _ = await created_task(store)
     asked = {"asks": dump_questions({"name": Elicit("Who?", SCHEMA)})}
     task = task.after("asked", asked, now_ms())
-    await store.append(task.id, [("asked", asked)], expect=1, phase=PHASES[task.state], head=head_of(task))
+    await store.append(task.id, [("asked", asked)], expect=1, phase=phase_of(task), head=head_of(task))
     return task
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.model.task import Task
-from antiphon.runtime.tasks.claimed_task import PHASES, head_of
+from antiphon.runtime.tasks.records import head_of, phase_of
 from antiphon.store.contract import Record, Store
 
 
@@ -40,7 +40,7 @@ async def planted(
         entries.append(("ended", {"result": {"content": [], "is_error": False}}))
         task = task.after(*entries[-1], at)
     if entries:
-        await store.append(task.id, entries, expect=1, phase=PHASES[task.state], head=head_of(task))
+        await store.append(task.id, entries, expect=1, phase=phase_of(task), head=head_of(task))
     return task.id
 
 

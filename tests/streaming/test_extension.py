@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 async def test_it_is_declared_beside_tasks(port: int) -> None:
     extensions = (await Modern(port).ask("server/discover")).result["capabilities"]["extensions"]
-    assert extensions == {TASKS: {}, STREAMING: {}}
+    assert extensions == {TASKS: {}, STREAMING: {}, "dev.antiphon/inbox": {}}
 
 
 async def test_only_this_version_has_it(port: int) -> None:

@@ -240,6 +240,53 @@ def test_versions_without_structure_leave_out_the_schemas_of_results_and_nothing
         assert said == expected
 
 
+@pytest.mark.parametrize(
+    ("content", "data", "boxed"),
+    [
+        ('{"a":1,"b":[true]}', {"a": 1, "b": [True]}, False),
+        ('{\n  "b": [true],\n  "a": 1.0\n}', {"a": 1.0, "b": [True]}, False),
+        ("3", 3, True),
+        ("3", {"result": 3}, False),
+        ("Ada", "Ada", True),
+        ("Ada", {"result": "Ada"}, False),
+        ('"Ada"', {"result": "Ada"}, False),
+        (["1", "2"], {"result": [1, 2]}, False),
+        (['{"n": 1}', "two"], [{"n": 1}, "two"], True),
+        (["Look:", '{"a": 1}'], {"a": 1}, False),
+    ],
+)
+def test_versions_without_structure_do_not_repeat_data_that_the_text_says(
+    content: Any, data: Any, boxed: bool
+) -> None:
+    outcome: Result = Result(content, data=data)
+    outcome.boxed = boxed
+    for version in ("2025-03-26", "2024-11-05"):
+        said = json.loads(dialects.negotiate(version).response(Ping(), 7, outcome))["result"]
+        texts = content if isinstance(content, list) else [content]
+        assert said == {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
+
+
+@pytest.mark.parametrize(
+    ("content", "data", "added"),
+    [
+        ("It is 20 degrees.", {"degrees": 20}, '{"degrees":20}'),
+        ("20", {"degrees": 20}, '{"degrees":20}'),
+        ("1", {"result": True}, '{"result":true}'),
+        (["1", "2"], {"result": [1, 2, 3]}, '{"result":[1,2,3]}'),
+        ([], {"result": []}, '{"result":[]}'),
+        ("[" * 100_000, {"a": 1}, '{"a":1}'),
+        ("\ud800", {"a": 1}, '{"a":1}'),
+    ],
+)
+def test_versions_without_structure_get_data_that_the_text_does_not_say(
+    content: Any, data: Any, added: str
+) -> None:
+    dialect = dialects.negotiate("2024-11-05")
+    said = dialect.result(Ping(), Result(content, data=data))
+    assert "structuredContent" not in said
+    assert said["content"][-1].text == added
+
+
 def test_who_the_server_is() -> None:
     outcome = Discovery(SERVER, ServerCapabilities(tools=True), "Use it.", ttl_ms=3)
     common = {"capabilities": {"tools": {}}, "instructions": "Use it."}

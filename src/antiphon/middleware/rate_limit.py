@@ -62,10 +62,11 @@ class RateLimit:
 
     async def __call__(self, incoming: IncomingRequest, call_next: CallNext) -> Any:
         """Handle a request if its caller has a token left; raises `RateLimited`."""
-        self._take(self._key(incoming))
+        self.take(self._key(incoming))
         return await call_next()
 
-    def _take(self, caller: str) -> None:
+    def take(self, caller: str) -> None:
+        """Take a token of a caller; raises `RateLimited` if none is left."""
         now = self._clock()
         tokens, counted = self._buckets.get(caller, (self._burst, now))
         tokens = min(self._burst, tokens + max(0.0, now - counted) * self._rate)

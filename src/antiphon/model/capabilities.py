@@ -33,8 +33,12 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     """Whether tool calls can become tasks."""
     task_list: bool = False
     """Whether the caller can list its tasks."""
+    inbox: bool = False
+    """Whether the caller can list, hear of and answer the questions of tasks to others."""
     streams: bool = False
     """Whether the server sends the segments of a tool's output while the tool runs."""
+    apps: bool = False
+    """Whether the server has MCP Apps: pages that a host shows."""
 
 
 _NEEDED: Mapping[type[Any], tuple[str, str | None]] = {

@@ -8,6 +8,7 @@ import msgspec
 
 from antiphon.model.base import Value
 from antiphon.model.content import Annotations, Block, Icon, Role
+from antiphon.model.ui import UiSettings, Visibility, read_ui, tool_ui, tool_visibility
 
 __all__ = [
     "SCOPES_META_KEY",
@@ -62,6 +63,16 @@ class ToolDefinition(Value, frozen=True):
         """Whether calls of the tool may become tasks: "forbidden", "optional" or "required"."""
         return str((self.execution or {}).get("taskSupport", "forbidden"))
 
+    @property
+    def ui(self) -> str | None:
+        """The URI of the MCP App that shows the results of the tool, or `None` if it has none."""
+        return tool_ui(self.meta)
+
+    @property
+    def visibility(self) -> tuple[Visibility, ...]:
+        """Who may use the tool: "model", "app" or both. A host leaves a tool without "model" to its Apps."""
+        return tool_visibility(self.meta)
+
     @staticmethod
     def execution_for(task_support: str) -> dict[str, Any] | None:
         """Return the `execution` of a tool with this task support; a tool without tasks has none."""
@@ -81,6 +92,11 @@ class ResourceDefinition(Value, frozen=True):
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
+    @property
+    def ui(self) -> UiSettings | None:
+        """How a host shows the MCP App, if the contents do not say it; `None` if it is no App."""
+        return read_ui(self.meta)
+
 
 class TemplateDefinition(Value, frozen=True):
     """A resource template in `resources/templates/list`."""
@@ -93,6 +109,11 @@ class TemplateDefinition(Value, frozen=True):
     icons: tuple[Icon, ...] | None = None
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+    @property
+    def ui(self) -> UiSettings | None:
+        """How a host shows the MCP App, if the contents do not say it; `None` if it is no App."""
+        return read_ui(self.meta)
 
 
 class PromptArgument(Value, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from antiphon.model.base import Value
 from antiphon.model.media import encode_media
+from antiphon.model.ui import UiSettings, read_ui
 
 __all__ = [
     "Annotations",
@@ -112,6 +113,11 @@ class TextContents(Value, frozen=True):
     mime_type: str | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
+    @property
+    def ui(self) -> UiSettings | None:
+        """How a host shows the MCP App; `None` if the metadata does not say it."""
+        return read_ui(self.meta)
+
 
 class BlobContents(Value, frozen=True):
     """The contents of a binary resource."""
@@ -121,6 +127,11 @@ class BlobContents(Value, frozen=True):
     """The bytes of the resource, in base64."""
     mime_type: str | None = None
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+    @property
+    def ui(self) -> UiSettings | None:
+        """How a host shows the MCP App; `None` if the metadata does not say it."""
+        return read_ui(self.meta)
 
     @property
     def raw(self) -> bytes:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["choices", "defaults", "field_problem", "problems"]
+__all__ = ["choices", "defaults", "field_problem", "problems", "problems_by_field"]
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
@@ -28,17 +28,19 @@ _FORMATS: Mapping[str, re.Pattern[str]] = {
 
 def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> list[str]:
     """Return the problems of an answer to a form, or an empty list if the answer is valid."""
-    found = []
+    return [f"{name}: {problem}" for name, problem in problems_by_field(schema, content).items()]
+
+
+def problems_by_field(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the problems of an answer to a form, by the name of the field."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in content:
-            found.append(f"{name}: this is required")
+    found = {name: "this is required" for name in schema.get("required", ()) if name not in content}
     for name, value in content.items():
         if name not in properties:
             if schema.get("additionalProperties") is False:
-                found.append(f"{name}: there is no such field")
+                found[name] = "there is no such field"
         elif (problem := field_problem(properties[name], value)) is not None:
-            found.append(f"{name}: {problem}")
+            found[name] = problem
     return found
 
 

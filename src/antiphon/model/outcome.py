@@ -18,6 +18,7 @@ from antiphon.model.content import Block, Contents, Text
 from antiphon.model.identity import Implementation
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId
+from antiphon.model.waiting import Wait
 
 __all__ = [
     "DONE",
@@ -142,7 +143,7 @@ class InputRequired:
     calls again at once.
     """
 
-    __slots__ = ("questions", "sealed", "state", "streamed")
+    __slots__ = ("questions", "sealed", "state", "streamed", "waits")
 
     def __init__(
         self, questions: Mapping[str, Question] | None = None, *, state: Any = None, sealed: str | None = None
@@ -153,6 +154,8 @@ class InputRequired:
         """A value of the tool's own, for its next round. A caller does not see it."""
         self.sealed = sealed
         """The encrypted request state, which the client sends back unchanged. The server sets it."""
+        # What a task waits for besides the answers, by key. No caller sees it.
+        self.waits: Mapping[str, Wait] = {}
         # Whether it ends a stream of segments, which some dialects say.
         self.streamed = False
 

@@ -42,6 +42,8 @@ class Elicit(msgspec.Struct, frozen=True):
     """The fields of the form, as a flat JSON schema."""
     mode: Literal["form"] | None = "form"
     """`None` omits the mode, for clients that do not know modes. The meaning is the same."""
+    ui: str | msgspec.UnsetType = msgspec.UNSET
+    """The URI of an MCP App that asks in place of the form, for clients that let Apps ask. Experimental."""
 
 
 class OpenUrl(msgspec.Struct, frozen=True):

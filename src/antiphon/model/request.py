@@ -13,8 +13,11 @@ import msgspec
 
 from antiphon.model.base import Value
 from antiphon.model.identity import Implementation, LogLevel
+from antiphon.model.trace_context import TRACE_KEYS, valid_trace_context
 
 __all__ = [
+    "LISTENING_REQUESTS",
+    "AnswerInbox",
     "AnswerQuestion",
     "AnswerTask",
     "CallTool",
@@ -27,12 +30,14 @@ __all__ = [
     "GetPrompt",
     "GetTask",
     "Initialize",
+    "ListInbox",
     "ListPrompts",
     "ListResources",
     "ListTasks",
     "ListTemplates",
     "ListTools",
     "Listen",
+    "ListenInbox",
     "Ping",
     "PromptReference",
     "ReadResource",
@@ -247,6 +252,26 @@ class Listen(Value, frozen=True):
     notifications: SubscriptionFilter
 
 
+class ListInbox(_ListRequest, frozen=True):
+    """List the questions of other people's tasks that the caller can answer."""
+
+
+class AnswerInbox(Value, frozen=True):
+    """Answer a question of somebody else's task."""
+
+    task_id: str
+    key: str
+    response: dict[str, Any]
+
+
+class ListenInbox(Value, frozen=True):
+    """Send the questions that the caller can answer as they are asked, until the caller disconnects."""
+
+
+LISTENING_REQUESTS: frozenset[type[Any]] = frozenset((Listen, ListenInbox))
+"""The requests whose streams have no end of their own."""
+
+
 class Cancel(Value, frozen=True):
     """Cancel a running request."""
 
@@ -277,6 +302,9 @@ Request: TypeAlias = (
     | CancelTask
     | AnswerTask
     | AnswerQuestion
+    | ListInbox
+    | AnswerInbox
+    | ListenInbox
 )
 
 
@@ -300,12 +328,5 @@ class RequestMeta(msgspec.Struct, frozen=True):
 
     @property
     def trace_context(self) -> dict[str, str]:
-        """The W3C trace context of the request; empty without one."""
-        if _TRACE_KEYS.isdisjoint(self.raw):
-            return {}
-        return {
-            key: value for key, value in self.raw.items() if key in _TRACE_KEYS and isinstance(value, str)
-        }
-
-
-_TRACE_KEYS = frozenset(("traceparent", "tracestate", "baggage"))
+        """The W3C trace context of the request, without values that do not have W3C's form."""
+        return {} if TRACE_KEYS.isdisjoint(self.raw) else valid_trace_context(self.raw)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.model.content import Block, Text
+from antiphon.model.inbox import InboxNews
 from antiphon.model.notification import Notification
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.task import Task, TaskChanged
@@ -50,7 +51,7 @@ class Segments(msgspec.Struct, frozen=True):
     """The new task, sent with its first segments."""
 
 
-CallerMessage: TypeAlias = Notification | TaskChanged | Segments
+CallerMessage: TypeAlias = Notification | TaskChanged | Segments | InboxNews
 """A message that the server can send to a caller while its call runs."""
 
 

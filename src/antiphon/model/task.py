@@ -13,12 +13,17 @@ import msgspec
 
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample, with_problem
+from antiphon.model.waiting import Wait, describe_waits
 
 __all__ = [
+    "ANSWERED_BY",
+    "ANSWERED_IN",
     "ANSWER_KIND",
+    "HELD",
     "HISTORY_FORMAT",
     "MAX_ENTRY_RANGES",
     "MAX_MESSAGE_CHARACTERS",
+    "OTHERS_KIND",
     "SEGMENT_ENTRIES",
     "STORED_QUESTIONS",
     "TRANSITIONS",
@@ -29,7 +34,6 @@ __all__ = [
     "State",
     "Task",
     "TaskChanged",
-    "TaskHistory",
     "TaskPage",
     "TaskProgress",
     "TaskResult",
@@ -39,6 +43,7 @@ __all__ = [
     "dump_result",
     "load_questions",
     "load_result",
+    "others_entry",
     "question_kind",
 ]
 
@@ -51,6 +56,18 @@ STORED_QUESTIONS = "asks"
 ANSWER_KIND = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
 
+OTHERS_KIND = "others"
+"""The prefix of the answers of others in journals. It never changes: existing logs contain it."""
+
+ANSWERED_BY = "answered_by"
+"""The key, in an entry with answers, of the person who answered in place of the task's principal."""
+
+ANSWERED_IN = "traceparent"
+"""The key, in an entry with answers, of the span of the request that answered, if it was traced."""
+
+HELD = "held"
+"""The key, in an entry with questions, that says that the function waits in its process, with its claim."""
+
 SEGMENT_ENTRIES = "segment_entries"
 """The key, in the entry that ends a task, of the ranges of entries that hold segments."""
 
@@ -60,32 +77,45 @@ MAX_ENTRY_RANGES = 1000
 MAX_MESSAGE_CHARACTERS = 500
 """The length of the longest status message. A longer progress message is cut."""
 
-State: TypeAlias = Literal["working", "waiting", "done", "faulted", "cancelled"]
-"""`waiting` means for answers. `done` has a result, which may say that the tool failed; `faulted` has a
-JSON-RPC error in place of a result."""
+State: TypeAlias = Literal["working", "waiting", "parked", "done", "faulted", "cancelled"]
+"""`waiting` means for answers of the caller, `parked` for anything else. `done` has a result, which may say
+that the tool failed; `faulted` has a JSON-RPC error in place of a result."""
 
 _ENDED: tuple[State, ...] = ("done", "faulted", "cancelled")
 """The states of a task that has ended."""
 
+_PARKED: tuple[State, ...] = ("waiting", "parked")
+"""The states of a task that waits. A worker may run it at the same time: see `woken`."""
+
 EntryKind: TypeAlias = Literal[
-    "created", "recorded", "emitted", "asked", "answered", "ended", "faulted", "cancelled"
+    "created", "recorded", "emitted", "asked", "parked", "answered", "woken", "ended", "faulted", "cancelled"
 ]
 
 TRANSITIONS: Mapping[tuple[State, EntryKind], State] = {
     ("working", "recorded"): "working",
     ("working", "emitted"): "working",
     ("working", "asked"): "waiting",
+    ("working", "parked"): "parked",
     ("working", "ended"): "done",
     ("working", "faulted"): "faulted",
     ("working", "cancelled"): "cancelled",
     ("waiting", "answered"): "working",
-    ("waiting", "faulted"): "faulted",
-    ("waiting", "cancelled"): "cancelled",
+    **{(state, kind): state for state in _PARKED for kind in ("woken", "recorded", "emitted")},
+    **{(state, "asked"): "waiting" for state in _PARKED},
+    **{(state, "parked"): "parked" for state in _PARKED},
+    **{(state, "ended"): "done" for state in _PARKED},
+    **{(state, "faulted"): "faulted" for state in _PARKED},
+    **{(state, "cancelled"): "cancelled" for state in _PARKED},
+    ("parked", "answered"): "working",
     ("cancelled", "recorded"): "cancelled",
     ("done", "recorded"): "working",
     ("faulted", "recorded"): "working",
 }
 """The state of a task after an entry. A pair that is missing is invalid.
+
+A task that was `woken`, because a time has come or an event has arrived, is run while it goes on waiting for
+the rest: its questions stay open. After `answered`, it works if nothing else is open. After `asked` and
+`parked`, it works if everything was answered while it ran.
 
 A finished task never changes by itself. An operator may retry a task that failed: that is the entry
 `recorded` with `retry` in its data. The log of a cancelled task may get entries about the run that unwinds
@@ -179,11 +209,21 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress that `message` describes, while the task works. It is not in the log."""
     keep: int | None = None
     """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
+    waits: Mapping[str, Wait] = {}
+    """What else the task waits for, by key: times, events, and answers of others. Callers do not see it."""
+    late: tuple[str, ...] = ()
+    """The keys of answers that came while a worker ran the task. The run may not have seen them."""
+    runs_again: bool = False
+    """Whether a worker has to run the task although it waits: something that it waited for has come."""
     quiet_releases: int = 0
     """How many claims were released without an entry since the last entry of a worker. It is not in the log.
 
     The next entry of a worker has the number, so that these claims do not count as lost runs.
     """
+    summary: str | None = None
+    """The arguments in one short line, for lists; `None` without arguments. Callers do not see it."""
+    traceparent: str | None = None
+    """The span of the request that made the task, in W3C's form; `None` without one."""
 
     @property
     def has_ended(self) -> bool:
@@ -198,13 +238,24 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def visible_state(self) -> tuple[Any, ...]:
         """The parts of the task that callers are notified of when they change."""
-        return self.state, self.message, self.questions, self.problems
+        return self.state, self.message, self.questions, self.problems, self._reminders
 
     @property
     def open_questions(self) -> dict[str, Question]:
         """The open questions, by key. One that got an answer which did not fit says why."""
         questions = load_questions(self.questions)
         return {key: with_problem(question, self.problems.get(key)) for key, question in questions.items()}
+
+    @property
+    def asks_people(self) -> bool:
+        """Whether the task has an open question that a person can answer, its caller or somebody else."""
+        return any(kind in _FOR_PEOPLE for kind, _ in self.questions.values()) or any(
+            wait.question is not None for wait in self.waits.values()
+        )
+
+    @property
+    def _reminders(self) -> int:
+        return sum(wait.reminded for wait in self.waits.values())
 
     def unique_key(self, key: str) -> str:
         """Return the key of a question for versions in which a key names one question for ever."""
@@ -230,16 +281,15 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes.update(message=None, progress=None)
         if "message" in data and self.state != "cancelled":
             changes.update(message=data["message"], progress=None)
-        if kind == "asked":
-            changes.update(questions=data[STORED_QUESTIONS], problems={})
+        if self.runs_again:
+            changes["runs_again"] = False
+        if kind in ("asked", "parked"):
+            changes.update(self._stopped(data), problems={})
             if again := data.get("again"):
                 counts = {key: self.times_asked.get(key, 1) + 1 for key in again}
                 changes["times_asked"] = {**self.times_asked, **counts}
         elif kind == "answered":
-            changes["questions"] = {
-                key: question for key, question in self.questions.items() if key not in data["responses"]
-            }
-            changes["state"] = "waiting" if changes["questions"] else "working"
+            changes.update(self._answered(data))
             if self.problems or "problems" in data:
                 problems = {**self.problems, **data.get("problems", {})}
                 changes["problems"] = {
@@ -250,14 +300,70 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         elif kind == "ended":
             changes["result"] = data["result"]
         elif kind == "faulted":
-            changes.update(fault=msgspec.convert(data["fault"], Fault), questions={}, problems={})
-        elif kind == "cancelled":
-            changes.update(questions={}, problems={})
+            changes["fault"] = msgspec.convert(data["fault"], Fault)
+        if state in _ENDED and (self.questions or self.waits):
+            changes.update(questions={}, problems={}, waits={}, late=())
         if self.keep is not None and state in _ENDED and state != self.state:
             # The lifetime of a task counts from its end.
             ttl = changes["updated"] - self.created + self.keep
             changes["ttl"] = ttl if self.ttl is None else min(ttl, self.ttl)
         return msgspec.structs.replace(self, **changes)
+
+    def _stopped(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the changes after a run that stopped at questions or other waits.
+
+        Those that were answered while the run was under way are not open: the task is run again. A question
+        to others that needs more answers stays open, with the answers that came during the run. A function
+        that waits in its process gets an answer there.
+        """
+        late = set(self.late).difference(data.get("again", ()) if data.get(HELD) else ())
+        questions = {key: asked for key, asked in data[STORED_QUESTIONS].items() if key not in late}
+        waits = msgspec.convert(data.get("waits", {}), dict[str, Wait])
+        runs_again = not late.isdisjoint({*data[STORED_QUESTIONS], *waits})
+        if data.get(HELD):
+            state: State = "waiting" if questions else "working"
+            return {"questions": questions, "late": (), "state": state}
+        for key in late.intersection(waits):
+            if (before := self.waits.get(key)) is None:
+                del waits[key]
+            else:
+                people = dict.fromkeys((*waits[key].answered_by, *before.answered_by))
+                waits[key] = msgspec.structs.replace(waits[key], answered_by=tuple(people))
+        changes: dict[str, Any] = {"questions": questions, "late": (), "runs_again": runs_again}
+        if self.waits or waits:
+            changes["waits"] = waits
+        if not questions and waits:
+            changes.update(state="parked", message=describe_waits(waits), progress=None)
+        elif not questions and runs_again:
+            changes["state"] = "working"
+        return changes
+
+    def _answered(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the changes after answers of the caller (`responses`) or of others (`others`).
+
+        `resolved` are the keys of the questions to others that have all their answers. `late` says that a
+        worker ran the task when the answers came.
+        """
+        responses, resolved = data["responses"], data.get("resolved", ())
+        questions = {key: asked for key, asked in self.questions.items() if key not in responses}
+        changes: dict[str, Any] = {"questions": questions}
+        if self.waits:
+            waits = {
+                key: wait for key, wait in self.waits.items() if key not in responses and key not in resolved
+            }
+            for key, (principal, _, _) in data.get("others", {}).items():
+                if (wait := waits.get(key)) is not None:
+                    waits[key] = msgspec.structs.replace(wait, answered_by=(*wait.answered_by, principal))
+            changes["waits"] = waits
+        is_open = questions or changes.get("waits")
+        changes["state"] = "waiting" if questions else "parked" if is_open else "working"
+        if changes["state"] == "parked":
+            changes["message"] = describe_waits(changes["waits"])
+        if data.get("late"):
+            changes["late"] = (*self.late, *responses, *data.get("others", ()))
+        elif is_open:
+            changes["runs_again"] = bool(resolved) or (bool(responses) and not questions)
+        return changes
 
     def _may_retry(self, data: Mapping[str, Any]) -> bool:
         return bool(data.get("retry")) and (self.failed or self.state == "faulted")
@@ -268,127 +374,14 @@ def answer_entry(key: str) -> str:
     return f"{ANSWER_KIND}:{key}"
 
 
-class TaskHistory:
-    """Reads a task's log, entry by entry. Counts segments, but does not keep them.
-
-    Also counts the runs that were lost: claims that ended without an entry that says so. Every entry of a
-    worker names its claim (`by`, the token). A run ends in order with a question, with the end of the task,
-    or with an entry that has `released`, or is released without an entry: then the next entry has the number
-    of such claims. An entry with `attempt` notes a loss that was counted. Progress (a step, segments, an
-    answer) starts the count again.
-    """
-
-    __slots__ = (
-        "_claim",
-        "_in_order",
-        "_lost",
-        "created",
-        "journal",
-        "last",
-        "mismatches",
-        "noted_attempts",
-        "quiet_releases",
-        "refusals",
-        "responses",
-        "segment_entries",
-        "task",
-        "version",
-    )
-
-    def __init__(self) -> None:
-        self.task: Task | None = None
-        self.version = 0
-        """The number of entries that were added."""
-        self.segment_entries = EntryRanges()
-        """The entries that hold segments."""
-        self.created: Mapping[str, Any] = {}
-        """The data of the first entry: the call that created the task."""
-        self.journal: dict[str, Any] = {}
-        self.responses: dict[str, Any] = {}
-        """The answers since the task last asked, or that came with the call that created it."""
-        self.last: EntryKind | None = None
-        self.mismatches = 0
-        """How often a worker of another version has given the task back since it last made progress."""
-        self.noted_attempts = 0
-        """How many attempts the log says have failed since the task last made progress."""
-        self.refusals = 0
-        """How many of the noted attempts failed before the function ran."""
-        self.quiet_releases = 0
-        """How many claims were released without an entry since the last entry of a worker."""
-        self._lost = 0
-        self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
-        self._in_order = True  # whether the last entry queued the task in order
-
-    def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
-        """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
-        self.last = kind
-        self.version += 1
-        self.journal.update(data.get("journal", {}))
-        if kind == "created":
-            self.created = data
-            self.task = msgspec.convert(data["task"], Task)
-        elif self.task is None:
-            raise ValueError(f"The first entry of a task's log must be 'created', not {kind!r}.")
-        else:
-            self.task = self.task.after(kind, data, at)
-            self._count(kind, data)
-        if kind in ("emitted", "asked", "answered") or data.get("journal"):
-            self.mismatches = 0
-        self.mismatches = data.get("mismatches", self.mismatches)
-        if kind == "emitted":
-            self.segment_entries.add(self.version)
-        elif kind == "asked":
-            self.responses = {}
-        elif kind == "answered":
-            self.journal.update({answer_entry(key): value for key, value in data["responses"].items()})
-        if kind in ("created", "answered"):
-            self.responses |= data.get("responses", {})
-
-    @property
-    def names_claims(self) -> bool:
-        """Whether the log says which claims were lost. Logs of early versions do not."""
-        return self._claim is not None
-
-    def lost_runs(self, token: int) -> int:
-        """Return how many runs were lost since the last progress, before the claim with this token.
-
-        Claims that wrote nothing count as one run at most. After a failed attempt, each run writes its
-        beginning, so claims that wrote nothing did not run.
-        """
-        if self._claim is None:
-            return self._lost if self._in_order else self._lost + 1
-        has_run = not self._in_order or not self._lost + self.refusals
-        return self._lost + (1 if has_run and self.silent_claims(token) else 0)
-
-    def silent_claims(self, token: int) -> int:
-        """Return how many claims before the one with this token wrote nothing, or did not end in order."""
-        return 0 if self._claim is None else max(token - 1 - self._claim - self.quiet_releases, 0)
-
-    def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
-        """Update the count of lost runs after an entry other than the first."""
-        by = data.get("by")
-        if kind == "answered" or data.get("retry"):
-            self._lost = self.noted_attempts = self.refusals = 0
-            self._in_order = True
-            return
-        if kind == "cancelled":
-            return
-        self.quiet_releases = data.get("quiet_releases", 0)
-        if kind in ("emitted", "asked") or data.get("journal"):
-            self._lost = self.noted_attempts = self.refusals = 0
-        elif by is not None:
-            self._lost = self.lost_runs(by)
-        self._claim, self.quiet_releases = None if by is None else by - 1, 0
-        if "attempt" in data:
-            self.noted_attempts = data["attempt"]
-            self.refusals = data.get("refused", self.refusals)
-            self._lost = self.noted_attempts - self.refusals
-        self._in_order = kind in ("asked", "ended", "faulted") or bool(data.get("released"))
-        if self._in_order:
-            self._claim = by
+def others_entry(key: str) -> str:
+    """Return the key, in the journal, of the answers of others to a question."""
+    return f"{OTHERS_KIND}:{key}"
 
 
 _KINDS: Mapping[str, type[Any]] = {"elicit": Elicit, "url": OpenUrl, "sample": Sample, "roots": ListRoots}
+_FOR_PEOPLE = ("elicit", "url")
+"""The kinds of questions that a person can answer. The others are for programs."""
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _KINDS.items()}
 
 

@@ -7,10 +7,10 @@ must not know how a change reaches a client, or other processes.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
+from antiphon import wall_clock
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.request import SubscriptionFilter
 
@@ -104,7 +104,7 @@ class Listener:
     def __enter__(self) -> Listener:
         self._listeners.add(self)
         if self._until is not None:
-            self._timer = self._loop.call_later(max(0.0, self._until - time.time()), self.close)
+            self._timer = self._loop.call_later(max(0.0, self._until - wall_clock.now()), self.close)
         return self
 
     def __exit__(

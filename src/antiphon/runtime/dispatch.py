@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -65,6 +64,7 @@ from antiphon.model.request import (
 from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
+from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
@@ -73,12 +73,17 @@ from antiphon.runtime.change_feed import ChangeFeed, change_filter
 from antiphon.runtime.execution.call import Call, SessionState, check_uri, subscription_size
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.lists import Lists
 from antiphon.runtime.scopes import ScopeCheck
+from antiphon.runtime.subscriptions import SessionSubscriptions, check_interests, visible_changes
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.inbox_handlers import INBOX_REQUESTS
 from antiphon.runtime.tasks.scoped_tasks import ScopedTasks
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 __all__ = ["Dispatcher"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("antiphon")
 
@@ -115,11 +120,13 @@ class Dispatcher:
         self._changes = changes
         self._limits = limits
         self._budget = budget
-        self._instructions = instructions
+        self.instructions = instructions
+        """A text for the client's model about how to use the server."""
         self._ttl_ms = ttl_ms
         self._artifacts = artifacts
         self._scopes = scopes
-        self._hide_forbidden = hide_forbidden
+        self._subscriptions = SessionSubscriptions(registry)
+        self._lists = Lists(registry, artifacts, scopes, ttl_ms=ttl_ms, hide_forbidden=hide_forbidden)
         self.environment = environment
         self.task_handlers: TaskHandlers | None = None
         """The handlers of requests about tasks; `None` while the server does not run."""
@@ -192,11 +199,8 @@ class Dispatcher:
     def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares."""
         registry = self._registry
-        lists = {
-            "tools": bool(registry.tools),
-            "resources": bool(registry.resources or registry.templates),
-            "prompts": bool(registry.prompts),
-        }
+        kinds: tuple[Kind, ...] = ("tools", "resources", "prompts")
+        lists = {kind: self._lists.offers(kind) for kind in kinds}
         return ServerCapabilities(
             **lists,
             completions=bool(self._completions),
@@ -205,16 +209,41 @@ class Dispatcher:
             resource_subscriptions=lists["resources"],
             tasks=registry.has_task_tools,
             task_list=registry.has_task_tools,
-            streams=bool(registry.tools),
+            inbox=registry.has_task_tools,
+            streams=lists["tools"],
+            apps=registry.has_apps or self._artifacts.enabled,
         )
 
     def _call_tool(self, call: Call[CallTool]) -> Awaitable[Any]:
         tool = self._registry.tools.get(call.request.name)
         if tool is None:
             self._scopes.check(call.principal, None, {})  # a caller without scopes learns no names
-            self.environment.telemetry.record_unknown_tool(call)
-            raise NotFound(f"Unknown tool: {call.request.name!r}.")
-        if tool.needs_scopes:
+            if self._registry.providers:
+                return self._call_unregistered_tool(call)
+            raise self._unknown_tool(call)
+        return self._call_known_tool(call, tool)
+
+    async def _call_unregistered_tool(self, call: Call[CallTool]) -> Any:
+        tool = await self._find("tools", call.request.name, call)
+        if not isinstance(tool, Tool):
+            raise self._unknown_tool(call)
+        return await self._call_known_tool(call, tool)
+
+    def _unknown_tool(self, call: Call[CallTool]) -> NotFound:
+        self.environment.telemetry.record_unknown_tool(call)
+        return NotFound(f"Unknown tool: {call.request.name!r}.")
+
+    async def _find(self, kind: Kind, key: str, call: Call[Any]) -> Tool | Resource | Prompt | None:
+        """Return an item that no provider has registered, and one of them knows."""
+        if self._registry.hides(kind, key, call.principal):
+            return None
+        for provider in self._registry.providers:
+            if (found := await provider.find(kind, key, call)) is not None:
+                return found if found.offer.is_for(call.principal) else None
+        return None
+
+    def _call_known_tool(self, call: Call[CallTool], tool: Tool) -> Awaitable[Any]:
+        if tool.is_restricted:
             self._check_tool(call, tool)
         if tool.timeout is not None:
             call.work.deadline = call.work.started + tool.timeout
@@ -227,7 +256,10 @@ class Dispatcher:
         return _stream_response(call, answer) if call.wants_stream else answer
 
     def _check_tool(self, call: Call[CallTool], tool: Tool) -> None:
-        """Raise `InsufficientScope` if the caller may not call a tool. The refusal is counted."""
+        """Raise `NotFound` or `InsufficientScope` if a caller may not call a tool. The refusal is counted."""
+        if not tool.offer.is_for(call.principal):
+            self._scopes.check(call.principal, None, {})
+            raise self._unknown_tool(call)
         try:
             self._scopes.check(call.principal, tool, call.request.arguments)
         except RequestError as error:
@@ -238,44 +270,39 @@ class Dispatcher:
         if self.task_handlers is None or not self._registry.has_task_tools:
             raise MethodNotFound("This server has no tasks.")
         handler = self.task_handlers.handlers[type(call.request)]
-        if not self._registry.has_scoped_tools:
+        if not self._registry.has_restricted_tools or type(call.request) in INBOX_REQUESTS:
+            # A question says who answers it: they need not be allowed to call the tool.
             self._scopes.check(call.principal, None, {})
             return handler
         return self._scoped_tasks(self.task_handlers).guard(call, handler)
 
+    async def allows_task(self, id: str, principal: Principal, tool: str) -> bool:
+        """Return whether a caller has the scopes that one of its tasks needs."""
+        handlers = self.task_handlers
+        return handlers is not None and await self._scoped_tasks(handlers).allows(id, principal, tool)
+
     def _scoped_tasks(self, handlers: TaskHandlers) -> ScopedTasks:
         return ScopedTasks(handlers, self._registry, self._scopes)
 
-    def _page(self, kind: Kind, cursor: str | None, principal: Principal) -> Page:
-        """Return a page of a list, without items that are hidden from the caller."""
-        is_listed = (lambda item: self._scopes.lists(principal, item)) if self._hide_forbidden else None
-        return self._registry.page(kind, cursor, self._ttl_ms, is_listed)
-
     async def _list_tools(self, call: Call[ListTools]) -> Page:
-        _require_any("tools", self._registry.tools)
-        return self._page("tools", call.request.cursor, call.principal)
+        return await self._lists.page("tools", call)
 
     async def _list_resources(self, call: Call[ListResources]) -> Page:
-        _require_any("resources", self._registry.resources or self._registry.templates)
-        if not self._artifacts.enabled or call.principal is STRANGER:
-            return self._page("resources", call.request.cursor, call.principal)
-        return await self._artifacts.page(
-            lambda cursor: self._page("resources", cursor, call.principal), call, self._registry.page_size
-        )
+        return await self._lists.page("resources", call)
 
     async def _list_templates(self, call: Call[ListTemplates]) -> Page:
-        _require_any("resources", self._registry.resources or self._registry.templates)
-        return self._page("templates", call.request.cursor, call.principal)
+        return await self._lists.page("templates", call)
 
     async def _list_prompts(self, call: Call[ListPrompts]) -> Page:
-        _require_any("prompts", self._registry.prompts)
-        return self._page("prompts", call.request.cursor, call.principal)
+        return await self._lists.page("prompts", call)
 
     async def _read_resource(self, call: Call[ReadResource]) -> ReadResult | InputRequired:
         uri = call.request.uri
-        resource, variables = self._scoped_resource(call.principal, uri)
+        resource, variables = await self._scoped_resource(call, uri)
         try:
-            return await resource.read(call, variables, uri, self.environment)
+            return await self._run(
+                resource, call, lambda own: resource.read(own, variables, uri, self.environment)
+            )
         except NotFound as error:  # the function of a template does not know this URI
             data = {"uri": uri} if error.data is None else error.data
             raise ResourceNotFound(error.message, data=data) from None
@@ -284,43 +311,60 @@ class Dispatcher:
                 raise  # the client can get more scopes, as for every other request
             raise _request_error(error) from None
 
-    def _scoped_resource(self, principal: Principal, uri: str) -> tuple[Resource, dict[str, str]]:
+    async def _scoped_resource(self, call: Call[Any], uri: str) -> tuple[Resource, dict[str, str]]:
         """Return a resource and its variables; raises `InsufficientScope`, and then `ResourceNotFound`."""
         try:
-            resource, variables = self._registry.resource(uri)
+            resource, variables = self._registry.resource(uri, call.principal)
         except ResourceNotFound:
-            self._scopes.check(principal, None, {})
-            raise
-        self._scopes.check(principal, resource, variables)
+            self._scopes.check(call.principal, None, {})
+            found = await self._find("resources", uri, call)
+            if not isinstance(found, Resource):
+                raise
+            resource, variables = found, {}
+        self._scopes.check(call.principal, resource, variables)
         return resource, variables
 
     async def _get_prompt(self, call: Call[GetPrompt]) -> PromptResult | InputRequired:
         try:
-            prompt = self._registry.prompt(call.request.name)
-        except RequestError:
+            prompt = self._registry.prompt(call.request.name, call.principal)
+        except NotFound:
             self._scopes.check(call.principal, None, {})
-            raise
+            found = await self._find("prompts", call.request.name, call)
+            if not isinstance(found, Prompt):
+                raise
+            prompt = found
         self._scopes.check(call.principal, prompt, call.request.arguments)
         try:
-            return await prompt.fill(call, self.environment)
+            return await self._run(prompt, call, lambda own: prompt.fill(own, self.environment))
         except (Failure, Forbidden) as error:
             raise _request_error(error) from None
 
+    async def _run(
+        self, item: Resource | Prompt, call: Call[Any], perform: Callable[[Call[Any]], Awaitable[T]]
+    ) -> T:
+        """Run the function of a resource or a prompt. The process holds a run that must not be repeated."""
+        held_runs = self.environment.held_runs
+        if held_runs is None or not item.holds(call):
+            return await perform(call)
+        outcome: T = await held_runs.serve(call, perform)
+        return outcome
+
     async def _complete(self, call: Call[Complete]) -> Completion:
-        ref, registry = call.request.ref, self._registry
-        owner = (
-            registry.prompts.get(ref.name)
-            if isinstance(ref, PromptReference)
-            else registry.templates.get(ref.uri)
-        )
+        ref, seen = call.request.ref, self._registry.seen
+        if isinstance(ref, PromptReference):
+            owner = seen("prompts", ref.name, call.principal)
+        else:
+            owner = seen("templates", ref.uri, call.principal)
         self._scopes.check(call.principal, owner, call.request.context.arguments)
         return await self._completions.suggest(call, self.environment)
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         capabilities = self.capabilities
+        if not call.principal.id:  # nobody has asked an anonymous caller
+            capabilities = msgspec.structs.replace(capabilities, inbox=False)
         if call.principal is STRANGER:
             capabilities = msgspec.structs.replace(capabilities, task_list=False)
-        return Discovery(self._info, capabilities, self._instructions, self._ttl_ms)
+        return Discovery(self._info, capabilities, self.instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:
         _check_portable(call.request.capabilities)
@@ -342,12 +386,12 @@ class Dispatcher:
 
     async def _subscribe(self, call: Call[Subscribe]) -> Done:
         check_uri(call.request.uri, self._limits)
-        self._scoped_resource(call.principal, call.request.uri)
-        _session_state(call).subscribe(call.request.uri)
+        await self._scoped_resource(call, call.request.uri)
+        await self._subscriptions.add(_session_state(call), call.request.uri, call)
         return DONE
 
     async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
-        _session_state(call).unsubscribe(call.request.uri)
+        await self._subscriptions.remove(_session_state(call), call.request.uri, call)
         return DONE
 
     async def _listen(self, call: Call[Listen]) -> Listened:
@@ -358,9 +402,8 @@ class Dispatcher:
             raise InvalidParams(f"A listener can name at most {most} resources and as many tasks.")
         for uri in interests.resource_subscriptions:
             check_uri(uri, self._limits)
-            if self._registry.has_scoped_resources:
-                with contextlib.suppress(ResourceNotFound):  # it may be added while the caller listens
-                    self._scopes.check(call.principal, *self._registry.resource(uri))
+        if self._registry.has_restricted_resources:
+            check_interests(interests.resource_subscriptions, call.principal, self._registry, self._scopes)
         account = Account(self._budget, call.principal.id)
         async with AsyncExitStack() as stack:
             stack.callback(account.close)
@@ -373,7 +416,12 @@ class Dispatcher:
                 ids = await self._visible_tasks(named, call)
                 interests = msgspec.structs.replace(interests, task_ids=ids)
             until = call.principal.expires_at
-            listener = stack.enter_context(self._changes.listen(change_filter(interests), until=until))
+            wanted = visible_changes(change_filter(interests), call.principal, self._registry)
+            listener = stack.enter_context(self._changes.listen(wanted, until=until))
+            for provider in self._registry.providers:
+                for uri in interests.resource_subscriptions:
+                    await provider.subscribe(uri, call)
+                    stack.push_async_callback(provider.unsubscribe, uri, call)
             await call.caller.notify(Acknowledged(interests))
             if interests.task_ids and self.task_handlers is not None:
                 await stack.enter_async_context(self.task_handlers.notifying(interests.task_ids, call))
@@ -386,7 +434,7 @@ class Dispatcher:
         if self.task_handlers is None:
             return ()
         found = await self.task_handlers.visible_ids(ids, call)
-        if not self._registry.has_scoped_tools:
+        if not self._registry.has_restricted_tools:
             return found
         scoped = self._scoped_tasks(self.task_handlers)
         return tuple([id for id in found if await scoped.allows(id, call.principal)])
@@ -418,11 +466,6 @@ def _final_response(call: Call[CallTool], result: Result) -> Result | StreamEnd:
     if not call.wants_stream:
         return result
     return StreamEnd(result, 0 if call.output is None else call.output.sent)
-
-
-def _require_any(kind: str, items: Mapping[str, Any]) -> None:
-    if not items:
-        raise MethodNotFound(f"This server has no {kind}.")
 
 
 def _check_portable(capabilities: Mapping[str, Any]) -> None:

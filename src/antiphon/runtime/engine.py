@@ -11,19 +11,23 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError, RequestError, Unauthorized
 from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.catalog import Kind
 from antiphon.model.identity import ANONYMOUS, Implementation, Principal, problem_of
 from antiphon.model.outcome import Result
 from antiphon.model.segment import StreamEnd
 from antiphon.runtime.artifacts.service import ArtifactService
 from antiphon.runtime.authoring.completion import CompletionRegistry
+from antiphon.runtime.authoring.offer import checked_tags
+from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.registry import Registry
+from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.budget import MemoryBudget, Usages
 from antiphon.runtime.carriers.client import ClientCarrier
@@ -35,11 +39,15 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.run import Shed
+from antiphon.runtime.held.registry import HeldRuns
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Handle, Middleware, wrap
 from antiphon.runtime.observability.telemetry import Telemetry
+from antiphon.runtime.providers import Provider
 from antiphon.runtime.relay import Relay, relay_changes
 from antiphon.runtime.scopes import ScopeCheck
+from antiphon.runtime.subscriptions import Accepts, visible_changes
+from antiphon.runtime.tasks.inbox import Audiences, default_audiences
 from antiphon.runtime.tasks.lifecycle import TaskLifecycle
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
@@ -50,6 +58,9 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Lifespan", "Settings"]
 
 logger = logging.getLogger("antiphon")
+
+_LATE_CLOSE_SECONDS = 1.0
+"""How long a shutdown waits for dependencies to close when its `drain_timeout` is over."""
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -69,6 +80,7 @@ class Settings:
     store: str | Store | None = field(default=None, repr=False)  # its URL may have a password
     single_use_state: bool = False
     task_claims: Sequence[str] = ()
+    audiences: Audiences = default_audiences
     hide_forbidden: bool = False
     artifacts: str | ArtifactStore | None = field(default=None, repr=False)
     log_arguments: bool = False
@@ -118,13 +130,17 @@ class Engine:
             self.environment,
             server=name,
             relay=self.relay,
+            budget=self.budget,
             task_tools=lambda: self.registry.task_tools,
             needed=settings.single_use_state,
             claims=settings.task_claims,
+            audiences=settings.audiences,
         )
         use_once = self.tasks.use_once if settings.single_use_state else None
         self.client_carrier = ClientCarrier(self.seal, name, limits, use_once=use_once)
         """Carries the journals of calls whose callers come back with the answers."""
+        self.held_runs = self.environment.held_runs = HeldRuns(self.client_carrier, limits, self.relay)
+        """The runs of functions that are not run again, while their callers are asked."""
         self.connection_carrier = ConnectionCarrier()
         """Carries the journals of calls whose callers are asked on the connection."""
         self._dispatcher = Dispatcher(
@@ -141,10 +157,16 @@ class Engine:
             ttl_ms=int(settings.list_ttl * 1000),
             hide_forbidden=settings.hide_forbidden,
         )
+        self._instructions: dict[Provider | None, str | None] = {None: settings.instructions}
         self.handle: Handle = self._dispatcher.handle
-        """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`."""
+        """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`.
+
+        Read it for each call: a server that is traced has another one while it runs.
+        """
+        self.middleware = settings.middleware
         if settings.middleware:
             self.handle = wrap(self._dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
+        self._untraced_handle = self.handle
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
         self.registry.find_unlisted = self.artifacts.resources_for
@@ -157,20 +179,75 @@ class Engine:
         self._users = 0
         self._drain_ends: float | None = None
         self._starting = asyncio.Lock()
-        self._open: AbstractAsyncContextManager[Any] | None = None
+        self._open = AsyncExitStack()
 
     # Registering
 
     def add_tool(self, tool: Tool, mirrored: Mapping[str, tuple[str, ...]]) -> None:
-        """Offer a tool; raises `DefinitionError` if its name is taken."""
-        tool.counters = self.telemetry.counters_of(tool.name)
-        if self.protected_resource is not None and self.protected_resource.scopes:
-            tool.needs_scopes = True
+        """Offer a tool; raises `DefinitionError` if its name is taken, or if its App is missing by now."""
+        if self._users:
+            self.registry.check_ui(tool)
+        self._prepare(tool)
         self.registry.add_tool(tool)
         if mirrored:
             self.mirrored[tool.name] = mirrored
-        if tool.has_artifacts:
+        if tool.has_artifacts or tool.ui == self.artifacts.viewer_uri:
             self._offer_artifacts()
+
+    def add_provider(self, provider: Provider) -> None:
+        """Start a provider with the server; raises `RuntimeError` while the server runs."""
+        self._check_stopped()
+        self.registry.providers.append(provider)
+
+    def replace(
+        self,
+        provider: Provider,
+        kind: Kind,
+        items: Sequence[Tool | Resource | Prompt],
+        mirrored: Mapping[str, Mapping[str, tuple[str, ...]]],
+    ) -> None:
+        """Offer the items of a provider, in place of those that it offers in this list.
+
+        `mirrored` has the headers that repeat arguments, by tool. Raises `DefinitionError` if a name or a URI
+        is taken.
+        """
+        tools = self.registry.registered("tools")
+        before = [name for name in tools if self.registry.owner("tools", name) is provider]
+        for item in items:
+            if isinstance(item, Tool):
+                self._prepare(item)
+        self.registry.replace(provider, kind, items)
+        if kind == "tools":
+            for name in before:
+                self.mirrored.pop(name, None)
+            self.mirrored.update({name: headers for name, headers in mirrored.items() if headers})
+        if any(isinstance(item, Tool) and item.has_artifacts for item in items):
+            self._offer_artifacts()
+
+    def describe(self, provider: Provider, instructions: str | None) -> None:
+        """Add the instructions of a provider to those of the author, in place of its earlier ones."""
+        self._instructions[provider] = instructions
+        self._dispatcher.instructions = "\n\n".join(filter(None, self._instructions.values())) or None
+
+    @property
+    def instructions(self) -> str | None:
+        """The instructions of the author and of all providers."""
+        return self._dispatcher.instructions
+
+    def _prepare(self, tool: Tool) -> None:
+        tool.counters = self.telemetry.counters_of(tool.name)
+        if self.protected_resource is not None and self.protected_resource.scopes:
+            tool.is_restricted = True
+
+    def switch(self, names: Sequence[str], tags: Collection[str], *, enabled: bool) -> None:
+        """Enable or disable items by name, URI or tag; raises `NotFound` and `DefinitionError`."""
+        if not names and not tags:
+            raise DefinitionError("Pass the names of tools, prompts or resources, or tags={…}.")
+        if wrong := [name for name in names if not isinstance(name, str)]:
+            raise DefinitionError(
+                f"{wrong[0]!r} is not a name. Pass each name by itself: 'a', 'b'. For tags, write tags={{…}}."
+            )
+        self.registry.switch(names, checked_tags("tags", tags), enabled=enabled)
 
     def remove_tool(self, name: str) -> None:
         """Withdraw a tool; raises `NotFound`."""
@@ -186,8 +263,7 @@ class Engine:
         max_running_tasks: int | None = None,
     ) -> None:
         """Change how this process keeps and runs tasks; raises `RuntimeError` while the server runs."""
-        if self._users:
-            raise RuntimeError("The server is running: configure it before it starts.")
+        self._check_stopped()
         unknown = sorted(set(task_tools or ()) - set(self.registry.task_tools))
         if unknown:
             offered = ", ".join(self.registry.task_tools) or "none"
@@ -200,6 +276,10 @@ class Engine:
             self.tasks.tools = tuple(task_tools)
         if max_running_tasks is not None:
             self.tasks.limits = replace(self.tasks.limits, max_running_tasks=max_running_tasks)
+
+    def _check_stopped(self) -> None:
+        if self._users:
+            raise RuntimeError("The server is running: configure it before it starts.")
 
     # Starting and stopping
 
@@ -222,9 +302,29 @@ class Engine:
                 if self._users == 0:
                     await self._stop()
 
+    @asynccontextmanager
+    async def running_inside(self) -> AsyncIterator[None]:
+        """Start only the lifespan and the providers: another engine serves the requests and runs the tasks.
+
+        Raises `RuntimeError` while the server runs by itself.
+        """
+        self._check_stopped()
+        async with AsyncExitStack() as stack:
+            stack.callback(self.threads.close)
+            if self._lifespan is not None:
+                self.environment.lifespan = await stack.enter_async_context(self._lifespan())
+            for provider in self.registry.providers:
+                await stack.enter_async_context(provider.running())
+            yield
+
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Everything else continues."""
         self.tasks.stop_claiming()
+
+    def end_listeners(self) -> None:
+        """End the streams of those who listen, because the server is about to stop."""
+        self.changes.close()
+        self.tasks.end_listeners()
 
     def begin_drain(self) -> float:
         """Claim no more tasks, and return how many seconds running calls and tasks have left to finish.
@@ -238,26 +338,45 @@ class Engine:
         return max(0.0, self._drain_ends - now)
 
     async def _start(self) -> None:
+        for tool in self.registry.tools.values():
+            self.registry.check_ui(tool)
         self._drain_ends = None
         self.changes.reopen()
-        self.telemetry.start()
+        self.telemetry.start(self.registry.offers_named)
+        if self.telemetry.tracing is not None:
+            self.handle = self.telemetry.tracing.wrap(self._untraced_handle)
         if self._lifespan is not None:
-            opening = self._lifespan()
-            self.environment.lifespan = await opening.__aenter__()
-            self._open = opening
+            self.environment.lifespan = await self._open.enter_async_context(self._lifespan())
+        for provider in self.registry.providers:
+            await self._open.enter_async_context(provider.running())
         if self.registry.task_tools or self.tasks.is_needed:
             self._dispatcher.task_handlers = await self.tasks.start()
 
     async def _stop(self) -> None:
         """Stop what was started."""
-        self.changes.close()
+        self.end_listeners()
+        self.handle = self._untraced_handle
         self._dispatcher.task_handlers = None
+        await self.held_runs.close()
         await self.tasks.stop(within=self.begin_drain())
+        await self._close_dependencies()
         await self.artifacts.close()
         self.threads.close()
-        if self._open is not None:
-            opened, self._open = self._open, None
-            await opened.__aexit__(None, None, None)
+        await self._open.aclose()
+        await self.telemetry.stop()
+
+    async def _close_dependencies(self) -> None:
+        """Wait for functions in threads whose dependencies are still open, for as long as a shutdown may.
+
+        Then close the dependencies that need no thread.
+        """
+        closing = tuple(self.environment.closing)
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=self.begin_drain())
+            for each in late:
+                each.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_LATE_CLOSE_SECONDS)
 
     # Serving
 
@@ -302,6 +421,18 @@ class Engine:
         """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
         return await self._dispatcher.overdue(call)
 
+    def hides_tool(self, name: str, principal: Principal) -> bool:
+        """Return whether a tool is registered, and is disabled or does not exist for a caller."""
+        return self.registry.hides("tools", name, principal)
+
+    def visible_changes(self, wants: Accepts, principal: Principal) -> Accepts:
+        """Return a filter that keeps changes of resources from a listener for whom they do not exist."""
+        return visible_changes(wants, principal, self.registry)
+
+    async def allows_task(self, id: str, principal: Principal, tool: str) -> bool:
+        """Return whether a caller has the scopes that one of its tasks needs, given the task's tool."""
+        return await self._dispatcher.allows_task(id, principal, tool)
+
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares."""
@@ -313,11 +444,11 @@ class Engine:
 
     async def metrics(self) -> str:
         """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
-        return await self.tasks.metrics(self.telemetry, self.budget)
+        return await self.tasks.metrics(self.telemetry)
 
     def _offer_artifacts(self) -> None:
         """List the resource template under which callers find artifacts."""
         self.artifacts.enabled = True
         offered = self.artifacts.resources[0]
-        if offered.uri not in self.registry.templates:
+        if offered.uri not in self.registry.registered("templates"):
             self.registry.add_resource(offered)

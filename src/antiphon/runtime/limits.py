@@ -13,6 +13,7 @@ __all__ = ["Limits"]
 
 _POSITIVE = (
     "lease_seconds",
+    "max_running_tasks_per_principal",
     "max_threads",
     "max_head_bytes",
     "max_headers",
@@ -48,13 +49,14 @@ class Limits:
     principal_share: float = 0.5
     """The part of a limit that one authenticated principal may use at once; 1.0 for all of it.
 
-    Applies to `max_calls`, `max_listeners`, `max_queued_tasks`, `max_waiting_tasks` and `max_memory_bytes`.
+    Applies to `max_calls`, `max_listeners`, `max_held_runs`, `max_queued_tasks`, `max_waiting_tasks` and
+    `max_memory_bytes`.
     """
     max_memory_bytes: int = 256 * 1024 * 1024
     """How much memory callers may make the process use: for sessions, subscriptions, replayed events, bodies
     and responses. Further requests are refused with 503 and `Retry-After`."""
     max_threads: int = 40
-    """How many functions that are not `async` run at once."""
+    """How many functions that are not `async` run at once. Those with `replay=False` have own threads."""
     max_listeners: int = 1000
     """How many clients may listen for changes at once."""
     keep_alive_interval: float = 15.0
@@ -79,14 +81,25 @@ class Limits:
     """The size of the largest `requestState` that a caller gets with a question."""
     state_lifetime: float = 24 * 3600.0
     """How long a caller may take to come back with the `requestState` and its answers."""
+    max_held_runs: int = 1000
+    """How many calls of functions with `replay=False` wait for an answer. Beyond it, the one that has waited
+    longest fails."""
     max_running_tasks: int = 100
     """How many tasks a process runs at once."""
+    max_running_tasks_per_principal: int | None = None
+    """How many tasks of one authenticated principal a process runs at once; `None` for no such limit. It does
+    not apply to a call that becomes a task while its function runs."""
     max_queued_tasks: int = 100_000
     """How many tasks may wait for a worker. Further tasks are refused with 503 and `Retry-After`."""
+    max_queued_tasks_per_principal: int | None = None
+    """How many of these tasks one authenticated principal may have; `None` for its `principal_share`."""
     max_waiting_tasks: int = 100_000
-    """How many tasks may wait for an answer. Further tasks are refused with 503 and `Retry-After`."""
+    """How many tasks may wait for an answer, a time or an event. Further tasks are refused with 503 and
+    `Retry-After`."""
     max_task_bytes: int = 64 * 1024 * 1024
     """How much a task may emit in all. A task that emits more fails."""
+    max_event_bytes: int = 1024 * 1024
+    """The size of an event that tasks may wait for, with its name, key and id."""
     lease_seconds: float = 15.0
     """How long a worker may go without renewing its leases before other workers take over its tasks."""
     unwind_timeout: float = 60.0
@@ -109,6 +122,8 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
             if not isinstance(value, int | float) or not value >= 0:  # also refuses NaN
                 raise DefinitionError(f"Limits({field.name}={value!r}): a limit is a number of at least 0.")
         for name in _POSITIVE:

@@ -16,7 +16,7 @@ from antiphon.model.identity import Implementation, Principal
 from antiphon.model.request import Request, RequestId
 from antiphon.runtime.execution.call import Call
 
-__all__ = ["CallNext", "Handle", "IncomingRequest", "Middleware", "wrap"]
+__all__ = ["CallNext", "Handle", "IncomingRequest", "Middleware", "run_through", "wrap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,16 @@ def wrap(handle: Handle, middleware: Sequence[Middleware], *, timeout: float) ->
         async def last() -> Any:
             return await handle(call)
 
-        call_next: CallNext = last
-        for each in reversed(middleware):
-            call_next = functools.partial(each, incoming, call_next)
-        return await call_next()
+        return await run_through(middleware, incoming, last)
 
     return serve
+
+
+def run_through(
+    middleware: Sequence[Middleware], incoming: IncomingRequest, last: CallNext
+) -> Awaitable[Any]:
+    """Run a handler with middleware around it, and return an awaitable for the outcome."""
+    call_next: CallNext = last
+    for each in reversed(middleware):
+        call_next = functools.partial(each, incoming, call_next)
+    return call_next()

@@ -17,7 +17,15 @@ from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.runtime.change_feed import ChangeFeed
 from antiphon.store.contract import Store
 
-__all__ = ["CANCELLED_TASKS", "RETRIED_TASKS", "Relay", "relay_changes"]
+__all__ = [
+    "CANCELLED_TASKS",
+    "INBOX_CHANGES",
+    "RETRIED_TASKS",
+    "ROLL_CALLS",
+    "WORKER_REPORTS",
+    "Relay",
+    "relay_changes",
+]
 
 logger = logging.getLogger("antiphon")
 
@@ -25,7 +33,15 @@ CANCELLED_TASKS = "stopped"
 """The topic for the ids of cancelled tasks: the process that runs such a task stops it."""
 RETRIED_TASKS = "retried"
 """The topic for the ids of failed tasks that were queued again: processes that cached the end forget it."""
+INBOX_CHANGES = "inbox"
+"""The topic for tasks whose questions to others have changed: their ids, and who can answer."""
+ROLL_CALLS = "roll_calls"
+"""The topic on which an operator asks all workers to report."""
+WORKER_REPORTS = "worker_reports"
+"""The topic for the reports of workers."""
 _CHANGES = "changes"
+_TOPICS_OF_ALL_SERVERS = (CANCELLED_TASKS, RETRIED_TASKS, INBOX_CHANGES, ROLL_CALLS, WORKER_REPORTS)
+"""The topics that an operator uses, who acts on tasks without the name of their server."""
 _RETRY_SECONDS = 1.0
 """How long to wait before subscribing again after the store failed."""
 _CLOSE_SECONDS = 1.0
@@ -122,8 +138,8 @@ class Relay:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _stored_topic(self, topic: str) -> str:
-        """Return the name of a topic in the store. An operator cancels tasks without their server's name."""
-        return topic if topic in (CANCELLED_TASKS, RETRIED_TASKS) else f"{self._server}/{topic}"
+        """Return the name of a topic in the store."""
+        return topic if topic in _TOPICS_OF_ALL_SERVERS else f"{self._server}/{topic}"
 
 
 def relay_changes(changes: ChangeFeed, relay: Relay) -> None:

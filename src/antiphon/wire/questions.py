@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from antiphon.errors import BadAnswer
-from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.question import Answer, Elicit, ListRoots, OpenUrl, Question, Sample
+from antiphon.model.ui import tool_ui
 from antiphon.wire.jsonrpc import excerpt
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "SAMPLING",
     "accept",
     "accepted_content",
+    "plain_answer",
     "read_question",
     "read_questions",
     "refuse",
@@ -34,9 +38,15 @@ Params: TypeAlias = Mapping[str, Any]
 
 
 def _write_form(question: Elicit) -> dict[str, Any]:
-    params = {"mode": question.mode, "message": question.message, "requestedSchema": question.schema}
+    params: dict[str, Any] = {
+        "mode": question.mode,
+        "message": question.message,
+        "requestedSchema": question.schema,
+    }
     if question.mode is None:
         del params["mode"]
+    if question.ui is not msgspec.UNSET:
+        params["_meta"] = {"ui": {"resourceUri": question.ui}}
     return params
 
 
@@ -64,7 +74,9 @@ def _read_elicitation(params: Params) -> Question | None:
         return None
     if mode == "url" and isinstance(url, str):
         return OpenUrl(message, url)
-    return Elicit(message, schema) if mode == "form" and isinstance(schema, dict) else None
+    if mode != "form" or not isinstance(schema, dict):
+        return None
+    return Elicit(message, schema, ui=tool_ui(params.get("_meta")) or msgspec.UNSET)
 
 
 _READERS: Mapping[Any, Callable[[Params], Question | None]] = {
@@ -112,6 +124,12 @@ def accepted_content(response: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     content = response.get("content")
     return content if isinstance(content, Mapping) else {}
+
+
+def plain_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as the client sent it, without the fields that it left out."""
+    written: dict[str, Any] = msgspec.to_builtins(answer)
+    return {name: value for name, value in written.items() if value is not None}
 
 
 def write_answer(question: Question | None, answer: Any, *, model: str = "unknown") -> dict[str, Any]:

@@ -110,6 +110,68 @@ async def test_options_override_the_signature() -> None:
         assert await client.text("other", a="b") == '{"a":"b"}'
 
 
+OBJECT = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+
+
+async def test_a_schema_of_the_author_is_listed_and_values_become_structured_content() -> None:
+    server = Server("tests")
+
+    @server.tool(output_schema=OBJECT)
+    async def typed(n: int) -> dict[str, int]:
+        return {"n": n}
+
+    @server.tool(output_schema=OBJECT)
+    async def untyped(n: int):  # type: ignore[no-untyped-def]
+        return {"n": n}
+
+    @server.tool(output_schema=OBJECT)
+    async def explained(n: int) -> Result:
+        return Result(f"It is {n}.", data={"n": n})
+
+    @server.tool(output_schema={"type": "array", "items": {"type": "integer"}})
+    async def listed(n: int):  # type: ignore[no-untyped-def]
+        return [n]
+
+    @server.tool(output_schema=OBJECT, artifact_over=1000)
+    async def large(n: int) -> dict[str, int]:
+        return {"n": n}
+
+    schemas = {tool["name"]: tool["outputSchema"] for tool in await shown(server)}
+    assert schemas["typed"] == schemas["untyped"] == schemas["explained"] == OBJECT
+    assert schemas["listed"]["properties"]["result"] == {"type": "array", "items": {"type": "integer"}}
+    assert schemas["large"]["anyOf"][0] == OBJECT
+    async with in_memory(server) as client:
+        for name in ("typed", "untyped", "large"):
+            result = await client.call(name, n=3)
+            assert result["content"] == [{"type": "text", "text": '{"n":3}'}]
+            assert (result["structuredContent"], result["isError"]) == ({"n": 3}, False)
+        assert (await client.call("explained", n=3))["structuredContent"] == {"n": 3}
+        assert await client.text("explained", n=3) == "It is 3."
+        assert (await client.call("listed", n=3))["structuredContent"] == {"result": [3]}
+
+
+@pytest.mark.parametrize("value", ["text", 3, [1], None, Result("no data")])
+async def test_a_value_that_is_no_object_does_not_fit_the_schema_of_an_object(value: Any) -> None:
+    server = Server("tests")
+    server.add_tool(lambda: value, name="tool", output_schema=OBJECT)
+    async with in_memory(server) as client:
+        result = await client.call("tool")
+    assert result["isError"]
+    assert "structuredContent" not in result
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output_schema": "object"}, "tool: output_schema='object' is not a JSON schema. Pass a dict."),
+        ({"output_schema": OBJECT, "structured": False}, "structured content: remove structured=False."),
+    ],
+)
+def test_a_schema_that_makes_no_sense_is_refused(options: Any, said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        Server("tests").add_tool(lambda: {"n": 1}, name="tool", **options)
+
+
 async def test_arguments_that_do_not_fit_are_explained_to_the_model() -> None:
     server = Server("tests")
 

@@ -31,7 +31,7 @@ async def test_a_server_without_tasks_counts_its_calls_and_its_memory_and_nothin
         await client.call("tool")
         page = await server.metrics()
         assert await server.engine.store_responds() is None
-    assert names(page) == {"antiphon_calls_total", "antiphon_memory_reserved_bytes"}
+    assert names(page) == {"antiphon_calls_total", "antiphon_held_runs", "antiphon_memory_reserved_bytes"}
     assert 'antiphon_calls_total{tool="tool",response="answer",outcome="complete"} 1' in page.splitlines()
 
 

@@ -13,7 +13,8 @@ from antiphon import Client, Context, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.model.task import Task, answer_entry
 from antiphon.runtime.tasks import attempts
-from antiphon.runtime.tasks.claimed_task import head_of, now_ms, task_of
+from antiphon.runtime.tasks.clocks import now_ms
+from antiphon.runtime.tasks.records import head_of, task_of
 from tests.runtime.faulty_store import FaultyStore, claim_in_vain, end_of, log_entries, lose, queued_task
 from tests.support.polling import until
 

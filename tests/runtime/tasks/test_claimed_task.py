@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import LeaseLost, Stale, StoreUnavailable
-from antiphon.runtime.tasks.claimed_task import head_of
+from antiphon.runtime.tasks.records import head_of
 from tests.runtime.faulty_store import claimed_task, log_entries, open_faulty_store
 
 ENDED = {"result": {"content": [], "is_error": False}}

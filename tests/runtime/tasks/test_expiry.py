@@ -8,8 +8,9 @@ import pytest
 
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import expiry
-from antiphon.runtime.tasks.claimed_task import head_of, now_ms, task_of
+from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.expiry import end_overdue
+from antiphon.runtime.tasks.records import head_of, task_of
 from antiphon.store.contract import Record
 from antiphon.store.memory import MemoryStore
 

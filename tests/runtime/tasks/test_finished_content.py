@@ -18,8 +18,9 @@ from antiphon.model.task import MAX_ENTRY_RANGES, EntryRanges, Task, dump_result
 from antiphon.runtime.execution.output_stream import LoggedOutput
 from antiphon.runtime.execution.run import _REPLAY_ENTRIES
 from antiphon.runtime.tasks import finished_content
-from antiphon.runtime.tasks.claimed_task import PHASES, head_of, now_ms
 from antiphon.runtime.tasks.claims import read_history
+from antiphon.runtime.tasks.clocks import now_ms
+from antiphon.runtime.tasks.records import head_of, phase_of
 from antiphon.runtime.tasks.segment_reader import READ_PAGE_ENTRIES
 from tests.promises.speaking import TASKS
 from tests.runtime.faulty_store import FaultyStore, created_task
@@ -54,7 +55,7 @@ async def write(store: Any, task: Task, version: int, entries: list[tuple[Any, A
     """Append entries to the log of a task, and return the task after them."""
     for kind, data in entries:
         task = task.after(kind, data, now_ms())
-    await store.append(task.id, entries, expect=version, phase=PHASES[task.state], head=head_of(task))
+    await store.append(task.id, entries, expect=version, phase=phase_of(task), head=head_of(task))
     return task
 
 

@@ -14,6 +14,7 @@ import pytest
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.runtime.tasks import lease_thread as lease_thread_module
+from antiphon.runtime.tasks import repetition
 from antiphon.runtime.tasks import worker as worker_module
 from antiphon.store import open_store
 from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
@@ -233,7 +234,7 @@ class Holding:
 async def test_a_process_does_not_claim_its_own_task_after_an_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_module, "_STORE_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(repetition, "STORE_RETRY_SECONDS", 0.05)
     store = await opened()
     holding = Holding(store)
     id = await queued_task(store, "hold")
@@ -276,7 +277,7 @@ class Delays(FaultyStore):
         super().__init__()
         self.noted: list[float] = []
 
-    async def release(self, id: str, token: int, *, delay: float = 0.0) -> None:
+    async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
         self.noted.append(delay)
         await self._store.release(id, token, delay=0.0 if delay else delay)
 

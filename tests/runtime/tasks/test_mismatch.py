@@ -12,8 +12,8 @@ from antiphon import Context, Server
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import worker
-from antiphon.runtime.tasks.claimed_task import task_of
 from antiphon.runtime.tasks.claims import claimed_task, read_history
+from antiphon.runtime.tasks.records import task_of
 from antiphon.runtime.tasks.service import TaskService
 from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
 from tests.support.polling import until

@@ -12,6 +12,7 @@ from antiphon import Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.tasks import claimed_task as claimed_task_module
+from antiphon.runtime.tasks import repetition
 from antiphon.runtime.tasks import worker as worker_module
 from antiphon.runtime.tasks.worker import Worker
 from tests.runtime.faulty_store import claimed_task, created_task, log_entries, open_faulty_store
@@ -101,7 +102,8 @@ async def test_a_task_whose_outcome_cannot_be_written_is_left_to_another_worker(
 async def test_a_worker_continues_after_an_unexpected_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(worker_module, "_STORE_RETRY_SECONDS", 0.0)
+    for module in (repetition, worker_module):
+        monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.0)
     store = await open_faulty_store()
     store.instead("claim", KeyError("a store that is not right"))
     await created_task(store)

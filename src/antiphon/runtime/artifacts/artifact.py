@@ -21,12 +21,13 @@ from typing_extensions import TypeVar
 from antiphon.errors import DefinitionError
 from antiphon.model.artifact import Encoding
 
-__all__ = ["ANYTHING", "Artifact", "Piece", "encode", "is_artifact", "takes_artifacts"]
+__all__ = ["ANYTHING", "Artifact", "Piece", "encode", "is_artifact", "is_artifact_id", "takes_artifacts"]
 
 T = TypeVar("T", default=Any)
 
 _CHUNK_BYTES = 64 * 1024
 """The size of the chunks in which a value is stored."""
+_ID_BYTES = 16
 _MAX_ID_LENGTH = 200
 """The length of the longest id that a caller may pass."""
 _MISSING: Any = object()
@@ -68,7 +69,7 @@ class Artifact(Generic[T]):
             )
         self._value: Any = value
         self._hint: Any = None
-        self.id = secrets.token_hex(16)
+        self.id = secrets.token_hex(_ID_BYTES)
         self.type = type or _kind(value)
         self.title = title
         self.description = description
@@ -108,6 +109,11 @@ class Artifact(Generic[T]):
         found.id, found._hint, found._value = id, hint, _MISSING
         found.type, found.title, found.description, found.mime_type, found.ttl = "", None, None, None, None
         return found
+
+
+def is_artifact_id(text: str) -> bool:
+    """Return whether a text has the form of the id of an artifact."""
+    return len(text) == 2 * _ID_BYTES and set(text) <= set("0123456789abcdef")
 
 
 def is_artifact(hint: Any) -> bool:

@@ -21,13 +21,16 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pydantic
 
+from antiphon import wall_clock
 from antiphon.errors import Failure, InvalidParams, ResourceNotFound, TooLarge, UnknownArtifact
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.model.catalog import Definition, ResourceDefinition
 from antiphon.model.content import BlobContents, Contents, ResourceLink, Text, TextContents
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import Page, Result
-from antiphon.runtime.artifacts.artifact import Artifact, Piece, encode
+from antiphon.model.ui import APP_MIME_TYPE, UiSettings
+from antiphon.runtime.artifacts.artifact import Artifact, Piece, encode, is_artifact_id
+from antiphon.runtime.artifacts.viewer import VIEWER_ID, viewer_page
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.results import custom_text
 from antiphon.runtime.authoring.signature import explain
@@ -92,18 +95,33 @@ class ArtifactService:
         """The resource templates of artifacts: one for `artifact://` URIs and one for `ui://` URIs."""
         return tuple(
             Resource(
-                self.read,
+                function,
                 self._threads,
                 f"{base}{{artifact_id}}{{?offset,length}}",
                 name="artifact",
                 title="Artifacts of your calls",
+                mime_type=mime_type,
             )
-            for base in (self._base, self._ui_base)
+            for function, base, mime_type in (
+                (self.read, self._base, None),
+                (self.read_ui, self._ui_base, APP_MIME_TYPE),
+            )
         )
 
+    @property
+    def viewer_uri(self) -> str:
+        """The address of the App that shows the artifact of a tool's result."""
+        return self._ui_base + VIEWER_ID
+
     def resources_for(self, uri: str) -> tuple[Resource, ...]:
-        """Return the resource templates for a URI of an artifact, which another process may have stored."""
-        return self.resources if uri.startswith((self._base, self._ui_base)) else ()
+        """Return the resource templates for a URI of an artifact, which another process may have stored.
+
+        Apps of the author may have other URIs that begin with `ui://` and the name of the server.
+        """
+        if uri.startswith(self._ui_base):
+            id = uri.removeprefix(self._ui_base).partition("?")[0]
+            return self.resources if id == VIEWER_ID or is_artifact_id(id) else ()
+        return self.resources if uri.startswith(self._base) else ()
 
     async def close(self) -> None:
         """Close the artifact store."""
@@ -156,7 +174,7 @@ class ArtifactService:
         self, artifact: Artifact[Any], principal: str, scopes: tuple[str, ...]
     ) -> tuple[ArtifactRecord, str]:
         """Store an artifact; return its record and the text that it starts with."""
-        store = await self._open_store()
+        store = await self.open_store()
         # Distinct times give artifacts a stable order.
         self._last_created = now = max(_now(), self._last_created + 1)
         encoding, mime, pieces = encode(artifact)
@@ -229,7 +247,7 @@ class ArtifactService:
         return value
 
     async def _load(self, artifact: Artifact[Any], principal: Principal) -> Artifact[Any]:
-        store = await self._open_store()
+        store = await self.open_store()
         record = await store.get(principal.id, artifact.id, now=_now())
         if record is None:
             raise UnknownArtifact(
@@ -256,22 +274,18 @@ class ArtifactService:
     async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for offset in range(0, record.size, self._limits.artifact_page_bytes):
-            raw = await (await self._open_store()).read(record, offset, self._limits.artifact_page_bytes)
+            raw = await (await self.open_store()).read(record, offset, self._limits.artifact_page_bytes)
             yield decoder.decode(raw) if texts else raw
 
     async def _bytes(self, record: ArtifactRecord) -> bytes:
-        return await (await self._open_store()).read(record, 0, record.size)
+        return await (await self.open_store()).read(record, 0, record.size)
 
     # Serving as resources
 
     async def read(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
         """An artifact of your calls, or a range of its bytes; `_meta` has the URI of the next range."""
-        store = await self._open_store()
-        record = await store.get(ctx.principal.id, artifact_id, now=_now())
-        uri = str(ctx._call.request.uri).partition("?")[0]
-        if record is None:
-            raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
-        self._check_scopes(record, ctx.principal)
+        uri = _uri_of(ctx)
+        record = await self._readable_record(artifact_id, ctx)
         if offset < 0 or length < 0:
             raise InvalidParams(
                 "offset and length are numbers of bytes and cannot be negative.", data={"uri": uri}
@@ -281,7 +295,7 @@ class ArtifactService:
                 f"The offset is beyond the end: the artifact has {record.size} bytes.", data={"uri": uri}
             )
         page = min(length or record.size, self._limits.artifact_page_bytes)
-        raw = await store.read(record, offset, page)
+        raw = await (await self.open_store()).read(record, offset, page)
         text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
         end = offset + (len(raw) if text is None else text[1])
         meta: dict[str, Any] = {"artifact_id": record.id, "x-artifact-type": record.type, "size": record.size}
@@ -292,6 +306,28 @@ class ArtifactService:
         if text is None:
             return BlobContents(uri, base64.b64encode(raw).decode(), record.mime_type, meta)
         return TextContents(uri, text[0], record.mime_type, meta)
+
+    async def read_ui(self, artifact_id: str, ctx: Context, offset: int = 0, length: int = 0) -> Contents:
+        """An App that shows an artifact of your calls; a client that shows no Apps reads the artifact."""
+        title = None
+        if artifact_id == VIEWER_ID:
+            uri = ""  # the App shows the artifact of the result that it gets from the host
+        elif not ctx.shows_ui:
+            return await self.read(artifact_id, ctx, offset, length)
+        else:
+            record = await self._readable_record(artifact_id, ctx)
+            uri, title = self._base + record.id, record.title
+        meta = {"ui": UiSettings(prefers_border=True).to_meta()}
+        return TextContents(_uri_of(ctx), viewer_page(uri, title), APP_MIME_TYPE, meta)
+
+    async def _readable_record(self, artifact_id: str, ctx: Context) -> ArtifactRecord:
+        """Return the record of an artifact of the caller; raises `ResourceNotFound`, `InsufficientScope`."""
+        record = await (await self.open_store()).get(ctx.principal.id, artifact_id, now=_now())
+        if record is None:
+            uri = _uri_of(ctx)
+            raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
+        self._check_scopes(record, ctx.principal)
+        return record
 
     async def page(self, list_registered: Callable[[str | None], Page], call: Call[Any], size: int) -> Page:
         """Return a page of all resources: the registered ones first, and then the caller's artifacts."""
@@ -307,7 +343,7 @@ class ArtifactService:
             items, ttl = tuple(page.items), page.ttl_ms
         room = max(size - len(items), 1)
         try:
-            found = await (await self._open_store()).list(
+            found = await (await self.open_store()).list(
                 call.principal.id, now=_now(), cursor=before, limit=room
             )
         except ValueError:
@@ -333,7 +369,7 @@ class ArtifactService:
             meta=meta,
         )
 
-    async def _open_store(self) -> ArtifactStore:
+    async def open_store(self) -> ArtifactStore:
         """Return the artifact store, and open it at the first use; raises `StoreUnavailable`."""
         if self._store is None:
             async with self._opening:
@@ -362,6 +398,11 @@ class _Source:
         yield _raw(self._first)
         async for piece in self._pieces:
             yield _raw(piece)
+
+
+def _uri_of(ctx: Context) -> str:
+    """Return the URI that a caller reads, without the range of bytes."""
+    return str(ctx._call.request.uri).partition("?")[0]
 
 
 def _raw(piece: Piece) -> bytes:
@@ -432,4 +473,4 @@ def _id_line(record: ArtifactRecord) -> str:
 
 
 def _now() -> int:
-    return int(time.time() * 1000)
+    return int(wall_clock.now() * 1000)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import pydantic
@@ -17,11 +17,13 @@ from antiphon.model.catalog import PromptArgument, PromptDefinition, PromptMessa
 from antiphon.model.content import Block, Icon
 from antiphon.model.outcome import InputRequired, PromptResult
 from antiphon.model.request import GetPrompt
+from antiphon.runtime.authoring.offer import Visible, read_offer
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.authoring.signature import Signature, explain, name_of
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
+from antiphon.runtime.providers import Completer
 from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 
 __all__ = ["Prompt", "choices"]
@@ -30,7 +32,7 @@ __all__ = ["Prompt", "choices"]
 class Prompt:
     """A prompt that callers get by name."""
 
-    __slots__ = ("_function", "definition", "name", "parameters", "scopes")
+    __slots__ = ("_function", "complete", "definition", "name", "offer", "parameters", "scopes")
 
     def __init__(
         self,
@@ -43,12 +45,19 @@ class Prompt:
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: ScopesOption | None = None,
+        tags: Collection[str] = (),
+        enabled: bool = True,
+        visible: Visible | None = None,
+        replay: bool = True,
     ) -> None:
-        self._function = AuthorFunction(function, threads)
+        self._function = AuthorFunction(function, threads, replay=replay)
         signature = self._function.signature
         self.name = name or name_of(function)
         self.parameters = signature.parameters
+        self.complete: Completer | None = None
+        """Completes the arguments of the prompt, if another program has the prompt."""
         self.scopes = read_option(self.name, scopes)
+        self.offer = read_offer(self.name, tags, enabled, visible)
         self.definition = PromptDefinition(
             name=self.name,
             title=title,
@@ -57,6 +66,10 @@ class Prompt:
             icons=tuple(icons) if icons else None,
             meta=meta_with_scopes(meta, self.scopes),
         )
+
+    def holds(self, call: Call[Any]) -> bool:
+        """Return whether the process has to hold the run of a call, because a question ends the request."""
+        return self._function.holds(call)
 
     async def fill(self, call: Call[GetPrompt], environment: Environment) -> PromptResult | InputRequired:
         """Run the function and return its messages; raises `InvalidParams` for invalid arguments."""

@@ -1,31 +1,53 @@
 """The tools, resources and prompts of a server, by name or URI.
 
-Owns the lists and their pages, and publishes a change when a list changes. It must not know who listens.
+Owns the lists and their pages, and which items are enabled. Publishes a change when a list changes. A plain
+tool may change them from its thread while the event loop reads them. It must not know who listens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from antiphon.errors import DefinitionError, InvalidParams, NotFound, ResourceNotFound
 from antiphon.model.catalog import Definition, Kind
+from antiphon.model.identity import Principal
 from antiphon.model.notification import ListChanged
 from antiphon.model.outcome import Page
+from antiphon.model.request import CallTool, GetPrompt
+from antiphon.model.ui import APP_MIME_TYPE
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.authoring.uri_template import MAX_URI_CHARACTERS
 from antiphon.runtime.change_feed import ChangeFeed
+from antiphon.runtime.providers import Provider
 
 __all__ = ["Registry"]
 
-Item = TypeVar("Item", Tool, Resource, Prompt)
+T = TypeVar("T")
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class _computed(cached_property[T]):
+    """A property that is computed once, and again after a change of the items."""
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return self
+        with instance.changing:  # a change during the computation would be forgotten
+            return super().__get__(instance, owner)
 
 
 class Registry:
-    """The tools, resources and prompts of one server, in the order in which they were added."""
+    """The tools, resources and prompts of one server, in the order in which they were added.
+
+    `tools`, `resources`, `templates` and `prompts` have the enabled ones. Switching replaces them, so that
+    another thread that reads them sees them before or after the change.
+    """
 
     def __init__(self, changes: ChangeFeed, page_size: int) -> None:
         self.tools: dict[str, Tool] = {}
@@ -36,128 +58,347 @@ class Registry:
         """Returns resource templates for a URI that can be read although no list contains them."""
         self._changes = changes
         self.page_size = page_size
-        self._lists: dict[Kind, Mapping[str, Any]] = {
-            "tools": self.tools,
-            "resources": self.resources,
-            "templates": self.templates,
-            "prompts": self.prompts,
-        }
+        self.changing = threading.RLock()
+        """Held while the items change, and while something is computed from them."""
+        self._registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        """The items of each list, also those that are disabled."""
+        self._switches: dict[tuple[Literal["name", "tag"], str], bool] = {}
+        """What was enabled and disabled later, by name or tag. The last one that fits an item counts."""
         self._definitions: dict[Kind, Sequence[Definition]] = {}
+        self.providers: list[Provider] = []
+        """The sources of items that are not the author's."""
+        self._owners: dict[tuple[Kind, str], Provider] = {}
 
     def add_tool(self, tool: Tool) -> None:
         """Add a tool; raises `DefinitionError` if the name is taken."""
-        self._add("tools", self.tools, tool.name, tool)
+        self._add("tools", tool.name, tool)
 
     def add_resource(self, resource: Resource) -> None:
         """Add a resource or a resource template; raises `DefinitionError` if the URI is taken."""
         if resource.template is None:
-            self._add("resources", self.resources, resource.uri, resource)
+            self._add("resources", resource.uri, resource)
         else:
-            self._add("templates", self.templates, resource.uri, resource)
+            self._add("templates", resource.uri, resource)
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Add a prompt; raises `DefinitionError` if the name is taken."""
-        self._add("prompts", self.prompts, prompt.name, prompt)
+        self._add("prompts", prompt.name, prompt)
+
+    def replace(self, owner: Provider, kind: Kind, items: Iterable[Tool | Resource | Prompt]) -> None:
+        """Register the items of a provider, in place of those that it has in this list.
+
+        Publishes one change, if the list has changed. Raises `DefinitionError`, and changes nothing, if a
+        name or a URI is taken.
+        """
+        with self.changing:
+            registered = self._registered[kind]
+            offered = {_key(item): item for item in items}
+            had = {key for (of, key), by in self._owners.items() if (of, by) == (kind, owner)}
+            for key in offered:
+                if key in registered and key not in had:
+                    raise _taken(kind, key)
+            for key in had:
+                del registered[key], self._owners[kind, key]
+            registered.update(offered)
+            self._owners.update(dict.fromkeys(((kind, key) for key in offered), owner))
+            self._sort(kind)
+            self._offer_enabled(kind)
+
+    def _sort(self, kind: Kind) -> None:
+        """Put the author's items first, and then those of each provider, whichever has started first."""
+        ranks: dict[Provider | None, int] = {each: rank for rank, each in enumerate(self.providers)}
+        registered = self._registered[kind]
+        ordered = sorted(
+            registered.items(), key=lambda item: ranks.get(self._owners.get((kind, item[0])), -1)
+        )
+        self._registered[kind] = dict(ordered)
+
+    # Enabling and disabling
+
+    def switch(self, names: Sequence[str], tags: Collection[str], *, enabled: bool) -> None:
+        """Enable or disable the items that have one of these names, URIs or tags, also those to come.
+
+        Publishes a change for each list that has changed. Raises `NotFound`, and changes nothing, for a name
+        that no item has, unless a provider may have one that it does not register.
+        """
+        unregistered = [
+            name for name in names if not any(name in items for items in self._registered.values())
+        ]
+        if unregistered and not self.providers:
+            raise NotFound(f"There is no tool, resource or prompt {unregistered[0]!r}.")
+        switched: dict[tuple[Literal["name", "tag"], str], bool] = {
+            **{("name", name): enabled for name in names},
+            **{("tag", tag): enabled for tag in tags},
+        }
+        with self.changing:
+            kept = {each: value for each, value in self._switches.items() if each not in switched}
+            self._switches = kept | switched  # the last one counts
+            for kind in _KINDS:
+                self._offer_enabled(kind)
+                if unregistered and self.offers(kind):
+                    self._publish(kind)  # the list of a provider may have changed
+
+    def is_disabled(self, kind: Kind, key: str) -> bool:
+        """Return whether an item is disabled, also if a provider has it and does not register it."""
+        if key in self._registered[kind]:
+            return key not in self.items(kind)
+        return self._switches.get(("name", key)) is False
+
+    def _offer_enabled(self, kind: Kind) -> None:
+        """List the enabled items, and publish a change if the list has changed."""
+        listed = self.items(kind)
+        enabled = {key: item for key, item in self._registered[kind].items() if self._is_on(key, item)}
+        setattr(self, kind, enabled)
+        self._forget(kind)
+        if _definitions(listed) != _definitions(enabled):
+            self._publish(kind)
+
+    def _is_on(self, key: str, item: Tool | Resource | Prompt) -> bool:
+        is_on = item.offer.enabled
+        for (by, value), enabled in self._switches.items():
+            if value == key if by == "name" else value in item.offer.tags:
+                is_on = enabled
+        return is_on
+
+    # Who sees what
+
+    @_computed
+    def conditional_kinds(self) -> frozenset[Kind]:
+        """The lists with items that not every caller sees."""
+        return frozenset(
+            kind
+            for kind, items in self._registered.items()
+            if any(item.offer.visible is not None for item in items.values())
+        )
+
+    def seen(self, kind: Kind, key: str, principal: Principal) -> Any:
+        """Return an item that is enabled and that a caller sees, or `None`."""
+        item = self.items(kind).get(key)
+        return item if item is not None and item.offer.is_for(principal) else None
+
+    def hides(self, kind: Kind, key: str, principal: Principal) -> bool:
+        """Return whether an item has this name or URI, and is disabled or does not exist for a caller."""
+        if key in self._registered[kind]:
+            return self.seen(kind, key, principal) is None
+        if self.is_disabled(kind, key):
+            return True
+        if kind != "resources" or not self._may_hide_templates or len(key) > MAX_URI_CHARACTERS:
+            return False
+        fitting = [
+            uri
+            for uri, resource in self._registered["templates"].items()
+            if resource.template.match(key) is not None
+        ]
+        return bool(fitting) and all(self.seen("templates", uri, principal) is None for uri in fitting)
+
+    @_computed
+    def _may_hide_templates(self) -> bool:
+        """Whether a resource template is disabled, or does not exist for every caller."""
+        registered = self._registered["templates"]
+        return "templates" in self.conditional_kinds or len(self.templates) < len(registered)
+
+    # Looking up
+
+    def owner(self, kind: Kind, key: str) -> Provider | None:
+        """Return the provider of an item, or `None` if the author registered it."""
+        return self._owners.get((kind, key))
+
+    def offers(self, kind: Kind) -> bool:
+        """Return whether a list has items, or belongs to a provider that may add some."""
+        return bool(self._registered[kind]) or any(kind in each.kinds for each in self.providers)
+
+    def offers_named(self, request: Any) -> bool:
+        """Return whether the lists have the tool or the prompt that a request names, if it names one."""
+        if isinstance(request, CallTool):
+            return request.name in self.tools
+        return not isinstance(request, GetPrompt) or request.name in self.prompts
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; raises `NotFound`."""
-        self._remove("tools", self.tools, name)
+        self._remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource or a resource template; raises `NotFound`."""
-        if uri in self.templates:
-            self._remove("templates", self.templates, uri)
+        if uri in self._registered["templates"]:
+            self._remove("templates", uri)
         else:
-            self._remove("resources", self.resources, uri)
+            self._remove("resources", uri)
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt; raises `NotFound`."""
-        self._remove("prompts", self.prompts, name)
+        self._remove("prompts", name)
 
     def tool(self, name: str) -> Tool:
-        """Return a tool; raises `NotFound`."""
+        """Return a tool, also one that is disabled: its tasks go on; raises `NotFound`."""
         try:
-            return self.tools[name]
+            tool: Tool = self._registered["tools"][name]
+            return tool
         except KeyError:
             raise NotFound(f"Unknown tool: {name!r}.") from None
 
-    def prompt(self, name: str) -> Prompt:
-        """Return a prompt; raises `NotFound`."""
-        try:
-            return self.prompts[name]
-        except KeyError:
-            raise NotFound(f"Unknown prompt: {name!r}.") from None
+    def prompt(self, name: str, principal: Principal) -> Prompt:
+        """Return a prompt that a caller sees; raises `NotFound`."""
+        prompt: Prompt | None = self.seen("prompts", name, principal)
+        if prompt is None:
+            raise NotFound(f"Unknown prompt: {name!r}.")
+        return prompt
 
-    def resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
-        """Return the resource for a URI, and the template variables in the URI; raises `ResourceNotFound`."""
+    def resource(self, uri: str, principal: Principal | None = None) -> tuple[Resource, dict[str, str]]:
+        """Return the resource for a URI, and the template variables in the URI; raises `ResourceNotFound`.
+
+        With a principal, only resources that exist for this caller are found. A resource that does not is not
+        found through a template that fits its URI either.
+        """
         if (resource := self.resources.get(uri)) is not None:
-            return resource, {}
+            if principal is None or resource.offer.is_for(principal):
+                return resource, {}
+            raise _unknown_resource(uri)
+        if self.is_disabled("resources", uri):
+            raise _unknown_resource(uri)
         if len(uri) > MAX_URI_CHARACTERS:
             raise ResourceNotFound(
                 f"Resource not found: a URI has at most {MAX_URI_CHARACTERS} characters, not {len(uri)}."
             )
-        for candidate in (*self.templates.values(), *self.find_unlisted(uri)):
-            if candidate.template is not None and (variables := candidate.template.match(uri)) is not None:
+        for candidate in (*self.find_unlisted(uri), *self.templates.values()):
+            if (
+                candidate.template is not None
+                and (variables := candidate.template.match(uri)) is not None
+                and (principal is None or candidate.offer.is_for(principal))
+            ):
                 return candidate, variables
-        raise ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
+        raise _unknown_resource(uri)
 
     @property
     def task_tools(self) -> tuple[str, ...]:
-        """The names of the tools that can run as tasks."""
-        return tuple(name for name, tool in self.tools.items() if tool.task != "forbidden")
+        """The names of the tools that can run as tasks, also of those that a provider has yet to register."""
+        tools = self._registered["tools"].items()
+        registered = [name for name, tool in tools if tool.task != "forbidden"]
+        return tuple(
+            dict.fromkeys((*registered, *(name for each in self.providers for name in each.task_tools)))
+        )
 
-    @cached_property
+    @_computed
     def has_task_tools(self) -> bool:
         """Whether any tool can run as a task."""
-        return any(tool.task != "forbidden" for tool in self.tools.values())
+        return any(tool.task != "forbidden" for tool in self._registered["tools"].values())
 
-    @cached_property
-    def has_scoped_tools(self) -> bool:
-        """Whether any tool needs scopes."""
-        return any(tool.scopes is not None for tool in self.tools.values())
+    @_computed
+    def has_restricted_tools(self) -> bool:
+        """Whether any tool needs scopes, or does not exist for every caller."""
+        tools = self._registered["tools"].values()
+        return "tools" in self.conditional_kinds or any(tool.scopes is not None for tool in tools)
 
-    @cached_property
-    def has_scoped_resources(self) -> bool:
-        """Whether any resource or resource template needs scopes."""
-        return any(each.scopes is not None for each in (*self.resources.values(), *self.templates.values()))
+    @_computed
+    def has_restricted_resources(self) -> bool:
+        """Whether any resource or resource template needs scopes, or does not exist for every caller."""
+        resources = (*self._registered["resources"].values(), *self._registered["templates"].values())
+        return any(each.scopes is not None or each.offer.visible is not None for each in resources)
+
+    @_computed
+    def has_apps(self) -> bool:
+        """Whether any resource or resource template is an MCP App."""
+        resources = (*self.resources.values(), *self.templates.values())
+        return any(each.definition.mime_type == APP_MIME_TYPE for each in resources)
+
+    @_computed
+    def has_hidden_tools(self) -> bool:
+        """Whether any tool is for MCP Apps, and not for models."""
+        return any("model" not in tool.definition.visibility for tool in self.tools.values())
+
+    def check_ui(self, tool: Tool) -> None:
+        """Raise `DefinitionError` if the server does not have the App of a tool, or no App can call it."""
+        if tool.ui is not None:
+            try:
+                found: Resource | None = self.resource(tool.ui)[0]
+            except ResourceNotFound:
+                found = self._registered["resources"].get(tool.ui)  # it may be disabled for now
+            if found is None or found.definition.mime_type != APP_MIME_TYPE:
+                raise DefinitionError(
+                    f"The tool {tool.name!r} has ui={tool.ui!r}, and the server has no App at this address. "
+                    f"Register it with @server.ui({tool.ui!r})."
+                )
+        elif "model" not in tool.definition.visibility and not self.has_apps:
+            raise DefinitionError(
+                f"The tool {tool.name!r} is for Apps only, and the server has no App. Register one with "
+                '@server.ui, or add "model" to the visibility of the tool.'
+            )
+
+    def definitions(self, kind: Kind) -> Sequence[Definition]:
+        """Return the definitions of all items of a list, in order."""
+        definitions = self._definitions.get(kind)
+        if definitions is None:
+            with self.changing:
+                definitions = tuple(item.definition for item in self.items(kind).values())
+                self._definitions[kind] = definitions
+        return definitions
 
     def page(
-        self, kind: Kind, cursor: str | None, ttl_ms: int, is_listed: Callable[[Any], bool] | None = None
+        self, kind: Kind, definitions: Sequence[Definition], cursor: str | None, ttl_ms: int, *, shared: bool
     ) -> Page:
-        """Return a page of a list; raises `InvalidParams` for an invalid cursor.
-
-        `is_listed` chooses the items for a caller: the page is for nobody else.
-        """
-        definitions = self._definitions.get(kind)
-        if is_listed is not None:
-            definitions = tuple(item.definition for item in self._lists[kind].values() if is_listed(item))
-        elif definitions is None:
-            definitions = tuple(item.definition for item in self._lists[kind].values())
-            self._definitions[kind] = definitions
+        """Return the page of some definitions that begins at a cursor; raises `InvalidParams`."""
         start = _offset(cursor)
         end = start + self.page_size
         following = str(end) if end < len(definitions) else None
-        return Page(kind, definitions[start:end], following, ttl_ms, shared=is_listed is None)
+        return Page(kind, definitions[start:end], following, ttl_ms, shared=shared)
 
-    def _add(self, kind: Kind, items: dict[str, Item], key: str, item: Item) -> None:
-        if key in items:
-            raise DefinitionError(
-                f"There is already a {kind.removesuffix('s')} {key!r}: use another name, "
-                "or remove the existing one first."
-            )
-        items[key] = item
-        self._changed(kind)
+    def items(self, kind: Kind) -> Mapping[str, Any]:
+        """Return the enabled items of a list, by name or URI."""
+        items: dict[str, Any] = getattr(self, kind)
+        return items
 
-    def _remove(self, kind: Kind, items: dict[str, Item], key: str) -> None:
-        if items.pop(key, None) is None:
-            raise NotFound(f"There is no {kind.removesuffix('s')} {key!r}.")
-        self._changed(kind)
+    def registered(self, kind: Kind) -> Mapping[str, Any]:
+        """Return all items of a list, also those that are disabled, by name or URI."""
+        return self._registered[kind]
 
-    def _changed(self, kind: Kind) -> None:
+    def _add(self, kind: Kind, key: str, item: Tool | Resource | Prompt) -> None:
+        with self.changing:
+            if key in self._registered[kind]:
+                raise _taken(kind, key)
+            self._registered[kind][key] = item
+            self._forget(kind)
+            if self._is_on(key, item):
+                getattr(self, kind)[key] = item
+                self._publish(kind)
+
+    def _remove(self, kind: Kind, key: str) -> None:
+        with self.changing:
+            if self._registered[kind].pop(key, None) is None:
+                raise NotFound(f"There is no {kind.removesuffix('s')} {key!r}.")
+            self._owners.pop((kind, key), None)
+            self._forget(kind)
+            if getattr(self, kind).pop(key, None) is not None:
+                self._publish(kind)
+
+    def _forget(self, kind: Kind) -> None:
+        """Forget everything that was computed from the items of a list."""
         self._definitions.pop(kind, None)
-        for cached in ("has_task_tools", "has_scoped_tools", "has_scoped_resources"):
+        for cached in _CACHED:
             self.__dict__.pop(cached, None)
+
+    def _publish(self, kind: Kind) -> None:
         self._changes.publish(ListChanged("resources" if kind == "templates" else kind))
+
+
+_CACHED = tuple(name for name, value in vars(Registry).items() if isinstance(value, cached_property))
+
+
+def _definitions(items: Mapping[str, Any]) -> list[tuple[str, Definition]]:
+    return [(key, item.definition) for key, item in items.items()]
+
+
+def _key(item: Tool | Resource | Prompt) -> str:
+    return item.uri if isinstance(item, Resource) else item.name
+
+
+def _taken(kind: Kind, key: str) -> DefinitionError:
+    return DefinitionError(
+        f"There is already a {kind.removesuffix('s')} {key!r}: use another name, "
+        "or remove the existing one first."
+    )
+
+
+def _unknown_resource(uri: str) -> ResourceNotFound:
+    return ResourceNotFound(f"Resource not found: {uri}", data={"uri": uri})
 
 
 def _offset(cursor: str | None) -> int:

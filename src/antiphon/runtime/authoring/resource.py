@@ -6,7 +6,7 @@ Owns how a function's value becomes the contents of a resource. It must not know
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +16,13 @@ from antiphon.errors import DefinitionError, InvalidParams
 from antiphon.model.catalog import ResourceDefinition, TemplateDefinition
 from antiphon.model.content import Annotations, BlobContents, Contents, Icon, TextContents
 from antiphon.model.outcome import InputRequired, ReadResult
+from antiphon.runtime.authoring.offer import Visible, read_offer
 from antiphon.runtime.authoring.signature import Signature, explain, name_of
-from antiphon.runtime.authoring.uri_template import UriTemplate
+from antiphon.runtime.authoring.uri_template import PrefixTemplate, UriTemplate
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.executor import ThreadExecutor
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
+from antiphon.runtime.providers import Completer
 from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 
 __all__ = ["Resource"]
@@ -36,7 +38,9 @@ class Resource:
         "_mime",
         "_shared",
         "_ttl_ms",
+        "complete",
         "definition",
+        "offer",
         "scopes",
         "template",
         "uri",
@@ -57,17 +61,31 @@ class Resource:
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: ScopesOption | None = None,
+        tags: Collection[str] = (),
+        enabled: bool = True,
+        visible: Visible | None = None,
+        replay: bool = True,
         cache_ttl: float = 0,
         shared: bool = False,
     ) -> None:
-        self._function = AuthorFunction(function, threads)
+        self._function = AuthorFunction(function, threads, replay=replay)
         signature = self._function.signature
         self.uri = uri
-        self.template = UriTemplate(uri) if UriTemplate.is_template(uri) else None
+        self.template: UriTemplate | PrefixTemplate | None = (
+            UriTemplate(uri) if UriTemplate.is_template(uri) else None
+        )
         self.scopes = read_option(uri, scopes)
+        self.offer = read_offer(uri, tags, enabled, visible)
+        if shared and visible is not None:
+            raise DefinitionError(
+                f"{uri}: visible= and shared=True contradict each other: a shared cache would give the "
+                "contents to callers who do not see the resource. Remove one of them."
+            )
         self._mime = mime_type
         self._ttl_ms = int(cache_ttl * 1000)
         self._shared = shared
+        self.complete: Completer | None = None
+        """Completes the variables of the template, if another program has the template."""
         _check_variables(name_of(function), signature, self.template)
         common: dict[str, Any] = {
             "name": name or name_of(function),
@@ -83,6 +101,10 @@ class Resource:
             if self.template is None
             else TemplateDefinition(uri_template=uri, **common)
         )
+
+    def holds(self, call: Call[Any]) -> bool:
+        """Return whether the process has to hold the run of a call, because a question ends the request."""
+        return self._function.holds(call)
 
     async def read(
         self, call: Call[Any], variables: Mapping[str, str], uri: str, environment: Environment
@@ -111,7 +133,7 @@ class Resource:
         return [TextContents(uri, msgspec.json.encode(data).decode(), self._mime or "application/json")]
 
 
-def _check_variables(label: str, signature: Signature, template: UriTemplate | None) -> None:
+def _check_variables(label: str, signature: Signature, template: UriTemplate | PrefixTemplate | None) -> None:
     """Raise `DefinitionError` unless variables and required parameters have the same names."""
     names = set(template.names) if template else set()
     unknown = names - set(signature.parameters)

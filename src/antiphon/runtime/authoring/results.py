@@ -54,12 +54,22 @@ class UnserializableReturnValue(InvalidReturnValue):
 class ResultBuilder:
     """Converts the values of one function to results.
 
-    With `may_be_artifact`, the output schema also allows a reference to an artifact, for large results.
+    `output_schema` replaces the generated schema: a value is then structured data even if the function has no
+    return annotation. With `may_be_artifact`, the schema also allows a reference to an artifact, for large
+    results. Raises `DefinitionError`.
     """
 
     def __init__(
-        self, label: str, returns: Any, *, structured: bool | None = None, may_be_artifact: bool = False
+        self,
+        label: str,
+        returns: Any,
+        *,
+        structured: bool | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        may_be_artifact: bool = False,
     ) -> None:
+        if output_schema is not None:
+            _check_schema(label, output_schema, structured)
         returns = _without_outcomes(returns)
         self.returns_artifact = is_artifact(returns)
         self.schema: dict[str, Any] | None = None
@@ -68,7 +78,9 @@ class ResultBuilder:
         """Whether a string that the function returns is the whole result, without structured data."""
         if structured is False:
             return
-        if structured is None and _is_untyped(returns):
+        if output_schema is not None and _is_untyped(returns):
+            returns = Any
+        elif structured is None and _is_untyped(returns):
             if _is_list_of_anything(returns):
                 self.convert = _list_or_blocks
             return
@@ -88,12 +100,25 @@ class ResultBuilder:
                 "Return a type that pydantic supports, or register the tool with structured=False."
             ) from None
         if self.returns_artifact:
-            self.schema = _reference_schema(None if inner in (str, bytes, Any) else schema)
+            generated = _reference_schema(None if inner in (str, bytes, Any) else schema)
+            self.schema = generated if output_schema is None else dict(output_schema)
             self.convert = _artifact_converter(adapter.validate_python)
             return
+        schema = schema if output_schema is None else dict(output_schema)
         boxed = schema.get("type") != "object"
         self.schema = _or_reference(schema, boxed=boxed) if may_be_artifact else schema
         self.convert = _structured(adapter, schema, boxed=boxed)
+        if output_schema is not None and not boxed:
+            self.convert = _object_only(self.convert)
+
+
+def _check_schema(label: str, schema: Any, structured: bool | None) -> None:
+    if not isinstance(schema, Mapping):
+        raise DefinitionError(f"{label}: output_schema={schema!r} is not a JSON schema. Pass a dict.")
+    if structured is False:
+        raise DefinitionError(
+            f"{label}: a tool with an output_schema returns structured content: remove structured=False."
+        )
 
 
 def blocks(value: Any) -> tuple[Block, ...]:
@@ -241,6 +266,20 @@ def _structured(
         return written
 
     return convert
+
+
+def _object_only(convert: Callable[[Any], Result]) -> Callable[[Any], Result]:
+    """Return a converter that refuses data which is no object, as the output schema of the author says."""
+
+    def checked(value: Any) -> Result:
+        result = convert(value)
+        if result.structured and not isinstance(result.data, dict):
+            raise InvalidReturnValue(
+                f"The output schema is an object, and the function returned a {type(value).__name__}."
+            )
+        return result
+
+    return checked
 
 
 def _artifact_converter(validate: Callable[[Any], Any]) -> Callable[[Any], Result]:

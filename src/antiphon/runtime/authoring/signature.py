@@ -20,20 +20,34 @@ from pydantic_core import SchemaValidator, core_schema
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring import docstring
+from antiphon.runtime.authoring.depends import Marker, marked_function, resolve_alias
 from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 
 __all__ = [
+    "Parameters",
     "Signature",
     "explain",
     "first_sentence",
     "name_of",
     "schema_of",
-    "split_context",
+    "split_parameters",
     "underlying_function",
 ]
 
 _BOUND = ("self", "cls")
 """The names of a first parameter that Python passes, and no caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a function, by who passes them."""
+
+    passed: list[inspect.Parameter]
+    """Those that callers pass."""
+    context: str | None
+    """The name of the one that gets the `Context`, or `None`."""
+    dependencies: Mapping[str, Callable[..., Any]]
+    """The functions whose values the others get, by the names of these parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,8 @@ class Signature:
     """The parameter names of model fields that are named differently, by field."""
     open: bool = False
     """Whether the function takes `**kwargs`."""
+    dependencies: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """The functions whose values parameters get, by parameter."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], context: type) -> Signature:
@@ -63,8 +79,8 @@ class Signature:
         names: dict[str, str] = {}
         parameters: dict[str, Any] = {}
         takes_more = False
-        passed, wants_context = split_context(function, context, hints)
-        for parameter in passed:
+        split = split_parameters(function, context, hints)
+        for parameter in split.passed:
             if parameter.kind is parameter.VAR_KEYWORD:
                 takes_more = True
                 continue
@@ -87,10 +103,11 @@ class Signature:
             schema=_input_schema(label, model),
             model=model,
             returns=hints.get("return", inspect.Parameter.empty),
-            context=wants_context,
+            context=split.context,
             parameters=parameters,
             names=names,
             open=takes_more,
+            dependencies=split.dependencies,
         )
 
     def binder(self) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -117,6 +134,12 @@ class _PlainSchema(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def default_schema(self, schema: Any) -> Any:
+        for default in (schema.get("default"), schema.get("default_factory")):
+            if isinstance(default, Marker):  # of a field: the default of a parameter is read before
+                raise default.refusal()
+        return super().default_schema(schema)
 
     def _update_class_schema(self, json_schema: Any, cls: Any, config: Any) -> None:
         super()._update_class_schema(json_schema, cls, config)
@@ -191,17 +214,19 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(target, "__name__", None) or type(target).__name__
 
 
-def split_context(
+def split_parameters(
     function: Callable[..., Any], context: type, hints: Mapping[str, Any] | None = None
-) -> tuple[list[inspect.Parameter], str | None]:
-    """Return the parameters that callers pass, and the name of the one that gets the `Context`, or `None`.
+) -> Parameters:
+    """Return the parameters of a function, by who passes them.
 
-    Raises `DefinitionError` for `self`, for a `ctx` without an annotation, and for a second `Context`.
+    Raises `DefinitionError` for `self`, for a `ctx` without an annotation, for a second `Context`, and for a
+    dependency that cannot be passed by name.
     """
     label = name_of(function)
     if hints is None:
         hints = _hints(function, label)
     passed: list[inspect.Parameter] = []
+    dependencies: dict[str, Callable[..., Any]] = {}
     found: str | None = None
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
         name = parameter.name
@@ -212,6 +237,13 @@ def split_context(
                     "A call has one Context: remove one of the two parameters."
                 )
             found = name
+            continue
+        if (needed := marked_function(label, name, hints.get(name), parameter.default)) is not None:
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise DefinitionError(
+                    f"{label}: the dependency {name!r} cannot be passed by name. Remove the '/' or the '*'."
+                )
+            dependencies[name] = needed
             continue
         if name not in hints:
             if position == 0 and name in _BOUND:
@@ -225,7 +257,7 @@ def split_context(
                     "Write ctx: Context."
                 )
         passed.append(parameter)
-    return passed, found
+    return Parameters(passed, found, dependencies)
 
 
 def explain(error: pydantic.ValidationError, names: Mapping[str, str] | None = None) -> str:
@@ -264,8 +296,11 @@ def underlying_function(function: Callable[..., Any], *, unwrap: bool = False) -
 
 
 def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
+    target = underlying_function(function, unwrap=True)
+    if inspect.isclass(target):
+        target = target.__init__
     try:
-        hints = typing.get_type_hints(underlying_function(function, unwrap=True), include_extras=True)
+        hints = typing.get_type_hints(target, include_extras=True)
     except NameError as error:
         raise DefinitionError(
             f"{label}: the annotation {error.name!r} cannot be found. "
@@ -277,12 +312,14 @@ def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
 
 
 def _is_context(hint: Any, context: type) -> bool:
+    hint = resolve_alias(hint)
     origin = get_origin(hint)
     if origin is Annotated:
         return _is_context(get_args(hint)[0], context)
     if origin in (Union, types.UnionType):
         return any(_is_context(member, context) for member in get_args(hint))
-    return inspect.isclass(hint) and issubclass(hint, context)
+    kind = hint if origin is None else origin  # Context[State]
+    return inspect.isclass(kind) and issubclass(kind, context)
 
 
 def _field_name(name: str) -> str:
@@ -341,6 +378,8 @@ def _input_schema(label: str, model: type[pydantic.BaseModel]) -> dict[str, Any]
             f"{label}: a parameter's type has no JSON schema: {first_sentence(error)}. "
             "Use plain data, a dataclass, a TypedDict or a pydantic model."
         ) from None
+    except DefinitionError as error:
+        raise DefinitionError(f"{label}: {error}") from None
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema

@@ -65,6 +65,14 @@ class Step:
                 "bind the one of the function with functools.partial."
             )
 
+    def check_retry(self, retry: Any) -> None:
+        """Raise `DefinitionError` for a `retry` that is no `Retry`: it may be meant for the function."""
+        if not hasattr(retry, "delay"):
+            raise DefinitionError(
+                f"ctx.step(…, retry=) takes a Retry, and got {retry!r}. To pass a parameter 'retry' to the "
+                f"function {self.name!r}, bind it with functools.partial."
+            )
+
     def work(
         self, threads: ThreadExecutor, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Callable[[], Awaitable[Any]]:

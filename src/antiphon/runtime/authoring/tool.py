@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -18,6 +18,8 @@ from antiphon.model.catalog import ToolAnnotations, ToolDefinition
 from antiphon.model.content import Icon, Text
 from antiphon.model.outcome import InputRequired, Result, text_result
 from antiphon.model.request import CallTool
+from antiphon.model.ui import Visibility
+from antiphon.runtime.authoring.offer import Visible, read_offer
 from antiphon.runtime.authoring.options import TaskPolicy
 from antiphon.runtime.authoring.results import (
     InvalidReturnValue,
@@ -35,6 +37,9 @@ from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
 from antiphon.runtime.scopes import ScopesOption, meta_with_scopes, read_option
 from antiphon.runtime.writable import writable
+
+if TYPE_CHECKING:
+    from antiphon.runtime.held.registry import HeldRuns
 
 __all__ = ["Tool", "failure_result", "prepend_emitted"]
 
@@ -57,9 +62,12 @@ class Tool:
         "definition",
         "function",
         "has_artifacts",
+        "is_restricted",
         "max_attempts",
+        "max_queued",
+        "max_running",
         "name",
-        "needs_scopes",
+        "offer",
         "poll_interval",
         "resume",
         "scopes",
@@ -67,11 +75,12 @@ class Tool:
         "task",
         "task_ttl",
         "timeout",
+        "ui",
     )
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | AuthorFunction,
         threads: ThreadExecutor,
         *,
         name: str | None = None,
@@ -81,7 +90,11 @@ class Tool:
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         scopes: ScopesOption | None = None,
+        tags: Collection[str] = (),
+        enabled: bool = True,
+        visible: Visible | None = None,
         input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
         artifact_over: int | None = None,
         timeout: float | None = None,
@@ -90,36 +103,59 @@ class Tool:
         poll_interval: float = 1.0,
         answer_within: float | None = None,
         resume: bool = True,
+        replay: bool = True,
         max_attempts: int = 5,
+        max_running: int | None = None,
+        max_queued: int | None = None,
         streams: bool | None = None,
+        ui: str | None = None,
+        visibility: Sequence[Visibility] | None = None,
     ) -> None:
-        self.function = AuthorFunction(function, threads, may_emit=True)
+        if not isinstance(function, AuthorFunction):
+            name = name or name_of(function)
+            function = AuthorFunction(function, threads, may_emit=True, replay=replay)
+        assert name, "a function that is ready to run comes with a name"
+        self.function = function
         signature = self.function.signature
         self._is_plain = (
             signature.context is None
             and artifact_over is None
             and not self.function.emits
             and not self.function.takes_artifacts
+            and not self.function.has_dependencies
         )
         self._artifact_over = artifact_over
         self.counters = ToolCounters()
         self.streams = self.function.emits if streams is None else streams
         self._invoke = self.function.invoke
         self._bind = self.function.bind
-        self.name = name or name_of(function)
+        self.name = name
         self.scopes = read_option(self.name, scopes)
-        self.needs_scopes = self.scopes is not None
-        """Whether callers need scopes: those of the tool, or those that every request needs."""
+        self.offer = read_offer(self.name, tags, enabled, visible)
+        self.is_restricted = self.scopes is not None or visible is not None
+        """Whether a call has to be checked: not every caller sees the tool, or callers need scopes."""
+        if ui is not None or visibility is not None or (meta is not None and "ui" in meta):
+            from antiphon.runtime.authoring.ui import meta_with_ui  # most servers have no Apps
+
+            meta = meta_with_ui(self.name, meta, ui, visibility)
+        self.ui = ui
+        """The URI of the App that shows the results; the server has to have it when it starts."""
         self.timeout = timeout
         self.task = task
         self.task_ttl = task_ttl
         self.poll_interval = poll_interval
         self.answer_within = answer_within
-        self.resume = resume
+        self.resume = resume and self.function.replays  # a lost worker cannot be continued either
         self.max_attempts = max_attempts
+        self.max_running = max_running
+        self.max_queued = max_queued
         returns = generator_return_type(signature.returns) if self.function.emits else signature.returns
         output = ResultBuilder(
-            self.name, returns, structured=structured, may_be_artifact=artifact_over is not None
+            self.name,
+            returns,
+            structured=structured,
+            output_schema=output_schema,
+            may_be_artifact=artifact_over is not None,
         )
         self._convert = output.convert
         self._is_text_only = output.is_text_only
@@ -184,6 +220,8 @@ class Tool:
         return result
 
     async def _perform(self, call: Call[CallTool], environment: Environment) -> Result | InputRequired:
+        if not self.function.replays and self.function.holds(call) and environment.held_runs is not None:
+            return await self._perform_held(call, environment, environment.held_runs)
         try:
             arguments = self._bind(call.request.arguments)
         except pydantic.ValidationError as error:
@@ -201,6 +239,18 @@ class Tool:
             return await prepend_emitted(
                 call, await self._store_artifact(self._after_segments(value), call, environment)
             )
+        except BaseException as error:
+            return await self._failed(call, error)
+
+    async def _perform_held(
+        self, call: Call[CallTool], environment: Environment, held_runs: HeldRuns
+    ) -> Result | InputRequired:
+        """Run the function in this process through all its questions, or continue such a run."""
+        try:
+            outcome: Result | InputRequired = await held_runs.serve(
+                call, lambda own: self._perform(own, environment)
+            )
+            return outcome
         except BaseException as error:
             return await self._failed(call, error)
 

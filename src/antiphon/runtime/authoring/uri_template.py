@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 from antiphon.errors import DefinitionError
 
-__all__ = ["MAX_URI_CHARACTERS", "UriTemplate"]
+__all__ = ["MAX_URI_CHARACTERS", "PrefixTemplate", "UriTemplate"]
 
 MAX_URI_CHARACTERS = 8192
 """The longest URI that a template matches."""
@@ -143,6 +143,25 @@ class UriTemplate:
     def _stops(self, number: int, stops: Sequence[int], path: str) -> Sequence[int]:
         """Return the places, in order, at one of which a variable ends at the latest."""
         return (len(path),) if self._variables[number].takes_slashes else stops
+
+
+class PrefixTemplate:
+    """A URI template of another program with expressions that `UriTemplate` does not support.
+
+    It matches every URI that begins like the template, and does not read the variables.
+    """
+
+    optional: frozenset[str] = frozenset()
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        bodies = (match[2].lstrip("#./;&").split(",") for match in _EXPRESSION.finditer(text))
+        self.names = tuple(dict.fromkeys(name.strip().rstrip("*") for body in bodies for name in body))
+        self._prefix = text.partition("{")[0]
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return no variables, or `None` if the URI does not begin like the template."""
+        return {} if uri.startswith(self._prefix) and len(uri) <= MAX_URI_CHARACTERS else None
 
 
 def _occurrences(literal: str, path: str, start: int) -> Iterator[int]:

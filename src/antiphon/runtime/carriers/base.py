@@ -6,21 +6,44 @@ while the function waits, or stops the run, so that the function is run again wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from antiphon.model.outcome import InputRequired
 from antiphon.model.question import Question
 from antiphon.runtime.execution.journal import Journal
+from antiphon.store.contract import Event
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.call import Call
     from antiphon.runtime.execution.run import Run
 
-__all__ = ["Carrier", "Check"]
+__all__ = ["GATHER_TURNS", "Carrier", "Check", "Parking"]
+
+GATHER_TURNS = 3
+"""How many turns of the event loop a run waits for further questions before those that it has are sent."""
 
 Check: TypeAlias = Callable[[Any], str | None]
 """Returns what is wrong with an answer, or `None` if the answer fits the question."""
+
+
+class Parking(Protocol):
+    """What the run of a task needs to wait without a worker: the time, and the events that have arrived."""
+
+    def now(self) -> int:
+        """Return the time in milliseconds since 1970, never before the time at which the task was woken."""
+
+    def has_read_until(self, time: int) -> bool:
+        """Return whether the run knows all answers that were written before a time.
+
+        Only then it can give up a question at that time.
+        """
+
+    async def events(self, name: str, key: str, *, after: int) -> Sequence[Event]:
+        """Return the next events of a name and key that are numbered above `after`.
+
+        Raises `StoreUnavailable`.
+        """
 
 
 class Carrier(Protocol):
@@ -37,6 +60,10 @@ class Carrier(Protocol):
     @property
     def anyone_answers(self) -> bool:
         """Whether other clients can answer a question, so that the caller need not be able to."""
+
+    @property
+    def parking(self) -> Parking | None:
+        """How the run waits for a time, an event or somebody else; `None` if the call is not a task."""
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal of a call; raises `InvalidParams` if it belongs to another caller or call."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from antiphon import wall_clock
 from antiphon.errors import InternalError, InvalidParams, SealError
 from antiphon.model.outcome import InputRequired
 from antiphon.model.question import Question
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 from antiphon.runtime.carriers.base import Check
-from antiphon.runtime.carriers.seal import Seal
+from antiphon.runtime.carriers.seal import Seal, Use
 from antiphon.runtime.execution.fingerprints import json_spellings
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     from antiphon.runtime.execution.call import Call
     from antiphon.runtime.execution.run import Run
 
-__all__ = ["ClientCarrier"]
+__all__ = ["ClientCarrier", "HeldPlace"]
 
 logger = logging.getLogger("antiphon")
+
+T = TypeVar("T")
+
+HeldPlace: TypeAlias = tuple[str, str, int]
+"""Where the run of a call waits: the process, the run, and the number of the round that comes next."""
 
 _COMPRESSED, _JSON = 1, 2
 """The bits of the first byte of a sealed journal, which says how the rest is packed.
@@ -55,6 +60,7 @@ Tokens that clients hold are bound to these names: they never change.
 
 _entries = msgspec.msgpack.Decoder(dict[str, Any])
 _pack = msgspec.msgpack.Encoder().encode
+_places = msgspec.msgpack.Decoder(HeldPlace)
 _entries_in_json = msgspec.json.Decoder(dict[str, Any])
 _pack_as_json = msgspec.json.Encoder().encode
 
@@ -65,6 +71,7 @@ class ClientCarrier:
     returns_questions = True
     sheds = True
     anyone_answers = False
+    parking = None
 
     def __init__(
         self,
@@ -82,25 +89,33 @@ class ClientCarrier:
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal in the caller's request state, or a new one; raises `InvalidParams`."""
-        token = call.request.request_state
-        if token is None:
+        if call.request.request_state is None:
             return Journal()
+        return Journal(await self._opened(call, "state", self._unpacked))
+
+    async def open_place(self, call: Call[Any]) -> HeldPlace:
+        """Return where the run of a call waits, from the caller's request state; raises `InvalidParams`."""
+        return await self._opened(call, "held", _places.decode)
+
+    def seal_place(self, call: Call[Any], place: HeldPlace) -> str:
+        """Return a request state that says where the run of a call waits."""
+        return self._sealed(call, _pack(place), "held")
+
+    async def _opened(self, call: Call[Any], use: Use, read: Callable[[bytes], T]) -> T:
+        token = call.request.request_state
+        assert token is not None
         try:
-            journal = self._opened(call, token)
+            found = read(self._seal.open(token, use=use, bound_to=self._bindings(call)))
             if self._use_once is not None and not await self._first_use(token):
                 raise SealError("The token has been used before.")
         except (SealError, ValueError, RecursionError, zlib.error) as error:
             logger.warning("Cannot open the request state of request %r: %s", call.id, error)
             raise InvalidParams("The request state is not valid: make the call again, without it.") from None
-        return journal
-
-    def _opened(self, call: Call[Any], token: str) -> Journal:
-        raw = self._seal.open(token, use="state", bound_to=self._bindings(call))
-        return Journal(self._unpacked(raw))
+        return found
 
     async def _first_use(self, token: str) -> bool:
         assert self._use_once is not None
-        until = int((time.time() + self._limits.state_lifetime) * 1000)
+        until = int((wall_clock.now() + self._limits.state_lifetime) * 1000)
         return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
 
     def confirm(self) -> None:
@@ -112,21 +127,20 @@ class ClientCarrier:
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Seal the journal into the outcome, if anything is recorded in it."""
-        if not journal.entries:
-            return stopped
+        if journal.entries:
+            stopped.sealed = self._sealed(call, self._packed(call, journal.entries), "state")
+        return stopped
+
+    def _sealed(self, call: Call[Any], data: bytes, use: Use) -> str:
         if not self._warned:
             self._warned = True
             logger.warning(
                 "No secret is configured: only this process can continue a call after a question. "
                 "Set ANTIPHON_SECRETS or Server(secrets=…), so that others can, and this one after a restart."
             )
-        stopped.sealed = self._seal.seal(
-            self._packed(call, journal.entries),
-            use="state",
-            bound_to=self._bindings(call)[0],
-            lifetime=self._limits.state_lifetime,
+        return self._seal.seal(
+            data, use=use, bound_to=self._bindings(call)[0], lifetime=self._limits.state_lifetime
         )
-        return stopped
 
     def _packed(self, call: Call[Any], entries: dict[str, Any]) -> bytes:
         """Return the entries of a journal as bytes; raises `InternalError` if they would not open again."""

@@ -54,7 +54,8 @@ class ConnectionCarrier:
 
     returns_questions = False
     sheds = False
-    anyone_answers = False
+    anyone_answers: bool = False
+    parking = None
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return a new journal: every call of these versions starts from the beginning.
@@ -65,8 +66,9 @@ class ConnectionCarrier:
             raise InvalidParams("This protocol version has no request state: make the call without it.")
         return Journal()
 
-    def confirm(self) -> None:
+    def confirm(self) -> Awaitable[None] | None:
         """Return `None`: no other process has the journal."""
+        return None
 
     async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
         """Ask on the connection, and wait for an answer that fits; raises `Failure`."""
@@ -77,9 +79,15 @@ class ConnectionCarrier:
             answer = read_answer(question, key, response)
             return None if check is None else check(answer)
 
-        response = await ask_until_valid(key, question, lambda asked: _ask(run.call, key, asked), accept)
-        run.record_answer(key, response)
+        response = await ask_until_valid(
+            key, question, lambda asked: self.ask_once(run.call, key, asked), accept
+        )
+        self.record(run, key, response)
         return answer
+
+    def record(self, run: Run, key: str, response: Any) -> None:
+        """Record the response to a question."""
+        run.record_answer(key, response)
 
     async def close(
         self, call: Call[Any], journal: Journal, stopped: InputRequired
@@ -88,22 +96,21 @@ class ConnectionCarrier:
         questions = stopped.questions
         if not questions:
             await asyncio.sleep(0)  # run again with the state alone, and let others have their turn
-        answers = await asyncio.gather(*(_ask(call, key, question) for key, question in questions.items()))
-        return dict(zip(questions, answers, strict=True))
+        asking = (self.ask_once(call, key, question) for key, question in questions.items())
+        return dict(zip(questions, await asyncio.gather(*asking), strict=True))
 
-
-async def _ask(call: Call[Any], key: str, question: Question) -> Any:
-    """Ask once. The time that a person takes does not count as the tool's."""
-    if not call.caller.can_ask:
-        raise Failure(
-            "This needs an answer from the caller, and the caller cannot be asked on this connection. "
-            "Accept text/event-stream, or use a protocol version with multi round-trip requests."
-        )
-    work, loop = call.work, asyncio.get_running_loop()
-    if call.output is not None:
-        await call.output.flush()
-    work.pause_deadline(loop.time(), ANSWER_TIMEOUT_SECONDS)
-    try:
-        return await call.caller.ask(key, question)
-    finally:
-        work.resume_deadline(loop.time())
+    async def ask_once(self, call: Call[Any], key: str, question: Question) -> Any:
+        """Ask once. The time that a person takes does not count as the tool's."""
+        if not call.caller.can_ask:
+            raise Failure(
+                "This needs an answer from the caller, and the caller cannot be asked on this connection. "
+                "Accept text/event-stream, or use a protocol version with multi round-trip requests."
+            )
+        if call.output is not None:
+            await call.output.flush()
+        work, loop = call.work, asyncio.get_running_loop()
+        work.pause_deadline(loop.time(), ANSWER_TIMEOUT_SECONDS)
+        try:
+            return await call.caller.ask(key, question)
+        finally:
+            work.resume_deadline(loop.time())

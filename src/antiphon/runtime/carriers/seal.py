@@ -15,15 +15,15 @@ from __future__ import annotations
 import binascii
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
+from antiphon import wall_clock
 from antiphon.errors import SealError
 
 __all__ = ["Seal", "Use"]
 
-Use: TypeAlias = Literal["state", "session", "question"]
+Use: TypeAlias = Literal["state", "held", "session", "question", "console"]
 """The uses of tokens. Keys of different uses differ, so that a token never opens as one of another use."""
 
 _FORMAT = b"\2"
@@ -66,7 +66,7 @@ class Seal:
             key = self._sealing[use] = _SealingKey(salt, _derive(self._secrets[0], use, salt))
         key.tokens += 1
         nonce = os.urandom(_NONCE_BYTES)
-        expiry = int((time.time() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
+        expiry = int((wall_clock.now() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
         sealed = key.cipher.encrypt(nonce, data, expiry + bound_to)
         return _encode(_FORMAT + key.salt + nonce + expiry + sealed)
 
@@ -178,7 +178,7 @@ def _decrypt(cipher: Any, raw: bytes, bindings: Sequence[bytes]) -> bytes | None
 
 def _check_expiry(raw: bytes) -> None:
     expiry = raw[_NONCE_BYTES : _NONCE_BYTES + _EXPIRY_BYTES]
-    if int.from_bytes(expiry, "big") < time.time() * 1000:
+    if int.from_bytes(expiry, "big") < wall_clock.now() * 1000:
         raise SealError("The token has expired.")
 
 

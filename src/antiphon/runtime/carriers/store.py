@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.model.outcome import InputRequired
 from antiphon.model.question import Question
-from antiphon.runtime.carriers.base import Check
+from antiphon.runtime.carriers.base import Check, Parking
 from antiphon.runtime.execution.journal import Journal
 
 if TYPE_CHECKING:
@@ -26,14 +26,21 @@ class StoreCarrier:
     `confirm` asks the claim whether this process still holds the task.
     """
 
-    __slots__ = ("_confirm", "_journal")
+    __slots__ = ("_confirm", "_journal", "parking")
 
     returns_questions = True
     sheds = False
     anyone_answers = True
 
-    def __init__(self, journal: Journal, confirm: Callable[[], Awaitable[None] | None] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        confirm: Callable[[], Awaitable[None] | None] | None = None,
+        parking: Parking | None = None,
+    ) -> None:
         self._journal = journal
+        self.parking = parking
+        """How the run waits without a worker; `None` while the call is not a task yet."""
         self._confirm = confirm
 
     async def open(self, call: Call[Any]) -> Journal:

@@ -6,11 +6,14 @@ while the call is under way; each transport has its own.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from antiphon.errors import BodyTooLarge, InvalidParams
+from antiphon.errors import BodyTooLarge, InvalidParams, RequestError
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.identity import ANONYMOUS, LogLevel, Principal
 from antiphon.model.notification import Change, ListChanged
 from antiphon.model.question import Question
@@ -50,36 +53,48 @@ def subscription_size(uri: str) -> int:
 class SessionState:
     """The settings of a session or connection: the log level, and subscriptions to resources."""
 
-    __slots__ = ("_account", "_limits", "log_level", "subscriptions")
+    __slots__ = ("_account", "_limits", "foreign", "log_level", "on_close", "subscriptions")
 
     def __init__(self, limits: Limits = _DEFAULT_LIMITS, account: Account | None = None) -> None:
         self._limits = limits
         self._account = account
+        self.foreign: Any = None
+        """The session of an adopted server, if the server has one; it lives as long as this session."""
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
+        self.on_close: Callable[[Collection[str]], asyncio.Task[None]] | None = None
+        """Starts to take the subscriptions back where they were passed on; `None` if that was nowhere."""
 
-    def subscribe(self, uri: str) -> None:
-        """Subscribe to a resource.
+    def close(self) -> asyncio.Task[None] | None:
+        """End the session; return the task that takes its subscriptions back, if there is one."""
+        on_close, self.on_close = self.on_close, None
+        return on_close(tuple(self.subscriptions)) if on_close is not None and self.subscriptions else None
+
+    def subscribe(self, uri: str) -> bool:
+        """Subscribe to a resource; return whether the session was not subscribed to it.
 
         Raises `BodyTooLarge`, `InvalidParams` or `Busy` if the URI is too long, if there are too many
         subscriptions, or if there is no memory for another one.
         """
         check_uri(uri, self._limits)
         if uri in self.subscriptions:
-            return
+            return False
         most = self._limits.max_subscriptions
         if len(self.subscriptions) >= most:
             raise InvalidParams(f"A session can subscribe to at most {most} resources: unsubscribe first.")
         if self._account is not None:
             self._account.reserve(subscription_size(uri), "the subscription")
         self.subscriptions.add(uri)
+        return True
 
-    def unsubscribe(self, uri: str) -> None:
-        """Remove a subscription, if there is one."""
-        if uri in self.subscriptions:
-            self.subscriptions.remove(uri)
-            if self._account is not None:
-                self._account.release(subscription_size(uri))
+    def unsubscribe(self, uri: str) -> bool:
+        """Remove a subscription; return whether there was one."""
+        if uri not in self.subscriptions:
+            return False
+        self.subscriptions.remove(uri)
+        if self._account is not None:
+            self._account.release(subscription_size(uri))
+        return True
 
     def is_subscribed_to(self, change: Change) -> bool:
         """Return whether to send a change: list changes always, resource changes to subscribers."""
@@ -95,8 +110,20 @@ class Caller:
     """Whether the caller can be asked on the connection while the call waits."""
     task_id: str | None = None
     """The id of the task, if the call runs as a task."""
+    answered_in: Sequence[str] = ()
+    """The spans of the requests that answered the questions of a task, if they were traced."""
     goes_on: bool = False
     """Whether another process runs the function again, after this one had to stop it."""
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
+    """The headers of the HTTP request, by names in lower case; empty if no HTTP request brought the call."""
+
+    def facts(self, request: Any) -> MessageFacts | None:
+        """Return the facts about the caller's request for its span; `None` if no connection brought it."""
+        return None
+
+    def code_of(self, error: RequestError) -> int:
+        """Return the code of an error in the caller's protocol version."""
+        return error.code
 
     async def notify(self, message: CallerMessage) -> None:
         """Send a message to the caller."""
@@ -178,6 +205,36 @@ class Call(Generic[R]):
         if self.session_state is not None and self.session_state.log_level is not None:
             return self.session_state.log_level
         return self.request_meta.log_level
+
+    def derive(
+        self,
+        *,
+        request: Any = None,
+        carrier: Carrier | None = None,
+        caller: Caller | None = None,
+        work: Supervised | None = None,
+    ) -> Call[Any]:
+        """Return a call of the same client and principal, with the parts that you pass in place of its own.
+
+        It cannot be converted into a task.
+        """
+        return Call(
+            self.request if request is None else request,
+            carrier or self.carrier,
+            caller or self.caller,
+            work or self.work,
+            self.id,
+            self.request_meta,
+            self.principal,
+            self.session_state,
+        )
+
+    def follow(self, request: Call[R]) -> None:
+        """Go on as the call of another request, which the same caller has made to continue this one."""
+        self.id = request.id
+        self.request_meta = request.request_meta
+        self.principal = request.principal
+        self.session_state = request.session_state
 
     def open_output(self, journal: Journal, limits: Limits) -> OutputStream:
         """Start emitting segments, and return where they go."""

@@ -1,4 +1,4 @@
-"""The `Context` that an author's function gets: facts about its call, and methods that act on the call.
+"""The `Context` that an author's function gets: it asks questions, runs steps and streams segments.
 
 Owns the public methods and their documentation. It passes questions, steps and segments on to the `Run`, and
 must not know which carrier or which transport the call has.
@@ -13,149 +13,97 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from antiphon.errors import Declined, MissingCapability
-from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel, Principal
-from antiphon.model.notification import Log, Progress
-from antiphon.model.question import Elicit, ElicitResult, ListRoots, OpenUrl, Root, Sample, SampleResult
-from antiphon.model.request import RequestId
+import msgspec
+
+from antiphon.model.question import (
+    Answer,
+    Elicit,
+    ElicitResult,
+    ListRoots,
+    OpenUrl,
+    Question,
+    Root,
+    Sample,
+    SampleResult,
+)
+from antiphon.model.ui import asks_in_ui
 from antiphon.runtime.authoring import step as steps
 from antiphon.runtime.authoring.forms import Form
+from antiphon.runtime.execution import waiting
+from antiphon.runtime.execution.asking import raise_if_declined
+from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.call_context import State
 from antiphon.runtime.execution.executor import is_own_thread
 from antiphon.runtime.execution.failures import contain
 from antiphon.runtime.execution.fingerprints import step_print
-from antiphon.runtime.execution.run import Run, Suspended, current_step
-from antiphon.runtime.writable import finite, is_writable, writable, writable_text
+from antiphon.runtime.execution.nested_steps import current_step
+from antiphon.runtime.execution.retrying import Retry, run_with_retries
+from antiphon.runtime.execution.run import Run, Suspended
+from antiphon.runtime.execution.waiting import Duration, Recipient
+from antiphon.runtime.execution.waiting_context import WaitingContext
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.invoke import Environment
 
-__all__ = ["Context"]
+__all__ = ["Context", "call_of", "environment_of"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Context:
+class Context(WaitingContext[State]):
     """The call that a function is serving.
 
-    To get the context, annotate a parameter of the function with `Context`. A function that is not `async`
-    runs in a thread: there, pass each coroutine to `wait`, as in `ctx.wait(ctx.progress(1))`.
+    To get the context, annotate a parameter of the function with `Context`, or with `Context[State]` if the
+    lifespan of the server yields a `State`. A function that is not `async` runs in a thread: there, pass each
+    coroutine to `wait`, as in `ctx.wait(ctx.progress(1))`.
     """
 
-    __slots__ = ("_call", "_environment", "_loop", "_progress", "_run")
+    __slots__ = ("_loop",)
 
     def __init__(self, run: Run, environment: Environment) -> None:
-        self._run = run
-        self._call = run.call
-        self._environment = environment
-        self._progress = float("-inf")
+        super().__init__(run, environment)
         self._loop = asyncio.get_running_loop()
-
-    @property
-    def principal(self) -> Principal:
-        """The caller. The id is empty on a server without authentication."""
-        return self._call.principal
-
-    @property
-    def request_id(self) -> RequestId:
-        """The id of the request, as it appears in the server's log."""
-        return self._call.id
-
-    @property
-    def client(self) -> Implementation | None:
-        """The name and version that the client reports, or `None` if it reports none."""
-        return self._call.request_meta.client
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that the client declared."""
-        return self._call.request_meta.capabilities
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request."""
-        return self._call.request_meta.raw
-
-    @property
-    def streams(self) -> bool:
-        """Whether the caller receives segments at once. Other callers get all of them with the result."""
-        return self._call.request_meta.wants_stream or "streaming" in (
-            self._call.request_meta.response_modes or ()
-        )
-
-    @property
-    def lifespan(self) -> Any:
-        """The value that the server's lifespan yielded."""
-        return self._environment.lifespan
-
-    def require(self, *capabilities: str) -> None:
-        """Raise `MissingCapability` unless the client declared all of these capabilities."""
-        missing = [name for name in capabilities if name not in self.capabilities]
-        if missing:
-            raise MissingCapability(
-                f"This needs a client that can do {' and '.join(missing)}, and this one did not declare it.",
-                needs={name: {} for name in missing},
-            )
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller, if the caller asked for progress.
-
-        `progress` must increase with every report; a value that does not, or is not finite, is not sent. In a
-        task, the report becomes the status message of the task, for example `3 of 10: fetching`. It is stored
-        about once a second.
-        """
-        token = self._call.request_meta.progress_token
-        if not progress > self._progress or (reached := finite(progress)) is None:
-            return
-        if token is None:
-            if self._call.task_id is None:
-                return
-            token = self._call.task_id
-        self._progress = progress
-        text = None if message is None else writable_text(message)
-        await self._call.caller.notify(Progress(token, reached, finite(total), text))
-
-    report_progress = progress
-    """An alias of `progress`, under the name that other libraries use."""
-
-    async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the caller, if the caller wants messages of this level.
-
-        The name of its type replaces data that JSON cannot represent, so no message fails the call. In a
-        task, the message goes into the server's log, because no caller is connected.
-        """
-        wanted = "debug" if self._call.task_id is not None else self._call.log_level
-        if wanted is not None and LOG_LEVELS[level] >= LOG_LEVELS[wanted]:
-            if not is_writable(data):
-                data = writable(data)
-            name = None if logger is None else writable_text(logger)
-            await self._call.caller.notify(Log(level, data, name))
-
-    async def debug(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message at the level `debug`."""
-        await self.log("debug", data, logger=logger)
-
-    async def info(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message at the level `info`."""
-        await self.log("info", data, logger=logger)
-
-    async def warning(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message at the level `warning`."""
-        await self.log("warning", data, logger=logger)
-
-    async def error(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message at the level `error`."""
-        await self.log("error", data, logger=logger)
 
     # Asking. After a question, the function may run again from its beginning: see `step`.
 
     @overload
     async def elicit(
-        self, message: str, form: type[T], *, key: str | None = None, mode: Any = "form"
+        self,
+        message: str,
+        form: type[T],
+        *,
+        key: str | None = None,
+        mode: Any = "form",
+        ui: str | None = None,
+        to: Recipient | Sequence[Recipient] | None = None,
+        within: Duration | None = None,
+        remind: Duration | None = None,
     ) -> T: ...
     @overload
     async def elicit(
-        self, message: str, form: Mapping[str, Any], *, key: str | None = None, mode: Any = "form"
+        self,
+        message: str,
+        form: type[T],
+        *,
+        to: Recipient | Sequence[Recipient],
+        approvals: int,
+        key: str | None = None,
+        within: Duration | None = None,
+        remind: Duration | None = None,
+    ) -> list[T]: ...
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        form: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        mode: Any = "form",
+        ui: str | None = None,
+        to: Recipient | Sequence[Recipient] | None = None,
+        within: Duration | None = None,
+        remind: Duration | None = None,
     ) -> dict[str, Any]: ...
     @overload
     async def elicit(self, message: str, *, url: str, key: str | None = None) -> None: ...
@@ -167,6 +115,11 @@ class Context:
         url: str | None = None,
         key: str | None = None,
         mode: Any = "form",
+        ui: str | None = None,
+        to: Recipient | Sequence[Recipient] | None = None,
+        approvals: int | None = None,
+        within: Duration | None = None,
+        remind: Duration | None = None,
     ) -> Any:
         """Ask the user to fill in a form, or to open a `url`; return the value that the user entered.
 
@@ -175,12 +128,24 @@ class Context:
         beginning once the answer has arrived, so put code that must run once into a `step`. `key` names
         the question: the answer is found under the same key even if a new version of the function asks.
 
-        Raises `Declined` if the user declines or dismisses the form, and `MissingCapability` if the client
-        cannot show it. A task waits instead, because any client of its owner can answer.
+        `to` asks somebody else than the caller: the members of a group or scope, by its name, or one person,
+        as `Principal("bob")`. The first of them who answers decides; with `approvals`, so many different ones
+        have to answer, and the result is the list of their values. The owner of the task cannot answer for a
+        group. `within` limits the time, in seconds or as a `timedelta`, and `remind` notifies those who can
+        answer again after each such time. All of these need a task.
+
+        `ui` is the URI of an MCP App that asks in place of the form, in clients that let Apps ask. Other
+        clients show the form. This is experimental: the protocol is a draft (SEP-3118).
+
+        Raises `Declined` if the user declines or dismisses the form, `Unanswered` if nobody answers in time,
+        and `MissingCapability` if the client cannot show the form. A task waits instead, because any client
+        of its owner can answer. Raises `Failure` if the call has to be a task and cannot be one.
         """
         if url is not None:
+            if any(option is not None for option in (to, approvals, within, remind)):
+                raise ValueError("ctx.elicit(url=) asks the caller: to=, within= and remind= need a form.")
             answer = await self._run.ask(OpenUrl(message, url), key)
-            _raise_if_declined(answer, message)
+            raise_if_declined(answer, message)
             return None
         parsed = Form.of(form)
         value: Any = None
@@ -192,10 +157,27 @@ class Context:
             value, problem = parsed.read(response.content)
             return problem
 
-        question = Elicit(message, parsed.schema, mode)
-        answer = await self._run.ask(question, key or parsed.key(message), check)
-        _raise_if_declined(answer, message)
+        question = Elicit(message, parsed.schema, mode, self._shown_ui(ui, to))
+        if to is not None:
+            answers = await waiting.ask_others(
+                self._run, question, key, check, to=to, approvals=approvals, within=within, remind=remind
+            )
+            for given in answers:
+                raise_if_declined(given, waiting.question_to(to))
+            values = [parsed.read(given.content)[0] for given in answers]
+            return values[0] if approvals is None else values
+        if approvals is not None:
+            raise ValueError("ctx.elicit(approvals=) needs to=: who can approve.")
+        deadline = await waiting.question_deadline(self._run, message, within=within, remind=remind)
+        answer = await self._run.ask(question, key or parsed.key(message), check, deadline)
+        raise_if_declined(answer, message)
         return value
+
+    def _shown_ui(self, ui: str | None, to: Any) -> str | msgspec.UnsetType:
+        """Return the App that asks a question, unless the caller is asked and does not let Apps ask."""
+        if ui is None or (to is None and not asks_in_ui(self._call.request_meta.capabilities)):
+            return msgspec.UNSET
+        return ui
 
     async def sample(
         self,
@@ -229,20 +211,52 @@ class Context:
         answer = await self._run.ask(ListRoots(), key)
         return list(answer.roots)
 
+    async def ask(self, question: Question, *, key: str | None = None) -> Answer:
+        """Ask a question as it is, and return the answer as it came, also if a person declined.
+
+        For code that passes on the questions of another program. The answer is not checked against the
+        schema of a form. As with `elicit`, the call may stop at this line and the function run again. Raises
+        `MissingCapability` if the client cannot answer this kind of question.
+        """
+        answer: Answer = await self._run.ask(question, key)
+        return answer
+
     # Steps, tasks and segments
 
     # A keyword beside those of the function cannot be typed. With `key`, arguments are not checked.
     @overload
     async def step(
-        self, function: Callable[..., Awaitable[T]], /, *args: Any, key: str, **kwargs: Any
+        self,
+        function: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        key: str,
+        retry: Retry | None = None,
+        **kwargs: Any,
     ) -> T: ...
     @overload
-    async def step(self, function: Callable[..., T], /, *args: Any, key: str, **kwargs: Any) -> T: ...
+    async def step(
+        self, function: Callable[..., T], /, *args: Any, key: str, retry: Retry | None = None, **kwargs: Any
+    ) -> T: ...
+    @overload
+    async def step(
+        self, function: Callable[..., Awaitable[T]], /, *args: Any, retry: Retry, **kwargs: Any
+    ) -> T: ...
+    @overload
+    async def step(self, function: Callable[..., T], /, *args: Any, retry: Retry, **kwargs: Any) -> T: ...
     @overload
     async def step(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     async def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    async def step(self, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    async def step(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key: Any = None,
+        retry: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Call a function once and record its result; when the call runs again, return the recorded result.
 
         Code inside a step runs once. Code outside may run again. The result is stored as JSON, and read
@@ -253,6 +267,9 @@ class Context:
         The function and its arguments must be the same in every run: if they are not, the call stops with
         `ReplayMismatch`, which the function does not see. With a `key`, you can rename the function, and
         insert steps before it. Raises `DefinitionError` for a result that JSON cannot represent.
+
+        With `retry`, a step that raises is tried again. A task that waits long for the next attempt is
+        parked. Raises `RetriesExhausted` after the last attempt.
         """
         step = steps.of(function)
         if key is not None:
@@ -261,7 +278,17 @@ class Context:
             function, args, kwargs, is_keyed=key is not None, shared=self._environment.lifespan
         )
         work = step.work(self._environment.threads, args, kwargs)
-        return step.load(await self._run.step(key or step.name, work, step.dump, fingerprint))
+        name = key or step.name
+        if (tracing := self._environment.telemetry.tracing) is not None:
+            work = tracing.step(step.name, work)
+        if retry is None:
+            return step.load(await self._run.step(name, work, step.dump, fingerprint))
+        step.check_retry(retry)
+
+        async def attempt() -> Any:
+            return await self._run.step(name, work, step.dump, fingerprint)
+
+        return step.load(await run_with_retries(self._run, name, fingerprint.digest, retry, attempt))
 
     async def checkpoint(self) -> None:
         """Allow a busy server to stop the call here and have the caller make it again.
@@ -370,7 +397,11 @@ class Context:
         return cast(T, value)
 
 
-def _raise_if_declined(answer: ElicitResult, message: str) -> None:
-    if answer.action != "accept":
-        verb = "declined" if answer.action == "decline" else "dismissed without an answer"
-        raise Declined(f"This was {verb}: {message}", action=answer.action)
+def call_of(context: Context) -> Call[Any]:
+    """Return the call of a context, for functions that pass the call on to another program."""
+    return context._call
+
+
+def environment_of(context: Context) -> Environment:
+    """Return the objects that all runs of the server share, for functions that run others in a call."""
+    return context._environment

@@ -15,13 +15,22 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.errors import DefinitionError
 from antiphon.runtime.authoring.signature import name_of, underlying_function
 from antiphon.runtime.execution.failures import contain
 
-__all__ = ["Emit", "ThreadExecutor", "as_async", "as_emitter", "is_async", "is_own_thread"]
+__all__ = [
+    "Emit",
+    "OwnThreads",
+    "ThreadExecutor",
+    "Threads",
+    "as_async",
+    "as_emitter",
+    "is_async",
+    "is_own_thread",
+]
 
 logger = logging.getLogger("antiphon")
 
@@ -29,6 +38,13 @@ _thread_of_function: contextvars.ContextVar[int] = contextvars.ContextVar("antip
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
 """Sends one yielded value to the caller."""
+
+
+class Threads(Protocol):
+    """Runs functions in threads."""
+
+    def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Call a function in a thread, with a copy of the current context variables."""
 
 
 class ThreadExecutor:
@@ -51,6 +67,16 @@ class ThreadExecutor:
         submitted.add_done_callback(self._submitted.discard)
         return asyncio.wrap_future(submitted)
 
+    @property
+    def apart(self) -> OwnThreads:
+        """Runs functions in threads of their own, for those that may wait long."""
+        return OwnThreads(self._submitted)
+
+    @property
+    def running(self) -> int:
+        """The number of functions that run in a thread, or wait for one."""
+        return len(self._submitted)
+
     def close(self) -> None:
         """Shut the pool down, without waiting for functions that still run. Log how many there are."""
         if self._executor is None:
@@ -67,6 +93,31 @@ class ThreadExecutor:
     def wait(self, timeout: float) -> int:
         """Block until no function runs in a thread, or for `timeout` seconds; return how many still run."""
         return len(concurrent.futures.wait(tuple(self._submitted), timeout).not_done)
+
+
+class OwnThreads:
+    """Runs each function in a thread of its own, so that functions that wait do not occupy the pool."""
+
+    def __init__(self, running: set[concurrent.futures.Future[Any]]) -> None:
+        self._running = running
+
+    def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Call a function in a new thread, with a copy of the current context variables."""
+        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        done.set_running_or_notify_cancel()
+        self._running.add(done)
+        done.add_done_callback(self._running.discard)
+        call = functools.partial(contextvars.copy_context().run, _in_thread, function, kwargs)
+        threading.Thread(target=_settle, args=(done, call), name="antiphon-held", daemon=True).start()
+        return asyncio.wrap_future(done)
+
+
+def _settle(done: concurrent.futures.Future[Any], call: Callable[[], Any]) -> None:
+    """Set the outcome of a call. No exception ends the thread, not even `SystemExit`."""
+    try:
+        done.set_result(call())
+    except BaseException as error:
+        done.set_exception(error)
 
 
 def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
@@ -88,7 +139,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 
 
-def as_async(function: Callable[..., Any], threads: ThreadExecutor) -> Callable[..., Awaitable[Any]]:
+def as_async(function: Callable[..., Any], threads: Threads) -> Callable[..., Awaitable[Any]]:
     """Return a function that can be awaited; raises `DefinitionError` for a generator."""
     target = underlying_function(function)
     if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
@@ -99,7 +150,7 @@ def as_async(function: Callable[..., Any], threads: ThreadExecutor) -> Callable[
 
 
 def as_emitter(
-    function: Callable[..., Any], threads: ThreadExecutor
+    function: Callable[..., Any], threads: Threads
 ) -> Callable[[Emit, dict[str, Any]], Awaitable[Any]] | None:
     """Return a function that emits the values a generator yields; `None` if `function` is not a generator."""
     target = underlying_function(function)

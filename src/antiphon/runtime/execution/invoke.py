@@ -15,19 +15,23 @@ from msgspec import UNSET
 from antiphon.errors import DefinitionError, Failure
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.artifacts.artifact import takes_artifacts
+from antiphon.runtime.authoring.dependencies import DependencyOverrides
 from antiphon.runtime.authoring.signature import Signature
+from antiphon.runtime.execution.asking import require
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import ThreadExecutor, as_async, as_emitter, is_async
+from antiphon.runtime.execution.executor import ThreadExecutor, Threads, as_async, as_emitter, is_async
 from antiphon.runtime.execution.failures import SelfCancelled
+from antiphon.runtime.execution.injection import Injection
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import OutputStream
-from antiphon.runtime.execution.run import Run, Shed, Suspended, require
+from antiphon.runtime.execution.run import Run, Shed, Suspended
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from antiphon.runtime.artifacts.service import ArtifactService
+    from antiphon.runtime.held.registry import HeldRuns
 
 __all__ = ["AuthorFunction", "Environment"]
 
@@ -45,8 +49,14 @@ class Environment:
     shed: Shed | None = None
     artifacts: ArtifactService | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
+    held_runs: HeldRuns | None = None
+    """The runs of functions that are not run again, while their callers are asked."""
     lifespan: Any = None
     """The value that the server's lifespan yielded, set while the server runs."""
+    dependency_overrides: DependencyOverrides = field(default_factory=lambda: DependencyOverrides(Context))
+    """The functions that replace dependencies, in tests."""
+    closing: set[asyncio.Task[None]] = field(default_factory=set)
+    """Close the dependencies of calls that were stopped, as soon as their functions have returned."""
 
 
 class AuthorFunction:
@@ -55,25 +65,39 @@ class AuthorFunction:
     __slots__ = (
         "_context",
         "_generate",
+        "_injection",
         "_threaded",
         "bind",
         "invoke",
         "names",
+        "replays",
         "signature",
         "takes_artifacts",
     )
 
     def __init__(
-        self, function: Callable[..., Any], threads: ThreadExecutor, *, may_emit: bool = False
+        self,
+        function: Callable[..., Any],
+        threads: ThreadExecutor,
+        *,
+        may_emit: bool = False,
+        replay: bool = True,
     ) -> None:
         self.signature = Signature.of(function, Context)
         self.bind = self.signature.binder()
         self.names = self.signature.names
         self.takes_artifacts = any(takes_artifacts(hint) for hint in self.signature.parameters.values())
-        self._generate = as_emitter(function, threads) if may_emit else None
-        self.invoke = as_async(function, threads) if self._generate is None else function
+        needed = self.signature.dependencies
+        has_context = self.signature.context is not None or bool(needed)
+        may_wait = not replay and has_context  # for an answer, and for long
+        runner: Threads = threads.apart if may_wait else threads
+        self._generate = as_emitter(function, runner) if may_emit else None
+        self.invoke = as_async(function, runner) if self._generate is None else function
+        self._injection = Injection(function, needed, runner, may_emit=may_emit) if needed else None
         self._context = self.signature.context
         self._threaded = not is_async(function)
+        self.replays = replay
+        """Whether the function may be run again. If not, its runs are held in the process."""
 
     @property
     def emits(self) -> bool:
@@ -82,15 +106,32 @@ class AuthorFunction:
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function is passed a `Context`, or is a generator: only then a run can stop in it."""
-        return self._context is not None or self._generate is not None
+        """Whether the function or a dependency may get a `Context`, or is a generator.
+
+        Only then a run can stop in it.
+        """
+        return self._context is not None or self._generate is not None or self._injection is not None
+
+    @property
+    def has_dependencies(self) -> bool:
+        """Whether the function has dependencies."""
+        return self._injection is not None
+
+    def holds(self, call: Call[Any]) -> bool:
+        """Return whether the process has to hold the run of a call, because a question ends the request."""
+        return (
+            not self.replays
+            and self.takes_context
+            and call.carrier.returns_questions
+            and call.task_id is None
+        )
 
     async def run(self, call: Call[Any], arguments: dict[str, Any], environment: Environment) -> Any:
         """Run the function; return its value, or the `InputRequired` that it stopped with."""
         if self.takes_artifacts and environment.artifacts is not None:
             arguments = await environment.artifacts.resolve(arguments, call)
         carrier = call.carrier
-        if self._context is None and self._generate is None:
+        if self._context is None and self._generate is None and self._injection is None:
             if call.request.request_state is not None:
                 await carrier.open(call)  # a state that does not open is refused, used or not
             return await self.invoke(**arguments)
@@ -120,7 +161,9 @@ class AuthorFunction:
         run.threaded = self._threaded
         work = run.call.work
         try:
-            if self._generate is None:
+            if self._injection is not None:
+                value = await self._injection.call(run, arguments, context)
+            elif self._generate is None:
                 value = await self.invoke(**arguments)
             else:
                 value = await self._generate(run.emit, arguments)
@@ -139,20 +182,20 @@ class AuthorFunction:
                 raise SelfCancelled from None
             return run.outcome()
         except BaseException:
-            if run.suspending and not self._threaded:
+            if run.suspending and not run.threaded:
                 work.uncancel()
             if run.mismatch is not None:
                 raise run.mismatch from None
             raise
         if run.suspending:  # the function swallowed the cancellation, and returned
-            if not self._threaded:
+            if not run.threaded:
                 work.uncancel()
             return run.outcome()
         if type(value) is InputRequired:
             _check(run, value)
             return value
         if run.replay is not None and not run.journal.has_returned:
-            run.warn_unused()
+            run.replay.warn_unused(run.call.id)
         if value is None and run.last is not None:
             last = run.last
             data = last.data if last.structured else UNSET

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from antiphon.model.task import ANSWER_KIND
+from antiphon import wall_clock
 
 __all__ = ["MISSING", "Journal"]
 
@@ -27,6 +27,10 @@ _ID = "id"
 _STATE = "state"
 _SEGMENTS = "segments"
 _RETURNED = "returned"
+_BRANCH = "branch:"
+"""The prefix of the branch that an entry belongs to. An entry without one is of the function itself."""
+_COMPANIONS = ("", "print:", "within:")
+"""The prefixes of entries that show that an earlier run has used a key."""
 
 
 class Journal:
@@ -36,6 +40,7 @@ class Journal:
         "_counts",
         "_default_id",
         "_has_new_times",
+        "_taken",
         "_unwritten",
         "_write",
         "_writing",
@@ -55,6 +60,7 @@ class Journal:
         self._write = write
         self._writing: asyncio.Future[None] | None = None
         self._has_new_times = False
+        self._taken: set[str] | None = None
 
     def key(self, kind: str, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run, and count it."""
@@ -71,10 +77,44 @@ class Journal:
     def restart_counts(self, prefix: str = "") -> None:
         """Count the entries whose keys begin with `prefix` from the start: the function runs again."""
         self._counts = {base: count for base, count in self._counts.items() if not base.startswith(prefix)}
+        if not prefix:
+            self._taken = None
 
-    def question_key(self, name: str) -> str:
-        """Return the key of the next question of this name in this run."""
-        return self.key(ANSWER_KIND, name)[len(ANSWER_KIND) + 1 :]
+    # Keys that several branches may use under one name: see `branches.py`
+
+    def take_key(self, kind: str, name: str) -> str | None:
+        """Take the next key for the function itself; return `None` if an entry of a branch has the key."""
+        key = self.key(kind, name)
+        while self.is_taken(key):
+            key = self.key(kind, name)
+        if self.branch_of(key):
+            return None
+        self._take(key)
+        return key
+
+    def take_for_branch(self, key: str, branch: str) -> None:
+        """Take a key for a branch, and note whose it is."""
+        self._take(key)
+        if self.branch_of(key) != branch:
+            self.note(_BRANCH + key, branch)
+
+    def is_taken(self, key: str) -> bool:
+        """Return whether this run uses a key already."""
+        return self._taken is not None and key in self._taken
+
+    def branch_of(self, key: str) -> str:
+        """Return the branch to which an entry belongs; empty for the function itself, or an unknown key."""
+        found: str = self.entries.get(_BRANCH + key, "")
+        return found
+
+    def knows(self, key: str) -> bool:
+        """Return whether an earlier run has used a key."""
+        return _BRANCH + key in self.entries or any(prefix + key in self.entries for prefix in _COMPANIONS)
+
+    def _take(self, key: str) -> None:
+        if self._taken is None:
+            self._taken = set()
+        self._taken.add(key)
 
     def find(self, key: str) -> Any:
         """Return the value recorded under a key, or `MISSING`."""
@@ -90,6 +130,15 @@ class Journal:
         self.entries[key] = value
         if self._write is not None:
             self._unwritten[key] = value
+
+    def forget(self, *keys: str) -> None:
+        """Remove entries that no later run needs, and what is noted about them."""
+        for key in keys:
+            for entry in (key, _BRANCH + key):
+                self.entries.pop(entry, None)
+                self._unwritten.pop(entry, None)
+            if self._taken is not None:
+                self._taken.discard(key)
 
     def before_step(self, key: str) -> None:
         """Allow a step that is not in the journal to run. A journal for tests stops the run here."""
@@ -176,7 +225,7 @@ class Journal:
         key = self.key("now", "")
         found = self.find(key)
         if found is MISSING:
-            found = datetime.now(UTC).isoformat()
+            found = datetime.fromtimestamp(wall_clock.now(), UTC).isoformat()
             self.record(key, found)
             self._has_new_times = True
         return datetime.fromisoformat(found)

@@ -6,11 +6,14 @@ what happens to such a call: the run stops, and its carrier or worker decides.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from antiphon.errors import ReplayMismatch
 from antiphon.model.question import Question
-from antiphon.model.task import answer_entry
+from antiphon.model.request import RequestId
+from antiphon.model.task import answer_entry, others_entry
 from antiphon.runtime.execution.fingerprints import (
     StepPrint,
     fingerprint_key,
@@ -19,6 +22,8 @@ from antiphon.runtime.execution.fingerprints import (
 )
 
 __all__ = ["Replay"]
+
+logger = logging.getLogger("antiphon")
 
 _STEP_KIND = "step:"
 _USED_KINDS = (_STEP_KIND, answer_entry(""))
@@ -95,6 +100,18 @@ class Replay:
                 recorded=answer_entry(key),
             )
 
+    def check_audience(self, key: str, audience: Sequence[str]) -> None:
+        """Raise `ReplayMismatch` if the answers under this key came from others than this version asks."""
+        recorded = self._entries.get(fingerprint_key(others_entry(key)))
+        if recorded is not None and not set(recorded).issubset(audience):
+            raise ReplayMismatch(
+                f"The journal has an answer to the question {key!r} from {', '.join(recorded)}. This version "
+                f"asks {', '.join(audience) or 'the caller'} under the same key. Give the new question "
+                "another key.",
+                found=others_entry(key),
+                recorded=others_entry(key),
+            )
+
     def has_failed(self, key: str) -> bool:
         """Return whether an earlier run tried a step without success."""
         return key not in self._entries and fingerprint_key(key) in self._entries
@@ -102,6 +119,16 @@ class Replay:
     def has_no_print(self, key: str) -> bool:
         """Return whether a version without fingerprints recorded an entry."""
         return key in self._entries and fingerprint_key(key) not in self._entries
+
+    def warn_unused(self, request_id: RequestId) -> None:
+        """Log the entries of earlier runs that a finished run did not use."""
+        if unused := self.unused():
+            logger.warning(
+                "Request %r finished without using these entries of its journal: %s. Its function has "
+                "changed since they were recorded, or does not take the same path in every run.",
+                request_id,
+                ", ".join(unused),
+            )
 
     def unused(self) -> list[str]:
         """Return the steps that this run has not used, and the answers to questions that it has not asked."""

@@ -9,45 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-import msgspec
-
-from antiphon.errors import InvalidParams, MissingCapability, ReplayMismatch, StoreError
-from antiphon.model.capabilities import can_answer, capabilities_for, needed_capability
+from antiphon.errors import ReplayMismatch, StoreError
+from antiphon.instrumentation import add_event
+from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question, question_key, read_answer, with_problem
-from antiphon.model.task import answer_entry
+from antiphon.model.task import ANSWER_KIND, answer_entry, others_entry, question_kind
+from antiphon.model.waiting import Wait
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
-from antiphon.runtime.carriers.base import Check
+from antiphon.runtime.carriers.base import GATHER_TURNS, Check
+from antiphon.runtime.execution.activity import Activity
+from antiphon.runtime.execution.asking import QuestionDeadline, checked_answer, require, unused_answers
+from antiphon.runtime.execution.branches import Branch, next_key
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, StopSignal, as_exception
 from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
 from antiphon.runtime.execution.journal import MISSING, Journal
+from antiphon.runtime.execution.nested_steps import NESTED_KIND, current_step, run_nested_step
 from antiphon.runtime.execution.replay import Replay
 from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
 
-__all__ = ["Run", "Shed", "Suspended", "current_step", "require"]
-
-logger = logging.getLogger("antiphon")
+__all__ = ["Run", "Shed", "Suspended"]
 
 Shed: TypeAlias = Callable[[float], bool]
 """Returns whether to hand a call back to its caller, given the seconds spent in it."""
 
-_GATHER_TURNS = 3
-"""How many turns of the event loop a run waits for further questions before it stops at those it has."""
-_NESTED_KIND = "nested"
-"""The prefix of steps inside other steps. It never changes: logs and request states contain it."""
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
-_MAX_UNUSED_BYTES = 4096
-"""How many bytes of answers that the run did not use are kept in the journal."""
 
-current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
 _in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_own_thread", default=False)
 """Whether a function that is not `async` acts itself, and not a thread that it started."""
 
@@ -61,14 +55,15 @@ class Run:
 
     __slots__ = (
         "_attempts",
-        "_futures",
         "_limits",
         "_questions",
         "_replayed",
-        "_running_steps",
+        "_root",
         "_shed",
-        "_stop_handle",
+        "_waits",
         "abandoned",
+        "activity",
+        "answerers",
         "call",
         "journal",
         "last",
@@ -102,46 +97,51 @@ class Run:
         """Compares the run with earlier ones; `None` in the first run of a call."""
         self.mismatch: ReplayMismatch | None = None
         """Why the run was stopped, if the journal does not fit the function."""
+        self.answerers: dict[str, Sequence[Principal]] | None = None
+        """Whose answers this run has accepted, by the key of the question; `None` before the first."""
         self._attempts = StepAttempts(journal, self.replay)
         self._limits = limits
         self._shed = shed
         self._questions: dict[str, Question] = {}
-        self._futures: set[asyncio.Future[None]] = set()
-        self._running_steps = 0
+        self._waits: dict[str, Wait] = {}
+        self.activity = Activity()
         self._replayed = 0
-        self._stop_handle: asyncio.Handle | None = None
+        self._root: Branch | None = None
 
     # Asking
 
-    async def ask(self, question: Question, key: str | None, check: Check | None = None) -> Any:
+    async def ask(
+        self,
+        question: Question,
+        key: str | None,
+        check: Check | None = None,
+        deadline: QuestionDeadline | None = None,
+    ) -> Any:
         """Return the answer to a question: from the journal, from the request, or through the carrier.
 
-        An answer with which `check` finds something wrong is not accepted: the question is asked again under
-        the same key, and says what was wrong. Raises `InvalidParams` for a response that does not answer this
-        kind of question.
+        If `check` finds a problem with an answer, the question is asked again under the same key, and names
+        the problem. Raises `InvalidParams` for a response that does not answer this kind of question.
         """
         self._check_running()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
-        key = self.journal.question_key(key or question_key(question))
+        key = await self.question_key(key or question_key(question))
+        if deadline is not None:
+            deadline.check(key)
         renamed, attempts, problem = key, 1, None
         while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
-            answer, problem = _checked(question, renamed, recorded, check)
+            answer, problem = checked_answer(question, renamed, recorded, check)
             self._attempts.note_progress()
-            if self.replay is not None:
-                self.replay.use(answer_entry(renamed))
-                try:
-                    self.replay.check_question(renamed, question, problem is None)
-                except ReplayMismatch as mismatch:
-                    self._stop_at(mismatch)
+            self.check_replayed_answer(renamed, question, is_accepted=problem is None)
             if problem is None:
-                await self._yield_in_replay()
+                self.note_answerers(key, (self.call.principal,))
+                await self.yield_in_replay()
                 return answer
             # Earlier versions asked again under a new key, and their logs and request states contain it.
             attempts += 1
             renamed = f"{key}~{attempts}"
         require(question, self.call)
-        self._note_question(key, question)
+        self.note_question(key, question)
         for given in (key,) if renamed == key else (key, renamed):
             response = self.responses.get(given)
             if response is None or response == self.journal.find(answer_entry(given)):
@@ -150,10 +150,41 @@ class Run:
             problem = None if check is None else check(answer)
             if problem is None:
                 self.record_answer(key, response)
+                self.note_answerers(key, (self.call.principal,))
                 return answer
         if (confirming := self.call.carrier.confirm()) is not None:
-            await self._confirm(confirming)
-        return await self.call.carrier.ask(self, key, with_problem(question, problem), check)
+            await self.confirm(confirming)
+        if deadline is not None:
+            self._waits[key] = await deadline.wait(key)
+        add_event("antiphon.question", {"antiphon.question.kind": question_kind(question)})
+        answer = await self.call.carrier.ask(self, key, with_problem(question, problem), check)
+        self.note_answerers(key, (self.call.principal,))
+        return answer
+
+    async def question_key(self, name: str) -> str:
+        """Return the key of the next question of this name in the current branch."""
+        return (await next_key(self, ANSWER_KIND, name)).removeprefix(answer_entry(""))
+
+    def note_answerers(self, key: str, principals: Sequence[Principal]) -> None:
+        """Note whose answers to a question this run has accepted."""
+        if self.answerers is None:
+            self.answerers = {}
+        self.answerers[key] = principals
+
+    def check_replayed_answer(
+        self, key: str, question: Question, *, is_accepted: bool, audience: Sequence[str] = ()
+    ) -> None:
+        """Note that the run uses a recorded answer; stop the run if it was given to another question.
+
+        `audience` is who can answer, if that is not the caller.
+        """
+        if self.replay is not None:
+            self.replay.use(answer_entry(key))
+            try:
+                self.replay.check_question(key, question, is_accepted)
+                self.replay.check_audience(key, audience)
+            except ReplayMismatch as mismatch:
+                self._stop_at(mismatch)
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
@@ -165,13 +196,42 @@ class Run:
     async def suspend(self, key: str, question: Question) -> NoReturn:
         """Stop the run at a question, together with others that are asked in the same moment."""
         self._questions[key] = question
-        if not self._futures and self._running_steps == 0 and asyncio.current_task() is self.call.work.task:
-            # The function itself asks, not something that it started concurrently: no other question can
-            # come in this moment, so there is nothing to wait for.
+        try:
+            await self._stop_here()
+        finally:
+            self._withdraw(key)
+
+    async def park(self, key: str, wait: Wait) -> NoReturn:
+        """Stop the run of a task until a time, an event or the answer of somebody else."""
+        if (confirming := self.call.carrier.confirm()) is not None:
+            await self.confirm(confirming)
+        self._waits[key] = wait
+        add_event("antiphon.wait", {"antiphon.wait.kind": wait.kind})
+        try:
+            await self._stop_here()
+        finally:
+            self._withdraw(key)
+
+    async def _stop_here(self) -> NoReturn:
+        activity = self.activity
+        if (
+            self.call.carrier.parking is None
+            and not activity.is_waiting
+            and activity.under_way == 0
+            and asyncio.current_task() is self.call.work.task
+        ):
+            # The function itself asks. What it started beside can ask in the next round. In a task, it could
+            # not: an event that it waits for has to wake the task.
             self.suspending = True
             raise asyncio.CancelledError
-        await self._stop_after(_GATHER_TURNS)
+        await activity.wait(GATHER_TURNS, self._suspend)
         raise AssertionError("the run was stopped; another run gets the answer")
+
+    def _withdraw(self, key: str) -> None:
+        """Forget a question or wait if the run goes on: the function has cancelled the branch that waited."""
+        if not self.suspending:
+            self._questions.pop(key, None)
+            self._waits.pop(key, None)
 
     # Emitting
 
@@ -195,9 +255,10 @@ class Run:
         if output is None:
             output = self.call.open_output(self.journal, self._limits)
         if not output.replays and (confirming := self.call.carrier.confirm()) is not None:
-            await self._confirm(confirming)
+            await self.confirm(confirming)
         try:
-            await output.emit(emitted)
+            with self.activity:
+                await output.emit(emitted)
         except StoreError as error:
             raise self._abandon() from error
 
@@ -216,26 +277,28 @@ class Run:
         """
         self._check_running()
         if (outer := current_step.get()) is not None:
-            return await self._nested_step(outer, name, work, dump, fingerprint)
+            return await run_nested_step(self, outer, name, work, dump, fingerprint)
         is_sequential = self._is_sequential
+        if not is_sequential:
+            _ = self.branch  # the first use of the context counts
         attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
         if self.replay is not None:
             recorded = await self._find_step(self.replay, attempt.key, fingerprint, is_sequential)
             if recorded is not None:
                 self._attempts.note_progress()
                 self.replay.use(recorded)
-                await self._yield_in_replay()
+                await self.yield_in_replay()
                 return self.journal.find(recorded)
             while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
                 attempt = attempt.under(self.journal.key("step", name))
         if (confirming := self.call.carrier.confirm()) is not None:
-            await self._confirm(confirming)
+            await self.confirm(confirming)
         self.journal.before_step(attempt.key)
         if not is_sequential:
-            await self._settle()
+            await self.settle()
         # Reading the id records it before the step runs, so that the step's idempotency key stays the same.
         _ = self.journal.id
-        self._running_steps += 1
+        self.activity.under_way += 1
         token = current_step.set(attempt.identity)
         try:
             value = dump(await work())
@@ -245,7 +308,7 @@ class Run:
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
-            await self._commit()
+            await self.commit()
         except BaseException as error:
             # Without its fingerprint, a step that failed would look like a new one in the next run. If the
             # same step comes next, it is another attempt at this one, and the next run makes it only once.
@@ -255,70 +318,40 @@ class Run:
                 attempt = attempt._replace(had_failed=True)
             self._note_step(attempt, fingerprint, is_sequential)
             self._attempts.note_failure(name, fingerprint, attempt)
-            self.journal.restart_counts(f"{_NESTED_KIND}:{attempt.identity}/")
+            self.journal.restart_counts(f"{NESTED_KIND}:{attempt.identity}/")
             if isinstance(error, UNSAFE_IN_TASKS) and not self.call.work.is_current:
                 # The step runs in an asyncio task that the function started.
                 raise as_exception(error) from error
             raise
         finally:
             current_step.reset(token)
-            self._running_steps -= 1
-            if self._futures:
-                self._schedule_stop(_GATHER_TURNS)
+            self.activity.end()
         await self.checkpoint()
         return value
 
-    async def _nested_step(
-        self,
-        outer: str,
-        name: str,
-        work: Callable[[], Awaitable[Any]],
-        dump: Callable[[Any], Any],
-        fingerprint: StepPrint,
-    ) -> Any:
-        """Return the recorded result of a step inside another step, or run the step and record its result.
-
-        Once the outer step is recorded, this one is not called again. So it has no place among the steps of
-        the function: its key names the outer step and its own arguments.
-        """
-        path = f"{outer.removeprefix(f'{_NESTED_KIND}:')}/{name}({fingerprint.digest})"
-        key = self.journal.key(_NESTED_KIND, path)
-        found = self.journal.find(key)
-        if found is not MISSING:
-            return found
-        if (confirming := self.call.carrier.confirm()) is not None:
-            await self._confirm(confirming)
-        self.journal.before_step(key)
-        await self._settle()
-        token = current_step.set(key)
-        try:
-            value = dump(await work())
-        finally:
-            current_step.reset(token)
-        self.journal.record(key, value)
-        await self._commit()
-        return value
-
-    async def _commit(self) -> None:
+    async def commit(self) -> None:
         """Write the journal; unwind the function if that is not possible any more."""
         try:
-            await self.journal.commit()
+            with self.activity:
+                await self.journal.commit()
         except StoreError as error:
             raise self._abandon() from error
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Settle the journal before a step whose idempotency key depends on its arguments."""
         try:
-            await self.journal.settle()
+            with self.activity:
+                await self.journal.settle()
         except StoreError as error:
             raise self._abandon() from error
         self._check_running()
 
-    async def _yield_in_replay(self) -> None:
+    async def yield_in_replay(self) -> None:
         """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
         self._replayed += 1
         if self._replayed % _REPLAY_ENTRIES == 0:
-            await asyncio.sleep(0)
+            with self.activity:
+                await asyncio.sleep(0)
 
     async def checkpoint(self) -> None:
         """Hand the call back to the caller if the server sheds load.
@@ -332,7 +365,7 @@ class Run:
             and self.journal.grown
             and self._shed(self.elapsed)
         ):
-            await self._stop_after(0)
+            await self.activity.wait(0, self._suspend)
 
     @property
     def elapsed(self) -> float:
@@ -344,17 +377,22 @@ class Run:
     def note_thread(self, *, is_own: bool) -> None:
         """Note whether the function's own thread acts now: steps of threads that it started have no order."""
         _in_own_thread.set(is_own)
+        if not is_own:
+            self._function_branch.in_thread()
 
-    def warn_unused(self) -> None:
-        """Log the entries of earlier runs that a finished run did not use."""
-        unused = () if self.replay is None else self.replay.unused()
-        if unused:
-            logger.warning(
-                "Request %r finished without using these entries of its journal: %s. Its function has "
-                "changed since they were recorded, or does not take the same path in every run.",
-                self.call.id,
-                ", ".join(unused),
-            )
+    @property
+    def branch(self) -> str:
+        """The path of the branch that acts; empty for the function itself."""
+        if self._is_sequential:
+            return ""
+        root = self._function_branch
+        return ((root.inherited() if self.threaded else None) or root.in_task()).path
+
+    @property
+    def _function_branch(self) -> Branch:
+        if self._root is None:
+            self._root = Branch("")
+        return self._root
 
     @property
     def _is_sequential(self) -> bool:
@@ -368,10 +406,14 @@ class Run:
             fingerprint = fingerprint._replace(is_concurrent=not is_sequential, is_retried=attempt.had_failed)
         self.journal.note(fingerprint_key(attempt.key), fingerprint.write(attempt.key))
 
-    def _note_question(self, key: str, question: Question) -> None:
-        entry, note = fingerprint_key(answer_entry(key)), question_print(question)
-        if self.journal.entries.get(entry) != note:
-            self.journal.note(entry, note)
+    def note_question(self, key: str, question: Question, audience: Sequence[str] = ()) -> None:
+        """Note the fingerprint of a question, and who can answer it if that is not the caller."""
+        notes: dict[str, Any] = {fingerprint_key(answer_entry(key)): question_print(question)}
+        if audience:
+            notes[fingerprint_key(others_entry(key))] = list(audience)
+        for entry, note in notes.items():
+            if self.journal.entries.get(entry) != note:
+                self.journal.note(entry, note)
 
     async def _find_step(
         self, replay: Replay, key: str, fingerprint: StepPrint, is_sequential: bool
@@ -383,12 +425,13 @@ class Run:
             if mismatch.found == mismatch.recorded:
                 self._stop_at(mismatch)
         # A recorded step is due before this one. Something beside may be about to use it.
-        for _ in range(_GATHER_TURNS):
-            await asyncio.sleep(0)
+        with self.activity:
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
         try:
             return replay.find_step(key, fingerprint, is_sequential=is_sequential)
         except ReplayMismatch as mismatch:
-            if self._running_steps or self._futures:
+            if self.activity.under_way or self.activity.is_waiting:
                 return None
             self._stop_at(mismatch)
 
@@ -411,28 +454,29 @@ class Run:
         """
         if self.mismatch is not None:
             raise self.mismatch from None
-        unused = [
-            (len(msgspec.json.encode(response)), answer_entry(key), response)
-            for key, response in self.responses.items()
-            if key not in self._questions and answer_entry(key) not in self.journal.entries
-        ]
-        room = _MAX_UNUSED_BYTES
-        for size, entry, response in sorted(unused, key=lambda answer: answer[0]):
-            room -= len(entry) + size
-            if room < 0:
-                break
+        asked = {*self._questions, *self._waits}  # the caller cannot answer for others
+        for entry, response in unused_answers(self.responses, asked, self.journal.entries):
             self.journal.record(entry, response)
-        return InputRequired(self._questions)
+        stopped = InputRequired(self._questions)
+        stopped.waits = self._waits
+        return stopped
+
+    def check_outside_step(self, act: str) -> None:
+        """Raise `RuntimeError` in a step, and `CancelledError` if the run was stopped."""
+        self._check_running()
+        if current_step.get() is not None:
+            raise RuntimeError(f"A step cannot {act}: do that outside, and pass the value to the step.")
 
     def _check_running(self) -> None:
         """Raise `CancelledError` if the run was stopped and the function swallowed the cancellation."""
         if self.suspending or self.abandoned:
             raise asyncio.CancelledError
 
-    async def _confirm(self, confirming: Awaitable[None]) -> None:
+    async def confirm(self, confirming: Awaitable[None]) -> None:
         """Wait for the carrier to confirm that the run may go on; unwind the function if it may not."""
         try:
-            await confirming
+            with self.activity:
+                await confirming
         except StoreError as error:
             raise self._abandon() from error
         self._check_running()
@@ -449,52 +493,8 @@ class Run:
             task.cancel()
         return asyncio.CancelledError()
 
-    async def _stop_after(self, turns: int) -> None:
-        """Wait to be cancelled: the run stops after some turns of the event loop."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures.add(future)
-        self._schedule_stop(turns)
-        await future
-
-    def _schedule_stop(self, turns: int) -> None:
-        """Stop the run after some turns of the event loop, unless a step still runs by then."""
-        if self._stop_handle is not None:
-            self._stop_handle.cancel()
-        self._stop_handle = asyncio.get_running_loop().call_soon(self._turn, turns)
-
-    def _turn(self, turns: int) -> None:
-        if turns > 0:
-            self._stop_handle = asyncio.get_running_loop().call_soon(self._turn, turns - 1)
-        elif self._running_steps == 0:
-            self._suspend()
-
     def _suspend(self) -> None:
         self.suspending = True
         if not self.threaded and self.call.work.task is not None:
             self.call.work.task.cancel()
-        for future in self._futures:
-            future.cancel()
-
-
-def _checked(question: Question, key: str, response: Any, check: Check | None) -> tuple[Any, str | None]:
-    """Return the answer in a recorded response, and why it does not fit; `None` if it fits."""
-    try:
-        answer = read_answer(question, key, response)
-    except InvalidParams as error:
-        return None, error.message
-    return answer, None if check is None else check(answer)
-
-
-def require(question: Question, call: Call[Any]) -> None:
-    """Raise `MissingCapability` if the client did not declare that it can answer a question.
-
-    A question of a task is never refused: the task waits, and any client of its owner can answer.
-    """
-    if call.carrier.anyone_answers or can_answer(call.request_meta.capabilities, question):
-        return
-    name, mode = needed_capability(question)
-    what = name if mode is None else f"{name} ({mode})"
-    raise MissingCapability(
-        f"This needs a client that can do {what}, and this one did not declare it.",
-        needs=capabilities_for(type(question)),
-    )
+        self.activity.cancel()

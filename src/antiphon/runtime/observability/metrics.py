@@ -7,10 +7,10 @@ https://prometheus.io/docs/instrumenting/exposition_formats/
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from antiphon import wall_clock
 from antiphon.errors import StoreError
 from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.observability.telemetry import Telemetry
@@ -35,9 +35,10 @@ async def render(
     worker: Worker | None,
     budget: MemoryBudget | None = None,
     *,
+    held: int = 0,
     server: str | None = None,
 ) -> str:
-    """Return all metrics of this process."""
+    """Return all metrics of this process. `held` is how many runs it holds while their callers are asked."""
     page = _Page()
     page.add(
         "antiphon_calls_total",
@@ -60,6 +61,8 @@ async def render(
     if budget is not None:
         about = "Memory that this process keeps for its callers, of at most Limits.max_memory_bytes."
         page.add("antiphon_memory_reserved_bytes", "gauge", about, [({}, budget.reserved)])
+    about = "Calls that wait for an answer in this process, of at most Limits.max_held_runs."
+    page.add("antiphon_held_runs", "gauge", about, [({}, held)])
     if worker is not None:
         _add_worker(page, worker)
     if store is not None:
@@ -94,7 +97,7 @@ async def _add_store(page: _Page, store: Store, server: str | None) -> None:
     page.add("antiphon_store_up", "gauge", "Whether the store responds.", [({}, up)])
     page.add("antiphon_tasks", "gauge", "Tasks in the store, by phase; the same for all processes.", counts)
     if up:
-        age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+        age = 0.0 if oldest is None else max(0.0, wall_clock.now() - oldest / 1000)
         about = "Age of the oldest task of this server that waits for a worker."
         page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
     stats = getattr(store, "commit_stats", None)

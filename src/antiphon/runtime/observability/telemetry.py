@@ -1,26 +1,37 @@
 """Counts every call; times, logs and traces calls if that is enabled.
 
 Owns the counters of one server. If neither logging nor tracing is enabled, a call costs one addition. It logs
-arguments only if the author asks for that. It must not know a metrics library.
-
-The names of spans and attributes follow OpenTelemetry's conventions for MCP. The trace context comes in the
-`_meta` of a request, under the names of the W3C headers.
+arguments only if the author asks for that. It must not know a metrics library; `tracing` knows OpenTelemetry.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from antiphon.errors import RequestError
+from antiphon.instrumentation import find_instruments, flush
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.segment import SegmentPage
 from antiphon.model.task import Promise
 
-__all__ = ["CallKey", "Response", "Telemetry", "Timing", "ToolCounters", "call_log", "classify"]
+if TYPE_CHECKING:
+    from antiphon.runtime.observability.tracing import ServerTracing
+
+__all__ = [
+    "CallKey",
+    "CallOutcome",
+    "Response",
+    "Telemetry",
+    "Timing",
+    "ToolCounters",
+    "call_log",
+    "classify",
+]
 
 call_log = logging.getLogger("antiphon.calls")
 """The logger that gets one line for each call, at the level `INFO`."""
@@ -76,19 +87,34 @@ class Telemetry:
 
     def __init__(self, *, log_arguments: bool = False) -> None:
         self._tools: dict[str, ToolCounters] = {}
-        self._log_arguments = log_arguments
+        self.log_arguments = log_arguments
+        """Whether the log of calls has their arguments."""
         self._is_timed = False
-        self._tracer: Any = None
+        self.tracing: ServerTracing | None = None
+        """Creates spans and records durations, if the program has configured OpenTelemetry."""
+        self.flushes = False
+        """Whether `stop` waits until spans and metrics are exported: the process may end after it."""
         self.observes = False
         """Whether calls are timed or traced, so that they have to go through `observe`."""
 
-    def start(self) -> None:
-        """Enable tracing if the program has configured an OpenTelemetry provider by now."""
-        trace = sys.modules.get("opentelemetry.trace")
-        provider = None if trace is None else trace.get_tracer_provider()
-        if trace is not None and type(provider).__name__ not in ("ProxyTracerProvider", "NoOpTracerProvider"):
-            self._tracer = trace.get_tracer("antiphon")
-        self.observes = self._is_timed or self._tracer is not None
+    def start(self, offers: Callable[[Any], bool]) -> None:
+        """Enable tracing if the program has configured OpenTelemetry by now.
+
+        `offers` returns whether the server has the tool or the prompt that a request names. Callers could
+        make up any number of other names.
+        """
+        instruments = find_instruments("server")
+        self.tracing = None
+        if instruments is not None:
+            from antiphon.runtime.observability.tracing import ServerTracing
+
+            self.tracing = ServerTracing(instruments, offers)
+        self.observes = self._is_timed or self.tracing is not None
+
+    async def stop(self) -> None:
+        """Export what was recorded, if the process may end after this."""
+        if self.flushes and self.tracing is not None:
+            await asyncio.to_thread(flush)
 
     def counters_of(self, tool: str) -> ToolCounters:
         """Return the counters of a tool."""
@@ -119,28 +145,15 @@ class Telemetry:
 
     async def observe(self, call: Any, counters: ToolCounters, perform: Callable[[], Awaitable[Any]]) -> Any:
         """Run a call, and record how it ended."""
-        if self._tracer is None:
+        if self.tracing is None or (call.task_id is None and call.convert is None):
             return await self._timed_call(call, counters, perform, None)
-        from opentelemetry import trace
-        from opentelemetry.propagate import extract
-
-        name = call.request.name
-        carrier = call.request_meta.trace_context
-        attributes = {
-            "mcp.method.name": "tools/call",
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "jsonrpc.request.id": str(call.id),
-        }
-        with self._tracer.start_as_current_span(
-            f"tools/call {name}",
-            context=extract(carrier) if carrier else None,
-            kind=trace.SpanKind.SERVER,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        with self.tracing.running(call) as span:
             return await self._timed_call(call, counters, perform, span)
+
+    def record_session(self, seconds: float, facts: MessageFacts) -> None:
+        """Record how long a session lasted."""
+        if self.tracing is not None:
+            self.tracing.record_session(seconds, facts)
 
     async def _timed_call(
         self, call: Any, counters: ToolCounters, perform: Callable[[], Awaitable[Any]], span: Any
@@ -191,8 +204,8 @@ class Telemetry:
             details["artifact"] = outcome.meta["artifact_id"]
         if call_log.isEnabledFor(logging.INFO):
             self._log(call, response, ended, seconds, details, task or call.task_id)
-        if span is not None:
-            _describe(span, call, response, ended, outcome)
+        if self.tracing is not None and span is not None:
+            self.tracing.describe(span, call, response, ended, outcome)
 
     def _log(
         self,
@@ -213,7 +226,7 @@ class Telemetry:
             "principal": call.principal.id or None,
             **details,
         }
-        if self._log_arguments:
+        if self.log_arguments:
             fields["arguments"] = call.request.arguments
         logged = {key: value for key, value in fields.items() if value is not None}
         line = " ".join(f"{key}={_quoted(value)}" for key, value in logged.items())
@@ -237,21 +250,6 @@ def classify(call: Any, outcome: Any) -> tuple[Response, CallOutcome]:
         return response, "error"
     # A call that missed its deadline is answered with a failure. In the other cases the caller is gone.
     return response, "failed" if call.work.stop_reason == "deadline" else "cancelled"
-
-
-def _describe(span: Any, call: Any, response: Response, ended: CallOutcome, outcome: Any) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
-    span.set_attribute("antiphon.response", response)
-    span.set_attribute("antiphon.outcome", ended)
-    if call.task_id is not None:
-        span.set_attribute("antiphon.task.id", call.task_id)
-    if ended in ("failed", "error"):
-        code = outcome.code if isinstance(outcome, RequestError) else None
-        span.set_attribute("error.type", "tool_error" if code is None else str(code))
-        span.set_status(Status(StatusCode.ERROR))
-        if code is not None:
-            span.set_attribute("rpc.response.status_code", str(code))
 
 
 def _timing(counters: ToolCounters) -> Timing:

@@ -1,11 +1,16 @@
 """Decides whether a new task is accepted, from the number of tasks that wait for a worker or for an answer.
 
-Owns the counts, which are estimates: they are read from the store at intervals, and before a task is refused.
+Owns the counts, which are estimates: the store counts at intervals, and before a task is refused. In between,
+each process adds the tasks that it creates, from the moment at which it accepts them. So one process never
+exceeds a limit, and several processes together exceed one by the tasks that they create between two counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
+
 from antiphon.errors import Busy
+from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.budget import share_of
 from antiphon.runtime.limits import Limits
 from antiphon.store.contract import Phase, Store
@@ -16,7 +21,67 @@ _RETRY_AFTER_SECONDS = 10
 """When a caller should try again after its task was refused because too many tasks wait."""
 _COUNT_INTERVAL_TASKS = 100
 """How many tasks a process creates before it asks the store again how many wait."""
-_PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an answer"))
+_PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an answer, a time or an event"))
+
+
+class _Estimate:
+    """A number of tasks: the last count of the store, and the tasks that were accepted since.
+
+    `message` is what a caller reads whose task is refused, with places for the number and for the limit. With
+    a `total` that includes these tasks, they need not be counted before the total reaches their limit.
+    """
+
+    __slots__ = ("_count", "_counted", "_created", "_since", "_total", "message", "most", "pending")
+
+    def __init__(
+        self,
+        most: int,
+        message: str,
+        count: Callable[[], Awaitable[int]],
+        *,
+        total: _Estimate | None = None,
+    ) -> None:
+        self.most = most
+        self.message = message
+        self.pending = 0
+        """The tasks that were accepted and are not in the store yet."""
+        self._count = count
+        self._total = total
+        self._counted: int | None = None
+        self._created = 0  # tasks that this process has created in all
+        self._since = 0  # how many of them when the last count began
+
+    @property
+    def number(self) -> int:
+        """The number of tasks, or more: a task that was created during a count may count twice."""
+        return (self._counted or 0) + self._created - self._since + self.pending
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached, as far as is known without another count."""
+        return self.number >= self.most and self._matters
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the store has to count, because other processes may have created tasks."""
+        is_recent = self._counted is not None and self._created - self._since < _COUNT_INTERVAL_TASKS
+        return not is_recent and self._matters
+
+    @property
+    def _matters(self) -> bool:
+        return self._total is None or self._total.number >= self.most
+
+    async def count_again(self) -> None:
+        """Ask the store. Of several counts at once, the one that began last decides."""
+        since = self._created
+        found = await self._count()
+        if self._counted is None or since >= self._since:
+            self._counted, self._since = found, since
+
+    def finish(self, *, created: bool) -> None:
+        """Note that a task that was accepted is in the store, or that it could not be created."""
+        self.pending -= 1
+        self._created += created
 
 
 class Admission:
@@ -25,59 +90,88 @@ class Admission:
     def __init__(self, store: Store, limits: Limits, *, server: str | None = None) -> None:
         self._store = store
         self._server = server
-        self._most: dict[Phase, int] = {"ready": limits.max_queued_tasks, "waiting": limits.max_waiting_tasks}
-        self._shares = {phase: share_of(most, limits.principal_share) for phase, most in self._most.items()}
-        self._counts: dict[Phase, int] = {"ready": 0, "waiting": 0}
-        self._by_principal: dict[tuple[str, Phase], int] = {}
-        self._created = _COUNT_INTERVAL_TASKS  # since the last count
-        self._count_after = self._room()  # how many tasks can be created before the next count
+        most: dict[Phase, int] = {"ready": limits.max_queued_tasks, "waiting": limits.max_waiting_tasks}
+        self._shares = {phase: share_of(number, limits.principal_share) for phase, number in most.items()}
+        if limits.max_queued_tasks_per_principal is not None:
+            self._shares["ready"] = limits.max_queued_tasks_per_principal
+        self._totals = {
+            phase: _Estimate(
+                most[phase],
+                f"Too many tasks wait for {awaited}, {{}} of at most {{}}: try again later.",
+                self._total_counter(phase, most[phase]),
+            )
+            for phase, awaited in _PHASES
+        }
+        self._by_principal: dict[tuple[str, Phase], _Estimate] = {}
+        self._by_tool: dict[str, _Estimate] = {}
 
-    async def check(self, principal_id: str) -> None:
-        """Raise `Busy` if too many tasks wait, in all or of an authenticated principal."""
-        if self._created >= self._count_after:
-            await self._count_again()
+    async def reserve(self, principal_id: str, tool: Tool) -> tuple[_Estimate, ...]:
+        """Accept a task, and return the estimates that count it. Call `finish` when it is in the store.
+
+        Raises `Busy` if too many tasks wait, in all, of an authenticated principal, or of the tool.
+        """
+        counted: set[_Estimate] = set()
+        while True:
+            estimates = tuple(self._estimates(principal_id, tool))
+            wrong = next(
+                (one for one in estimates if one.is_full or (one.is_old and one not in counted)), None
+            )
+            if wrong is None:  # nothing was awaited since the limits were compared
+                for estimate in estimates:
+                    estimate.pending += 1
+                return estimates
+            if wrong in counted:
+                raise Busy(wrong.message.format(wrong.number, wrong.most), retry_after=_RETRY_AFTER_SECONDS)
+            if wrong in self._totals.values():
+                self._forget_principals()
+            await wrong.count_again()
+            counted.add(wrong)
+
+    @staticmethod
+    def finish(estimates: tuple[_Estimate, ...], *, created: bool) -> None:
+        """Note that a task that was accepted is in the store, or that it could not be created."""
+        for estimate in estimates:
+            estimate.finish(created=created)
+
+    def _estimates(self, principal_id: str, tool: Tool) -> Iterator[_Estimate]:
+        """Yield the estimates that a new task concerns."""
+        yield from self._totals.values()
         if principal_id:
             for phase, awaited in _PHASES:
-                # Fewer tasks in all than the share of one principal: nobody has more than its share.
-                if self._counts[phase] + self._created >= self._shares[phase]:
-                    await self._check_share(principal_id, phase, awaited)
-        self._created += 1
+                yield self._of_principal(principal_id, phase, awaited)
+        if tool.max_queued is not None:
+            yield self._of_tool(tool.name, tool.max_queued)
 
-    async def _count_again(self) -> None:
-        """Ask the store how many tasks wait; raises `Busy` if they are too many."""
-        self._created = 0
-        self._by_principal.clear()
-        for phase, _ in _PHASES:
-            self._counts[phase] = await self._count(phase)
-        self._count_after = self._room()
-        for phase, awaited in _PHASES:
-            if self._counts[phase] >= self._most[phase]:
-                raise Busy(
-                    f"Too many tasks wait for {awaited}, {self._counts[phase]} of at most "
-                    f"{self._most[phase]}: try again later.",
-                    retry_after=_RETRY_AFTER_SECONDS,
-                )
+    def _of_principal(self, principal_id: str, phase: Phase, awaited: str) -> _Estimate:
+        key, most = (principal_id, phase), self._shares[phase]
+        if key not in self._by_principal:
+            self._by_principal[key] = _Estimate(
+                most,
+                f"You have {{}} of at most {{}} tasks that wait for {awaited}: try again later.",
+                lambda: self._store.count_of_principal(principal_id, phase, most=most),
+                total=self._totals[phase],
+            )
+        return self._by_principal[key]
 
-    def _room(self) -> int:
-        """Return how many tasks can be created before the store has to be asked again how many wait."""
-        room = min(self._most[phase] - count for phase, count in self._counts.items())
-        return min(room, _COUNT_INTERVAL_TASKS)
+    def _of_tool(self, name: str, most: int) -> _Estimate:
+        if name not in self._by_tool or self._by_tool[name].most != most:
+            self._by_tool[name] = _Estimate(
+                most,
+                "Too many tasks of this tool wait for a worker, {} of at most {}: try again later.",
+                lambda: self._store.count_queued(name, most=most, server=self._server),
+            )
+        return self._by_tool[name]
 
-    async def _count(self, phase: Phase) -> int:
-        count = await self._store.count(phase)
-        if self._server is not None and count >= self._most[phase]:
-            # Only now without the tasks of other servers, because the store counts those of one by one.
-            count = await self._store.count(phase, server=self._server)
+    def _forget_principals(self) -> None:
+        """Forget the estimates of principals that create nothing now, so that they do not pile up."""
+        self._by_principal = {key: one for key, one in self._by_principal.items() if one.pending}
+
+    def _total_counter(self, phase: Phase, most: int) -> Callable[[], Awaitable[int]]:
+        async def count() -> int:
+            found = await self._store.count(phase)
+            if self._server is not None and found >= most:
+                # Only now without the tasks of other servers, because the store counts those of one by one.
+                found = await self._store.count(phase, server=self._server)
+            return found
+
         return count
-
-    async def _check_share(self, principal_id: str, phase: Phase, awaited: str) -> None:
-        most, key = self._shares[phase], (principal_id, phase)
-        count = self._by_principal.get(key)
-        if count is None or count >= most:
-            count = await self._store.count_of_principal(principal_id, phase, most=most)
-            if count >= most:
-                raise Busy(
-                    f"You have {count} of at most {most} tasks that wait for {awaited}: try again later.",
-                    retry_after=_RETRY_AFTER_SECONDS,
-                )
-        self._by_principal[key] = count + 1

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import RequestError, StoreError
+from antiphon.errors import Failure, RequestError, StoreError
 from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question
@@ -19,7 +19,8 @@ from antiphon.model.request import CallTool
 from antiphon.model.segment import CallerMessage
 from antiphon.model.task import Promise
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.carriers.base import Carrier, Check
+from antiphon.runtime.carriers.base import Carrier, Check, Parking
+from antiphon.runtime.carriers.process import ProcessCarrier
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
@@ -27,8 +28,11 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.held.bounds import HeldBounds
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.held_task import HeldTask, held_bounds
+from antiphon.runtime.tasks.parking import TaskParking
 
 if TYPE_CHECKING:
     from antiphon.runtime.tasks.service import TaskService
@@ -55,8 +59,12 @@ class AnswerOrPromise:
         self._within = tool.answer_within if within is None else within
         self._parks_questions = within is not None
         self._caller = _DetachableCaller(call)
-        self._carrier = _ConvertibleCarrier(call.carrier, parks=self._parks_questions)
         work = Supervised()
+        self._carrier = (
+            _ConvertibleCarrier(call.carrier, parks=self._parks_questions)
+            if tool.function.replays
+            else _HeldConvertibleCarrier(call.carrier, self._convert, work, parks=self._parks_questions)
+        )
         work.started = call.work.started
         self._call = Call(
             call.request,
@@ -79,7 +87,7 @@ class AnswerOrPromise:
         try:
             await asyncio.wait({work, requested}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                promise = await self._promise(work, environment.limits)
+                promise = await self._promise(work, environment)
                 if promise is not None:
                     return promise
                 self._settle()
@@ -94,9 +102,9 @@ class AnswerOrPromise:
             requested.cancel()
             self._settle()
 
-    async def _promise(self, work: asyncio.Task[Any], limits: Limits) -> Promise | None:
+    async def _promise(self, work: asyncio.Task[Any], environment: Environment) -> Promise | None:
         """Create the task and return its promise; `None` if that fails and the call goes on as an answer."""
-        call = self._call
+        call, limits = self._call, environment.limits
         journal = self._carrier.journal if self._carrier.journal is not None else Journal()
         created: asyncio.Future[ClaimedTask | None] = asyncio.get_running_loop().create_future()
 
@@ -125,15 +133,16 @@ class AnswerOrPromise:
             return None
         assert isinstance(claimed, ClaimedTask)
         claimed.journal = journal
-        self._carrier.convert(journal, claimed)
+        self._carrier.convert(journal, claimed, held_bounds(environment))
         self._caller.detach(claimed)
         created.set_result(claimed)
         self._service.worker.adopt(claimed, asyncio.create_task(self._finish(work, claimed)))
         return Promise(claimed.task)
 
     async def _finish(self, work: asyncio.Task[Any], claimed: ClaimedTask) -> None:
+        held = self._carrier.held
         try:
-            await self._service.worker.supervise(claimed, work)
+            await self._service.worker.supervise(claimed, work if held is None else held.outcome(work))
         except StoreError as error:
             await self._service.worker.retry_later(claimed, self._tool, error)
 
@@ -182,6 +191,8 @@ class _ConvertibleCarrier:
         self._carrier: Carrier = StoreCarrier(Journal()) if parks else carrier
         self.journal: Journal | None = None
         """The journal of the call, once the function runs."""
+        self.held: HeldTask | None = None
+        """The function of the task, if it must not be run again; `None` until the call is a task."""
 
     @property
     def returns_questions(self) -> bool:
@@ -198,9 +209,14 @@ class _ConvertibleCarrier:
         """Whether other clients can answer a question: once the call is a task, they can."""
         return self._carrier.anyone_answers
 
-    def convert(self, journal: Journal, claimed: ClaimedTask) -> None:
+    @property
+    def parking(self) -> Parking | None:
+        """How the run waits without a worker; `None` until the call is a task."""
+        return self._carrier.parking
+
+    def convert(self, journal: Journal, claimed: ClaimedTask, bounds: HeldBounds | None) -> None:
         """Let the store carry the journal from now on, in the log of a claimed task."""
-        self._carrier = StoreCarrier(journal, claimed.confirm)
+        self._carrier = StoreCarrier(journal, claimed.confirm, TaskParking(claimed))
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal that the caller brought along, or a new one."""
@@ -220,6 +236,36 @@ class _ConvertibleCarrier:
     ) -> InputRequired | Mapping[str, Any]:
         """Pass the journal to the current carrier."""
         return await self._carrier.close(call, journal, stopped)
+
+
+class _HeldConvertibleCarrier(_ConvertibleCarrier):
+    """Carries the call of a function that is not run again: it waits in this process, as a task.
+
+    A question that would end the request makes the call a task first. Other questions go to the connection.
+    """
+
+    def __init__(
+        self, carrier: Carrier, convert: Callable[[], Awaitable[None]], work: Supervised, *, parks: bool
+    ) -> None:
+        super().__init__(carrier, parks=False)
+        self._make_task = convert
+        self._work = work
+        if parks or carrier.returns_questions:
+            self._carrier = ProcessCarrier(self._ask_as_task, anyone_answers=True)
+
+    def convert(self, journal: Journal, claimed: ClaimedTask, bounds: HeldBounds | None) -> None:
+        """Ask through the log of a claimed task from now on."""
+        self.held = HeldTask(claimed, self._work, bounds)
+        self._carrier = self.held.carrier
+
+    async def _ask_as_task(self, key: str, question: Question) -> Any:
+        await self._make_task()
+        if self.held is None:
+            raise Failure(
+                "This needs an answer from the caller, so the call would have to become a task. The server "
+                "cannot make a task now: make the call again later."
+            )
+        return await self.held.ask(key, question)
 
 
 class _DetachableCaller(Caller):

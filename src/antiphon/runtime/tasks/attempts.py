@@ -11,9 +11,10 @@ import random
 from typing import Any
 
 from antiphon.errors import InternalError, ReplayMismatch
-from antiphon.model.task import TaskHistory
+from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.clocks import lease_clock
 
 __all__ = [
     "SuspectSlot",
@@ -91,7 +92,10 @@ async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
     failed = lost + history.refusals
     claimed.failed_attempts, claimed.refusals = failed, history.refusals
     if lost and not _resumes(claimed, tool):
-        return InternalError("The task is not run again: its worker was lost, and its tool has resume=False.")
+        option = "resume" if tool.function.replays else "replay"
+        return InternalError(
+            f"The task is not run again: its worker was lost, and its tool has {option}=False."
+        )
     if failed >= tool.max_attempts:
         return _given_up(failed, "each time, its worker was lost while it ran the task.")
     if failed <= history.noted_attempts:

@@ -9,41 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antiphon import wall_clock
 from antiphon.backoff import Backoff
 from antiphon.errors import LeaseLost, NoTask, Stale, StoreError, StoreUnavailable
 from antiphon.model.identity import Principal
 from antiphon.model.notification import Progress
 from antiphon.model.segment import CallerMessage
-from antiphon.model.task import SEGMENT_ENTRIES, TRANSITIONS, EntryKind, EntryRanges, Task, TaskProgress
+from antiphon.model.task import (
+    HELD,
+    SEGMENT_ENTRIES,
+    TRANSITIONS,
+    EntryKind,
+    EntryRanges,
+    Task,
+    TaskProgress,
+)
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.tasks.clocks import lease_clock, now_ms
 from antiphon.runtime.tasks.progress import ProgressWriter, log_message
-from antiphon.store.contract import UNSET, Phase, Record, Store, UnsetType
+from antiphon.runtime.tasks.records import expiry_after, head_of, parked_fields, phase_of, task_of
+from antiphon.store.contract import UNSET, Event, Phase, Record, Store, UnsetType
 
-__all__ = [
-    "PHASES",
-    "ClaimedTask",
-    "expiry_after",
-    "head_of",
-    "lease_clock",
-    "now_ms",
-    "task_of",
-    "unwinding_deadline",
-]
+if TYPE_CHECKING:
+    from antiphon.runtime.tasks.held_task import HeldTask
 
-PHASES: dict[str, Phase] = {
-    "working": "ready",
-    "waiting": "waiting",
-    "done": "ended",
-    "faulted": "ended",
-    "cancelled": "ended",
-}
-"""The phase of each state in the store: the task needs a worker, needs an answer, or has ended."""
+__all__ = ["ClaimedTask"]
 
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
@@ -54,11 +49,6 @@ Not a setting: the lease decides when another worker takes over; this only bound
 """
 _FATE_SECONDS = 2.0
 """How long a run that has lost its task waits to learn whether the task goes on."""
-_UNWIND_WITHIN_SECONDS = 3600.0
-"""How long a task that has ended for its caller waits at least for a worker that unwinds its function.
-
-Not a setting: a worker unwinds it within seconds if there is one.
-"""
 _MAX_NOTED_MISMATCHES = 6
 """How many times the log says that a worker of another version gave the task back. From then on, the delays
 are the same."""
@@ -69,62 +59,37 @@ Not a setting: it saves callers a second poll of a quick task, and is shorter th
 """
 
 
-def now_ms() -> int:
-    """Return the time, in milliseconds since 1970."""
-    return int(time.time() * 1000)
-
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def lease_clock() -> float:
-    """Return the seconds of a clock that does not jump and, where the system has one, runs during sleep."""
-    return time.clock_gettime(_CLOCK)
-
-
-def head_of(task: Task) -> Any:
-    """Return a task in the form that a record keeps."""
-    return msgspec.to_builtins(task)
-
-
-def task_of(record: Record) -> Task:
-    """Return the task that a record keeps."""
-    return msgspec.convert(record.head, Task)
-
-
-def expiry_after(before: Task, after: Task) -> int | UnsetType | None:
-    """Return when a task expires after an entry, or `UNSET` if the entry does not change that."""
-    return UNSET if after.ttl == before.ttl else after.expires
-
-
-def unwinding_deadline() -> int:
-    """Return until when the store keeps a task that is cancelled now for a worker that unwinds it."""
-    return now_ms() + int(_UNWIND_WITHIN_SECONDS * 1000)
-
-
 class ClaimedTask:
     """A claim on one task, with the journal of the task."""
 
     __slots__ = (
+        "_claimed_at",
         "_lease",
         "_lock",
         "_progress",
         "_segment_entries",
-        "_store",
+        "_since",
         "_version",
         "_waiting",
+        "answered_in",
         "created",
         "failed_attempts",
         "good_until",
+        "has_parked",
+        "held",
         "is_handed_over",
         "journal",
+        "last_entry_at",
         "mismatches",
         "owner",
         "quiet_releases",
         "reclaims",
         "refusals",
+        "requeues",
         "responses",
+        "server",
         "stopped",
+        "store",
         "task",
         "token",
         "unwinds",
@@ -144,8 +109,17 @@ class ClaimedTask:
         lease: float = math.inf,
         since: float = 0.0,
         segment_entries: EntryRanges | None = None,
+        server: str = "",
+        claimed_at: int = 0,
+        last_entry_at: int = 0,
     ) -> None:
-        self._store = store
+        self.store = store
+        self.server = server
+        """The name of the server that runs the task."""
+        # The time of the claim by the clock of the store, and by a clock that does not jump.
+        self._claimed_at, self._since = claimed_at, since + wall_clock.ahead
+        self.last_entry_at = last_entry_at
+        """When the last entry was written that the run knows, by the clock of the store; 0 if not known."""
         self.owner = owner
         # The entries of the log that hold segments; `None` if they are not known.
         self._segment_entries = segment_entries
@@ -153,6 +127,10 @@ class ClaimedTask:
         self._lease = lease
         self.good_until = since + lease
         """Until when no other worker can have claimed the task, by `lease_clock`."""
+        self.has_parked = False
+        """Whether the run has ended because the task waits for something."""
+        self.held: HeldTask | None = None
+        """The function, while it waits for an answer in this process; `None` while it runs."""
         self.is_handed_over = False
         """Whether the task goes on in another run, after this one was stopped."""
         self.stopped: StoreError | None = None
@@ -166,6 +144,7 @@ class ClaimedTask:
         self.refusals = 0
         """How many of these attempts failed before the function ran."""
         self.quiet_releases = 0
+        self.requeues = False  # whether a release puts the task behind the others of its principal
         """How many claims were released without an entry since the last entry of a worker."""
         self.reclaims = 0
         """How often this process has claimed the task again while this run has not ended."""
@@ -174,6 +153,8 @@ class ClaimedTask:
         self.token = token
         self.responses = responses
         """The answers that arrived since the last run."""
+        self.answered_in: tuple[str, ...] = ()
+        """The spans of the requests that brought the answers, if they were traced."""
         self.journal = Journal(journal, write=self._record, id=task.id)
         self._waiting: list[asyncio.Future[Task | None]] | None = None
         self._lock = asyncio.Lock()
@@ -199,6 +180,16 @@ class ClaimedTask:
         """Whether the lease is renewed: the run goes on, or cleans up after its task was cancelled."""
         return self.stopped is None or self.unwinds
 
+    def now(self) -> int:
+        """Return the time in milliseconds since 1970, as the store has it: its clock wakes the task."""
+        if not self._claimed_at:
+            return now_ms()
+        return self._claimed_at + int((lease_clock() + wall_clock.ahead - self._since) * 1000)
+
+    async def read_events(self, topic: str, *, after: int) -> Sequence[Event]:
+        """Return the next event of a topic that is numbered above `after`; raises `StoreUnavailable`."""
+        return await self.store.read_events(topic, after=after, limit=1)
+
     def extend(self, since: float) -> None:
         """Extend the lease: it was renewed by a request that was sent at `since`. Safe in any thread."""
         self.good_until = max(self.good_until, since + self._lease)
@@ -217,7 +208,7 @@ class ClaimedTask:
         goes_on = self.resumes
         try:
             async with asyncio.timeout(_FATE_SECONDS):
-                record = await self._store.get(self.task.id)
+                record = await self.store.get(self.task.id)
                 if record is not None and task_of(record).state == "cancelled":
                     # Another worker may unwind the function by now, or have done so.
                     self.unwinds = self.unwinds or await self._is_held_as(record)
@@ -234,8 +225,8 @@ class ClaimedTask:
             return record.version <= self._version + 1
         try:
             # So that no other worker claims it from now on. A task that was cancelled does not count as held.
-            await self._store.renew([self.claim], lease=self._lease)
-            await self._store.append(
+            await self.store.renew([self.claim], lease=self._lease)
+            await self.store.append(
                 record.id, [], expect=record.version, phase="ready", head=record.head, token=self.token
             )
         except (LeaseLost, Stale, NoTask):
@@ -269,6 +260,10 @@ class ClaimedTask:
             raise
         if kind == "emitted" or "journal" in data:
             self.failed_attempts = self.refusals = 0
+        if kind in ("asked", "parked") and not data.get(HELD):
+            self.has_parked = True
+            if phase_of(self.task) == "ready":  # an answer came during the run
+                await self.store.release(self.task.id, self.token)
 
     async def _write_change(self, kind: EntryKind, data: dict[str, Any]) -> None:
         """Append an entry that changes the state, and tell those who wait for the change."""
@@ -280,6 +275,11 @@ class ClaimedTask:
             waiting, self._waiting = self._waiting, None
             for future in waiting:
                 _set(future, written)
+
+    @property
+    def version(self) -> int:
+        """The number of the last entry that this claim has written or loaded."""
+        return self._version
 
     async def emit(self, first: int, blocks: Sequence[Any]) -> None:
         """Append segments; `first` is the number of the first one."""
@@ -346,9 +346,10 @@ class ClaimedTask:
             raise LeaseLost(f"Cannot write to task {self.task.id}: the task has ended.")
         task = self.task.after(kind, data, now_ms())
         try:
-            await self._store_task(
-                task, [(kind, data)], PHASES[task.state], expires=expiry_after(self.task, task)
-            )
+            # A task that was woken goes on waiting for the rest while this worker runs it.
+            keeps_claim = kind in ("recorded", "emitted") or data.get(HELD)
+            phase: Phase = "ready" if keeps_claim else phase_of(task)
+            await self._store_task(task, [(kind, data)], phase, expires=expiry_after(self.task, task))
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):
                 self._version += 1
@@ -371,7 +372,7 @@ class ClaimedTask:
         """Store the task as it is after some entries, together with the entries. Raises `StoreError`."""
         if entries and task.quiet_releases:  # the entry has the number
             task = msgspec.structs.replace(task, quiet_releases=0)
-        self._version = await self._store.append(
+        self._version = await self.store.append(
             task.id,
             entries,
             expect=self._version,
@@ -379,12 +380,13 @@ class ClaimedTask:
             head=head_of(task),
             token=self.token,
             expires=expires,
+            **parked_fields(task, phase, self.server),
         )
         self.task = task
 
     async def _is_written(self, kind: EntryKind, data: dict[str, Any]) -> bool:
         """Return whether the entry is in the log: the store may have written it before it failed."""
-        entries = await self._store.read(self.task.id, after=self._version, limit=1)
+        entries = await self.store.read(self.task.id, after=self._version, limit=1)
         written = msgspec.json.decode(msgspec.json.encode(data))
         return any(entry.kind == kind and entry.data == written for entry in entries)
 
@@ -425,7 +427,7 @@ class ClaimedTask:
     async def abandon(self, *, delay: float = 0.0) -> None:
         """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
         self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
-        await self._store.release(self.task.id, self.token, delay=delay)
+        await self.store.release(self.task.id, self.token, delay=delay, requeue=self.requeues)
 
     async def _append_release(self, data: dict[str, Any] | None) -> None:
         """Append the entry of a release, or count it in the record if there is no data.
@@ -449,7 +451,7 @@ class ClaimedTask:
         while self.stopped is None:
             since = lease_clock()
             try:
-                held = await self._store.renew([self.claim], lease=self._lease)
+                held = await self.store.renew([self.claim], lease=self._lease)
             except StoreUnavailable as error:
                 try:
                     await backoff.wait(error)
@@ -470,7 +472,7 @@ class ClaimedTask:
         """Store the progress in the task's record. The log does not grow."""
         async with self._lock:
             for _ in range(_MAX_WRITE_ATTEMPTS):
-                if self.task.state != "working" or self.stopped is not None:
+                if self.task.has_ended or self.stopped is not None:
                     return
                 task = msgspec.structs.replace(
                     self.task,
@@ -479,14 +481,14 @@ class ClaimedTask:
                     updated=max(now_ms(), self.task.updated),
                 )
                 try:
-                    await self._store_task(task, [], PHASES[task.state])
+                    await self._store_task(task, [], "ready")
                     return
                 except Stale:
                     await self._reload()
 
     async def _reload(self) -> None:
         """Load the task again, because another process has appended entries."""
-        record = await self._store.get(self.task.id)
+        record = await self.store.get(self.task.id)
         if record is None:
             raise LeaseLost(f"Cannot write to task {self.task.id}: the store no longer has it.")
         self.task = task_of(record)

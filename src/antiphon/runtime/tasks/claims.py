@@ -15,11 +15,13 @@ import msgspec
 
 from antiphon.errors import AntiphonError
 from antiphon.model.identity import Principal
-from antiphon.model.task import EntryKind, TaskHistory
-from antiphon.runtime.tasks.claimed_task import ClaimedTask, task_of
+from antiphon.model.task import EntryKind
+from antiphon.model.task_history import TaskHistory
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.records import task_of
 from antiphon.store.contract import Claim, Store
 
-__all__ = ["claimed_task", "give_back", "read_history", "release", "stored_principal"]
+__all__ = ["as_stored", "claimed_task", "give_back", "read_history", "release", "stored_principal"]
 
 logger = logging.getLogger("antiphon")
 
@@ -51,10 +53,25 @@ def stored_principal(created: Mapping[str, Any]) -> Principal:
     return msgspec.convert(created["principal"], Principal)
 
 
+def as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
+    """Return a principal as another worker would read it from the log: claims may be other types there."""
+    is_stored_whole = type(principal) is Principal and not principal.claims and principal.expires_at is None
+    return principal if is_stored_whole else stored_principal(created)
+
+
 def claimed_task(
-    store: Store, claim: Claim, history: TaskHistory, *, lease: float, since: float
+    store: Store,
+    claim: Claim,
+    history: TaskHistory,
+    *,
+    lease: float,
+    since: float,
+    server: str | None = None,
 ) -> ClaimedTask:
-    """Return the task of a claim whose request was sent at `since`, by the lease clock."""
+    """Return the task of a claim whose request was sent at `since`, by the lease clock.
+
+    `server` is the server that runs the task; by default the one that the task belongs to.
+    """
     assert history.task is not None
     claimed = ClaimedTask(
         store,
@@ -68,18 +85,25 @@ def claimed_task(
         segment_entries=history.segment_entries,
         lease=lease,
         since=since,
+        server=claim.record.server if server is None else server,
+        claimed_at=claim.at,
+        last_entry_at=history.last_at,
     )
     claimed.mismatches, claimed.quiet_releases = history.mismatches, history.quiet_releases
+    claimed.answered_in = history.answered_in
     return claimed
 
 
-async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:
-    """Release a claim whose task did not run; other workers can claim the task after `delay` seconds."""
+async def give_back(store: Store, claim: Claim, *, delay: float = 0.0, requeue: bool = False) -> None:
+    """Release a claim whose task did not run; other workers can claim the task after `delay` seconds.
+
+    With `requeue`, the task goes behind the other tasks that its principal has queued.
+    """
     record = claim.record
     try:
         task = task_of(record)
     except msgspec.ValidationError:  # another version wrote it
-        await store.release(record.id, claim.token, delay=delay)
+        await store.release(record.id, claim.token, delay=delay, requeue=requeue)
         return
     claimed = ClaimedTask(
         store,
@@ -92,6 +116,7 @@ async def give_back(store: Store, claim: Claim, *, delay: float = 0.0) -> None:
         responses={},
     )
     claimed.quiet_releases = task.quiet_releases
+    claimed.requeues = requeue
     await release(claimed, delay=delay)
 
 

@@ -14,13 +14,15 @@ import msgspec
 
 from antiphon.errors import NoTask, Stale
 from antiphon.model.task import EntryKind, Task
-from antiphon.runtime.tasks.claimed_task import head_of, now_ms, task_of, unwinding_deadline
+from antiphon.runtime.tasks.clocks import now_ms, unwinding_deadline
+from antiphon.runtime.tasks.records import head_of, task_of
 from antiphon.store.contract import Record, Store
 
 __all__ = ["delete_expired", "end_overdue"]
 
 logger = logging.getLogger("antiphon")
 
+_ACTIVITIES = {"working": "running", "waiting": "waiting for an answer", "parked": "parked"}
 _BATCH_TASKS = 1000
 """How many tasks are read or deleted in one operation."""
 _CONCURRENT_ENDS = 100
@@ -31,16 +33,23 @@ _UNREADABLE_DELAY_SECONDS = 60.0
 """How long a task that this version cannot read stays out of the way of the others."""
 
 
-async def end_overdue(store: Store, stop: Callable[[str], object], *, server: str | None = None) -> None:
+async def end_overdue(
+    store: Store,
+    stop: Callable[[str], object],
+    *,
+    server: str | None = None,
+    publish: Callable[[Task, Task], object] = lambda before, after: None,
+) -> None:
     """Cancel the tasks that have not ended although their time is over. `stop` stops a run in this process.
 
-    Without a `server`, cancels the tasks of all servers. Raises `StoreUnavailable`.
+    `publish` gets each task before and after its end, to tell those who could answer its questions. Without a
+    `server`, cancels the tasks of all servers. Raises `StoreUnavailable`.
     """
     while records := await store.overdue(limit=_BATCH_TASKS, server=server):
         ended = 0
         for start in range(0, len(records), _CONCURRENT_ENDS):
             some = records[start : start + _CONCURRENT_ENDS]
-            ended += sum(await asyncio.gather(*(_end(store, record, stop) for record in some)))
+            ended += sum(await asyncio.gather(*(_end(store, record, stop, publish) for record in some)))
         if len(records) < _BATCH_TASKS or not ended:
             return
 
@@ -65,7 +74,9 @@ async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
             return
 
 
-async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> bool:
+async def _end(
+    store: Store, record: Record, stop: Callable[[str], object], publish: Callable[[Task, Task], object]
+) -> bool:
     """End a task; return false if that is left to another process or to a later moment."""
     try:
         task = task_of(record)
@@ -85,6 +96,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
     except (Stale, NoTask):  # somebody has changed the task meanwhile: look again at the next tick
         return False
     stop(task.id)
+    publish(task, after)
     if task.has_ended:
         logger.warning("Task %s was cancelled, and no worker has unwound its function in time.", task.id)
     else:
@@ -92,7 +104,7 @@ async def _end(store: Store, record: Record, stop: Callable[[str], object]) -> b
             "Task %s has expired after %s: it was %s, and its lifetime was %s.",
             task.id,
             _duration(now_ms() - task.created),
-            "waiting for an answer" if task.state == "waiting" else "running",
+            _ACTIVITIES[task.state],
             _duration(task.ttl or 0),
         )
     return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.model.task import Task
-from antiphon.runtime.tasks.claimed_task import now_ms
+from antiphon.runtime.tasks.clocks import now_ms
 
 __all__ = ["FinishedTasks"]
 

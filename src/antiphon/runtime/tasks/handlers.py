@@ -1,6 +1,7 @@
 """Handles requests about tasks: get, list, cancel, answer, redeem, stream and listen.
 
-Also decides whether a tool call is answered or becomes a task. `TaskService` knows the store.
+Also decides whether a tool call is answered or becomes a task. `TaskService` knows the store, and
+`InboxHandlers` serves those who answer the questions of other people's tasks.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.carriers.connection import ask_until_valid
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.tasks.inbox_handlers import InboxHandlers
 from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.segment_streams import SegmentStreams
 from antiphon.runtime.tasks.service import TaskService, result_of
@@ -63,7 +65,7 @@ _ANSWER_GRACE_SECONDS = 1.0
 class TaskHandlers:
     """The handlers of one server, by type of request."""
 
-    def __init__(self, service: TaskService) -> None:
+    def __init__(self, service: TaskService, inbox: InboxHandlers | None = None) -> None:
         self._service = service
         self._segments = SegmentStreams(service, self._ask_caller)
         self._writes: set[asyncio.Task[Task]] = set()
@@ -75,6 +77,7 @@ class TaskHandlers:
             CancelTask: self._cancel,
             AnswerTask: self._answer,
             AnswerQuestion: self._answer_question,
+            **({} if inbox is None else inbox.handlers),
         }
 
     def call(

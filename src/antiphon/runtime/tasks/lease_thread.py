@@ -17,7 +17,8 @@ from types import FrameType
 from typing import TypeAlias
 
 from antiphon.errors import StoreError
-from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.clocks import lease_clock
 from antiphon.store.contract import LeaseKeeper
 
 __all__ = ["LeaseThread", "RunningTask", "extend_leases"]

@@ -8,21 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgspec
 
 from antiphon.errors import NotFound, StoreError
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.budget import MemoryBudget
 from antiphon.runtime.execution.invoke import Environment
+from antiphon.runtime.execution.waiting import Duration
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.metrics import render
 from antiphon.runtime.observability.telemetry import Telemetry
-from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
+from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, ROLL_CALLS, WORKER_REPORTS, Relay
+from antiphon.runtime.tasks.clocks import now_ms
+from antiphon.runtime.tasks.events import send_event
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.inbox import Audiences, Inbox, default_audiences
+from antiphon.runtime.tasks.inbox_feed import InboxFeed
+from antiphon.runtime.tasks.inbox_handlers import InboxHandlers
+from antiphon.runtime.tasks.roll_call import WorkerReport
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.store import open_store
 from antiphon.store.contract import Store
+from antiphon.version import VERSION
 
 __all__ = ["TaskLifecycle"]
 
@@ -33,6 +45,8 @@ _STORE_PROBE_SECONDS = 2.0
 
 Not a setting: a probe has its own timeout, which is longer.
 """
+_MIN_REPORT_MILLISECONDS = 200
+"""How long after a report about the worker no other one is sent."""
 
 
 class TaskLifecycle:
@@ -47,16 +61,25 @@ class TaskLifecycle:
         *,
         server: str,
         relay: Relay,
+        budget: MemoryBudget,
         task_tools: Callable[[], Collection[str]],
         needed: bool = False,
         claims: Sequence[str] = (),
+        audiences: Audiences = default_audiences,
     ) -> None:
         self._server = server
-        self._needed = needed
+        self.audiences = audiences
+        """Returns the names for which a principal answers questions."""
+        self.needed = needed
+        """Whether to open the store although no tool runs as a task now."""
         self._claims = claims
         self._relay = relay
+        self._budget = budget
+        self._feed = InboxFeed(relay)
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
         relay.subscribe(RETRIED_TASKS, self._forget_task)
+        relay.subscribe(ROLL_CALLS, self._report_worker)
+        self._started_at = self._reported_at = 0
         self.store_setting = store if store is not None else os.environ.get("ANTIPHON_STORE") or None
         """Where tasks are kept; changes take effect at the next start."""
         self.limits = limits
@@ -74,9 +97,14 @@ class TaskLifecycle:
         """Whether this process runs tasks, or leaves them to other processes."""
 
     @property
+    def store(self) -> Store | None:
+        """The open store; `None` while the server does not run, and without a store."""
+        return self._store
+
+    @property
     def is_needed(self) -> bool:
         """Whether a store is opened even if no tool runs as a task."""
-        return self._needed or self.store_setting is not None
+        return self.needed or self.store_setting is not None
 
     @property
     def running(self) -> int:
@@ -101,9 +129,12 @@ class TaskLifecycle:
             tools=self._claimed_tools,
             claims=self.run_tasks,
             server=self._server,
+            feed=self._feed,
         )
+        self._feed.reopen()
         await self._relay.open(self._store)
         self._worker.start()
+        self._started_at = now_ms()
         service = TaskService(
             self._store,
             self._worker,
@@ -112,8 +143,18 @@ class TaskLifecycle:
             server=self._server,
             has_tool=self._has_tool,
             claims=self._claims,
+            feed=self._feed,
         )
-        return TaskHandlers(service)
+        return TaskHandlers(service, InboxHandlers(self.inbox, self._feed, self._budget))
+
+    async def check_times(self) -> None:
+        """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
+        if self._worker is not None:
+            await self._worker.check_times()
+
+    def end_listeners(self) -> None:
+        """End the streams of those who listen for questions, because the server is about to stop."""
+        self._feed.close()
 
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Running tasks continue."""
@@ -152,9 +193,36 @@ class TaskLifecycle:
         self._responds = True
         return True
 
-    async def metrics(self, telemetry: Telemetry, budget: MemoryBudget) -> str:
+    async def send_event(self, name: str, key: str, data: Any, *, id: str | None, keep: Duration) -> bool:
+        """Send an event to the tasks of the server; return false if the id was sent before.
+
+        Raises `RuntimeError` if the server does not run or has no tool that runs as a task.
+        """
+        if self._store is None:
+            raise RuntimeError(
+                "Cannot send an event: the server does not run, or none of its tools can be a task."
+            )
+        most = self.limits.max_event_bytes
+        return await send_event(self._store, self._server, name, key, data, id=id, keep=keep, max_bytes=most)
+
+    @property
+    def inbox(self) -> Inbox:
+        """The questions of tasks to others than their callers; raises `NotFound` without a store."""
+        if self._store is None:
+            raise NotFound("This server has no tasks.")
+        return Inbox(self._store, self._feed, server=self._server, audiences=self.audiences)
+
+    async def metrics(self, telemetry: Telemetry) -> str:
         """Return metrics about calls, memory, tasks and the store, in the text format of Prometheus."""
-        return await render(telemetry, self._store, self._worker, budget, server=self._server)
+        held = self._environment.held_runs
+        return await render(
+            telemetry,
+            self._store,
+            self._worker,
+            self._budget,
+            held=0 if held is None else held.bounds.waiting,
+            server=self._server,
+        )
 
     async def use_once(self, key: str, *, until: int) -> bool:
         """Record a key in the store; return false if it was recorded before."""
@@ -178,3 +246,23 @@ class TaskLifecycle:
     def _forget_task(self, id: str) -> None:
         assert self._worker is not None
         self._worker.forget_finished(id)
+
+    def _report_worker(self, _: Any) -> None:
+        """Describe the worker to those who ask for workers. Many who ask at once get one report."""
+        assert self._worker is not None
+        if 0 <= now_ms() - self._reported_at < _MIN_REPORT_MILLISECONDS:
+            return
+        self._reported_at = now_ms()
+        report = WorkerReport(
+            name=self._worker.name,
+            server=self._server,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=VERSION,
+            tools=tuple(sorted(self._claimed_tools())),
+            running=self._worker.running,
+            max_running=self.limits.max_running_tasks,
+            claims=self.run_tasks,
+            started=self._started_at,
+        )
+        self._relay.publish_soon(WORKER_REPORTS, msgspec.to_builtins(report))

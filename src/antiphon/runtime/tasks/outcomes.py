@@ -80,7 +80,10 @@ def _entry(
     if isinstance(outcome, InputRequired):
         if again := [key for key in outcome.questions if answer_entry(key) in journal.entries]:
             data["again"] = again
-        return "asked", {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
+        if outcome.waits:
+            data["waits"] = msgspec.to_builtins(outcome.waits)
+        kind: EntryKind = "parked" if outcome.waits and not outcome.questions else "asked"
+        return kind, {**data, STORED_QUESTIONS: dump_questions(outcome.questions)}
     if isinstance(outcome, RequestError):
         needs = outcome.needs if isinstance(outcome, MissingCapability) else None
         fault = Fault(outcome.code, outcome.message, outcome.data, needs)

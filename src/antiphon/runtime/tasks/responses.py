@@ -8,15 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from antiphon.errors import InvalidParams, TaskNotWaiting
 from antiphon.model.form import problems
 from antiphon.model.question import Elicit, ElicitResult, read_answer
 from antiphon.model.task import Task, load_questions
 from antiphon.store.contract import Record, Store
 
-__all__ = ["SortedResponses", "is_repeated", "not_waiting", "sort_responses"]
+__all__ = [
+    "MAX_REPEAT_ENTRIES",
+    "SortedResponses",
+    "is_repeated",
+    "not_waiting",
+    "sort_responses",
+    "without_overdue",
+]
 
-_MAX_REPEAT_ENTRIES = 64
+MAX_REPEAT_ENTRIES = 64
 """How many entries at the end of a log are searched for an answer that a caller repeats."""
 
 _MAX_PROBLEM_CHARACTERS = 2000
@@ -56,6 +65,20 @@ def sort_responses(task: Task, responses: Mapping[str, Any]) -> SortedResponses:
     return found
 
 
+def without_overdue(task: Task, passed: int) -> Task:
+    """Return a task without the questions whose deadlines have passed.
+
+    Raises `TaskNotWaiting` if no question is left.
+    """
+    overdue = {
+        key for key, wait in task.waits.items() if wait.deadline is not None and wait.deadline <= passed
+    }
+    questions = {key: asked for key, asked in task.questions.items() if key not in overdue}
+    if not questions:
+        raise TaskNotWaiting(f"Cannot answer task {task.id}: the time to answer is over.")
+    return msgspec.structs.replace(task, questions=questions)
+
+
 def not_waiting(task: Task) -> TaskNotWaiting:
     """Return the error for a response to a task that has no open question."""
     if task.state == "cancelled":
@@ -72,9 +95,9 @@ async def is_repeated(store: Store, record: Record, responses: Mapping[str, Any]
 
     A caller that lost the connection repeats its request, and the task may have gone on meanwhile.
     """
-    after = max(record.version - _MAX_REPEAT_ENTRIES, 0)
+    after = max(record.version - MAX_REPEAT_ENTRIES, 0)
     found: dict[str, Any] = {}
-    for entry in await store.read(record.id, after=after, limit=_MAX_REPEAT_ENTRIES):
+    for entry in await store.read(record.id, after=after, limit=MAX_REPEAT_ENTRIES):
         if entry.kind == "answered":
             found.update(entry.data["responses"])
     return bool(responses) and all(

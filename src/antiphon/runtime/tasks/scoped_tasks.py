@@ -1,6 +1,7 @@
 """Checks the scopes of callers in requests about tasks: a caller needs the scopes of the task's tool.
 
-A task runs with the scopes of its submission. Who asks for it later may have a token with fewer.
+A task runs with the scopes of its submission. Who asks for it later may have a token with fewer. If the tool
+does not exist for that caller any more, neither does the task.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.scopes import ScopeCheck
 from antiphon.runtime.tasks.handlers import TaskHandlers
+from antiphon.runtime.tasks.service import NOT_FOUND_MESSAGE
 
 __all__ = ["ScopedTasks"]
 
@@ -32,7 +34,7 @@ class ScopedTasks:
         self._scopes = scopes
 
     def guard(self, call: Call[Any], handler: Handler) -> Handler:
-        """Return a handler that raises `InsufficientScope`, or leaves tasks out of a list."""
+        """Return a handler that checks the caller first: it raises, or leaves tasks out of a list."""
         return self._list if type(call.request) is ListTasks else lambda call: self._checked(call, handler)
 
     async def allows(self, id: str, principal: Principal, tool: str | None = None) -> bool:
@@ -42,6 +44,8 @@ class ScopedTasks:
             tool_of_task, arguments = await self._tool_and_arguments(name, id)
             if tool_of_task is None:
                 return self._scopes.has_all(principal, await self._handlers.scopes_of(id))
+            if not tool_of_task.offer.is_for(principal):
+                return False
             return self._scopes.allows(principal, tool_of_task, arguments)
         except TaskNotFound:  # it has expired meanwhile
             return False
@@ -50,6 +54,8 @@ class ScopedTasks:
         id = call.request.task_id
         name = await self._handlers.tool_of(id, call.principal)
         tool, arguments = await self._tool_and_arguments(name, id)
+        if tool is not None and not tool.offer.is_for(call.principal):
+            raise TaskNotFound(NOT_FOUND_MESSAGE)
         self._scopes.check(call.principal, tool, arguments)
         if tool is None:
             self._scopes.check_named(call.principal, await self._handlers.scopes_of(id), "This task")
@@ -67,7 +73,7 @@ class ScopedTasks:
         The scopes of a tool that the server no longer has are unknown: its tasks need all scopes with which
         they were submitted.
         """
-        tool = self._registry.tools.get(name)
+        tool: Tool | None = self._registry.registered("tools").get(name)
         if tool is None or not callable(tool.scopes):
             return tool, {}
         return tool, await self._handlers.arguments_of(id)

@@ -5,7 +5,6 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,12 +24,13 @@ from antiphon.errors import (
     TaskEnded,
     TaskNotFound,
     TaskNotWaiting,
+    TooLate,
 )
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool
 from antiphon.model.segment import Segments
-from antiphon.model.task import EntryKind, EntryRanges, Promise, Task, load_result
+from antiphon.model.task import ANSWERED_BY, EntryKind, EntryRanges, Promise, Task, load_result
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.invoke import Environment
@@ -39,29 +39,31 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.admission import Admission
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
-from antiphon.runtime.tasks.claimed_task import (
-    PHASES,
-    ClaimedTask,
-    expiry_after,
-    head_of,
-    lease_clock,
-    now_ms,
-    task_of,
-    unwinding_deadline,
-)
-from antiphon.runtime.tasks.claims import stored_principal
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.claims import as_stored
+from antiphon.runtime.tasks.clocks import lease_clock, now_ms
+from antiphon.runtime.tasks.entries import answer_deadline, append_entry, check_nesting
 from antiphon.runtime.tasks.finished_content import FinishedContent
+from antiphon.runtime.tasks.inbox_feed import InboxFeed
+from antiphon.runtime.tasks.records import has_expired, head_of, new_task_id, task_of
 from antiphon.runtime.tasks.requested_ttl import requested_ttl
-from antiphon.runtime.tasks.responses import SortedResponses, is_repeated, not_waiting, sort_responses
+from antiphon.runtime.tasks.responses import (
+    SortedResponses,
+    is_repeated,
+    not_waiting,
+    sort_responses,
+    without_overdue,
+)
 from antiphon.runtime.tasks.segment_reader import SegmentReader
+from antiphon.runtime.tasks.summaries import summarize
+from antiphon.runtime.tasks.task_trace import link_to, link_to_task, span_of, trace_of
 from antiphon.runtime.tasks.worker import Worker
-from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 from antiphon.store.contract import Record, Store
 from antiphon.store.unreadable import UnreadableRecords
 
-__all__ = ["TaskService", "result_of"]
+__all__ = ["NOT_FOUND_MESSAGE", "TaskService", "result_of"]
 
-_NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
+NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
 _MAX_ENTRIES_BEFORE_PROBLEMS = 10_000
@@ -96,11 +98,13 @@ class TaskService:
         server: str | None = None,
         has_tool: Callable[[str], bool] = lambda name: True,
         claims: Sequence[str] = (),
+        feed: InboxFeed | None = None,
     ) -> None:
         self.store = store
         self._server = server
         self.worker = worker
         self._relay = relay
+        self._feed = feed
         self._has_tool = has_tool
         self._claims = claims
         self._limits = limits
@@ -120,26 +124,27 @@ class TaskService:
     ) -> ClaimedTask | Task:
         """Create a task in the store; raises `Busy` if too many tasks wait for a worker or an answer.
 
-        If this process has room, it claims the task at once, and with `run` starts it. `emitted` are the
-        segments that the call emitted before it became a task.
+        If this process has room, it claims the task at once, and with `run` starts it. A task of a tool with
+        `max_running` waits for the worker, which counts them. `emitted` are the segments that the call
+        emitted before it became a task.
         """
-        await self._admission.check(call.principal.id)
-        _check_nesting(call.request.arguments, "arguments")
+        check_nesting(call.request.arguments, "arguments")
         capabilities = call.request_meta.capabilities
         if capabilities is not self._checked_capabilities:  # most clients send the same ones with each call
-            _check_nesting(capabilities, "capabilities")
+            check_nesting(capabilities, "capabilities")
             self._checked_capabilities = capabilities
         at = now_ms()
+        trace = trace_of(call)
         task = Task(
-            # The time in the id keeps new tasks next to each other in a database's index.
-            # The rest has 128 random bits: on a server without authentication, the id is the key to the task.
-            id=f"{tool.name}_{at:011x}-{os.urandom(16).hex()}",
+            id=new_task_id(tool.name, at),
             tool=tool.name,
             created=at,
             updated=at,
             ttl=requested_ttl(call.request),
             poll=int(tool.poll_interval * 1000),
             keep=None if tool.task_ttl is None else int(tool.task_ttl * 1000),
+            summary=summarize(call.request.arguments),
+            traceparent=span_of(trace),
         )
         head = head_of(task)
         principal = msgspec.to_builtins(self.kept_principal(call.principal))
@@ -159,7 +164,7 @@ class TaskService:
             created["modes"] = call.request_meta.response_modes or ("streaming",)
         if call.request_meta.client is not None:
             created["client"] = msgspec.to_builtins(call.request_meta.client)
-        if trace := call.request_meta.trace_context:
+        if trace:
             created["trace"] = trace
         if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
@@ -172,32 +177,36 @@ class TaskService:
             task = task.after("emitted", segments, at)
             head = head_of(task)
             segment_entries.add(len(entries))
-        here = self.worker.has_room or not run
-        since = lease_clock()
-        claim = await self.store.create(
-            Record(
-                id=task.id,
-                principal=call.principal.id,
-                tool=tool.name,
-                phase="ready",
-                version=len(entries),
-                created=at,
-                updated=at,
-                expires=task.expires,
-                head=head,
-                server=self._server or "",
-            ),
-            entries,
-            worker=self.worker.name if here else None,
-            lease=self._limits.lease_seconds,
+        record = Record(
+            id=task.id,
+            principal=call.principal.id,
+            tool=tool.name,
+            phase="ready",
+            version=len(entries),
+            created=at,
+            updated=at,
+            expires=task.expires,
+            head=head,
+            server=self._server or "",
         )
+        admitted = await self._admission.reserve(call.principal.id, tool)
+        is_reserved = run and tool.max_running is None and self.worker.reserve(call.principal.id)
+        worker = self.worker.name if is_reserved or not run else None
+        since, lease, is_created = lease_clock(), self._limits.lease_seconds, False
+        try:
+            claim = await self.store.create(record, entries, worker=worker, lease=lease)
+            is_created = True
+        finally:
+            self._admission.finish(admitted, created=is_created)
+            if is_reserved:
+                self.worker.unreserve()
         if claim is None:
             return task
         claimed = ClaimedTask(
             self.store,
             task,
             created,
-            owner=_as_stored(call.principal, created),
+            owner=as_stored(call.principal, created),
             version=len(entries),
             token=claim.token,
             journal=dict(journal),
@@ -205,6 +214,8 @@ class TaskService:
             lease=self._limits.lease_seconds,
             since=since,
             segment_entries=segment_entries,
+            server=self._server or "",
+            claimed_at=claim.at,
         )
         if run:
             self.worker.run(claimed, tool)
@@ -246,7 +257,10 @@ class TaskService:
         Raises `TaskNotFound`, with the same message for every reason.
         """
         local = await self.worker.find_local(id, principal.id)
-        return self._explained(_task_of(await self._record(id, principal))) if local is None else local
+        if local is None:
+            return self._explained(_task_of(await self._record(id, principal)))
+        link_to(local.traceparent)
+        return local
 
     async def list(self, principal: Principal, cursor: str | None) -> tuple[list[Task], str | None]:
         """Return a page of the caller's tasks, newest first; raises `InvalidParams` for an invalid cursor."""
@@ -265,7 +279,8 @@ class TaskService:
             if task.has_ended:
                 raise TaskEnded(f"Cannot cancel task {id}: it has ended already.")
             nonlocal is_running
-            is_running = task.state == "working"
+            # A task that was woken may run, and the function of one that asks may wait in its process.
+            is_running = task.state in ("working", "waiting") or bool(task.waits)
             return "cancelled", {"message": "The task was cancelled by request."}
 
         task = await self._write(id, principal, entry)
@@ -289,34 +304,48 @@ class TaskService:
         await self._relay.publish(RETRIED_TASKS, id)
         return task
 
-    async def answer(self, id: str, principal: Principal, responses: Mapping[str, Any]) -> Task:
+    async def answer(
+        self, id: str, principal: Principal, responses: Mapping[str, Any], *, by: str | None = None
+    ) -> Task:
         """Answer a task's questions, and return the task.
 
         Responses to questions that are not open are ignored. A question whose response does not match its
         form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
         `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
-        undo the other responses.
+        undo the other responses. `by` names the person who answers for the principal, for the log; then
+        `TaskNotWaiting` is raised also if all responses are to questions that are not open.
         """
-        _check_nesting(responses, "responses")
+        check_nesting(responses, "responses")
         sorted_responses = SortedResponses({}, {}, {})
+        deadline = passed = 0
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
-            nonlocal sorted_responses
+            nonlocal sorted_responses, deadline
+            if passed:
+                task = without_overdue(task, passed)
             if task.state != "waiting":
                 raise not_waiting(task)
             sorted_responses = sort_responses(task, responses)
+            if by is not None and not any(sorted_responses):
+                raise not_waiting(task)
             data: dict[str, Any] = {"responses": sorted_responses.valid}
             if any(task.problems.get(key) != problem for key, problem in sorted_responses.unfit.items()):
                 data["problems"] = sorted_responses.unfit
-            return ("answered", data) if any(data.values()) else None
+            deadline = answer_deadline(task, data) or 0
+            named = {} if by is None else {ANSWERED_BY: by}
+            return ("answered", {**data, **named}) if any(data.values()) else None
 
-        try:
-            task = await self._write(id, principal, entry)
-        except TaskNotWaiting:
-            record = await self._record(id, principal)
-            if not await is_repeated(self.store, record, responses):
-                raise
-            return _task_of(record)
+        while True:
+            try:
+                task = await self._write(id, principal, entry)
+                break
+            except TooLate:  # the other questions can still be answered
+                passed = deadline
+            except TaskNotWaiting:
+                record = await self._record(id, principal)
+                if not await is_repeated(self.store, record, responses):
+                    raise
+                return _task_of(record)
         if sorted_responses.malformed:
             raise InvalidParams(" ".join(sorted_responses.malformed.values()))
         return task
@@ -402,7 +431,7 @@ class TaskService:
     def _read(self, record: Record) -> Task | None:
         """Return the task of a record; `None` if it has expired, or if it is damaged, which is logged."""
         try:
-            return None if _has_expired(record) else task_of(record)
+            return None if has_expired(record) else task_of(record)
         except msgspec.ValidationError as error:
             self._unreadable.log(record.id, error)
             return None
@@ -413,9 +442,10 @@ class TaskService:
             record is None
             or record.principal != principal.id
             or (record.server and self._server is not None and record.server != self._server)
-            or _has_expired(record)
+            or has_expired(record)
         ):
-            raise TaskNotFound(_NOT_FOUND_MESSAGE)
+            raise TaskNotFound(NOT_FOUND_MESSAGE)
+        link_to_task(record)
         return record
 
     async def _write(self, id: str, principal: Principal, entry: Any) -> Task:
@@ -431,35 +461,16 @@ class TaskService:
                 raise InvalidParams(
                     f"Task {id} got too many answers that do not fit: cancel it, or answer it."
                 )
-            after = task.after(kind, data, now_ms())
             try:
-                await self.store.append(
-                    id,
-                    [(kind, data)],
-                    expect=record.version,
-                    phase=PHASES[after.state],
-                    head=head_of(after),
-                    expires=expiry_after(task, after),
-                    unwind_by=unwinding_deadline() if kind == "cancelled" else None,
-                )
+                after = await append_entry(self.store, record, task, kind, data, server=self._server)
             except Stale:
                 continue
             except NoTask:
-                raise TaskNotFound(_NOT_FOUND_MESSAGE) from None
+                raise TaskNotFound(NOT_FOUND_MESSAGE) from None
+            if self._feed is not None:
+                self._feed.publish(task, after)
             return after
         raise Busy("Other processes are writing to the task: try again.")
-
-
-def _as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
-    """Return a principal as another worker would read it from the log: claims may be other types there."""
-    is_stored_whole = type(principal) is Principal and not principal.claims and principal.expires_at is None
-    return principal if is_stored_whole else stored_principal(created)
-
-
-def _check_nesting(data: Any, what: str) -> None:
-    """Raise `InvalidParams` for data that one worker could store, and another one could not read."""
-    if is_nested_deeply(data):
-        raise InvalidParams(f"The {what} are nested too deeply: a task takes at most {MAX_NESTING} levels.")
 
 
 def result_of(task: Task) -> Result:
@@ -472,12 +483,6 @@ def result_of(task: Task) -> Result:
             raise MissingCapability(fault.message, needs=fault.needs, data=fault.data, code=fault.code)
         raise RequestError(fault.message, code=fault.code, data=fault.data)
     raise RequestError("The task was cancelled.", code=-32603)
-
-
-def _has_expired(record: Record) -> bool:
-    """Return whether a task has expired for its caller. The store may have to keep it for a worker."""
-    ttl = record.head.get("ttl") if isinstance(record.head, dict) else None
-    return isinstance(ttl, int) and record.created + ttl <= now_ms()
 
 
 def _task_of(record: Record) -> Task:

@@ -17,6 +17,7 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.authoring.tool import Tool, prepend_emitted
+from antiphon.runtime.carriers.base import Carrier
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
@@ -25,6 +26,8 @@ from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.held_task import HeldTask, HeldTaskWork
+from antiphon.runtime.tasks.parking import TaskParking
 
 __all__ = ["call_of", "run_with_timeout"]
 
@@ -34,15 +37,22 @@ def call_of(
     *,
     confirm: Callable[[], Awaitable[None] | None] | None = None,
     responses: Mapping[str, Any] | None = None,
+    held: HeldTask | None = None,
 ) -> Call[CallTool]:
     """Return the call that runs a claimed task, from the request that its log recorded.
 
     `confirm` decides whether a step, a question or a segment may begin, in place of the claim. `responses`
-    replace the answers that arrived since the last run.
+    replace the answers that arrived since the last run. A function that is not run again asks through `held`,
+    and waits in this process.
     """
     created = claimed.created
     client = created.get("client")
     answers = claimed.responses if responses is None else responses
+    carrier: Carrier = (
+        StoreCarrier(claimed.journal, confirm or claimed.confirm, TaskParking(claimed))
+        if held is None
+        else held.carrier
+    )
     return Call(
         CallTool(name=claimed.task.tool, arguments=created["arguments"], input_responses=dict(answers)),
         id=claimed.task.id,
@@ -53,9 +63,9 @@ def call_of(
             raw=created.get("trace", {}),
         ),
         principal=claimed.owner,
-        carrier=StoreCarrier(claimed.journal, confirm or claimed.confirm),
+        carrier=carrier,
         caller=_TaskCaller(claimed),
-        work=Supervised.here(),
+        work=Supervised.here() if held is None else held.work,
     )
 
 
@@ -66,7 +76,9 @@ async def run_with_timeout(
     if tool.timeout is None:
         return await tool.run(call, environment)
     try:
-        async with asyncio.timeout(tool.timeout):
+        async with asyncio.timeout(tool.timeout) as timeout:
+            if isinstance(call.work, HeldTaskWork):
+                call.work.limit_by(timeout)
             return await tool.run(call, environment)
     except TimeoutError:
         message = f"The tool {tool.name!r} did not finish within {tool.timeout:g} seconds."
@@ -79,6 +91,7 @@ class _TaskCaller(Caller):
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
         self.task_id = claimed.task.id
+        self.answered_in = claimed.answered_in
 
     @property
     def goes_on(self) -> bool:  # type: ignore[override]

@@ -14,7 +14,7 @@ import logging
 from typing import Any
 
 from antiphon.errors import LeaseLost, ReplayMismatch, StoreError
-from antiphon.model.task import TaskHistory
+from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, as_exception
 from antiphon.runtime.execution.invoke import Environment

@@ -13,7 +13,6 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
 
 from antiphon.errors import (
     InternalError,
@@ -25,7 +24,8 @@ from antiphon.errors import (
     StoreUnavailable,
 )
 from antiphon.model.outcome import InputRequired
-from antiphon.model.task import Task, TaskHistory
+from antiphon.model.task import Task
+from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
@@ -37,12 +37,18 @@ from antiphon.runtime.tasks.attempts import (
     note_beginning,
     release_mismatched,
 )
-from antiphon.runtime.tasks.claimed_task import ClaimedTask, lease_clock
+from antiphon.runtime.tasks.capacity import Capacity
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
+from antiphon.runtime.tasks.clocks import lease_clock, now_ms
+from antiphon.runtime.tasks.events import wake_due
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
+from antiphon.runtime.tasks.held_task import HeldTask, HeldTaskWork, held_bounds
+from antiphon.runtime.tasks.inbox_feed import InboxFeed
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, await_outcome, write_outcome
+from antiphon.runtime.tasks.repetition import STORE_RETRY_SECONDS, repeat
 from antiphon.runtime.tasks.task_call import call_of, run_with_timeout
 from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
 from antiphon.store.contract import Claim, Store
@@ -51,18 +57,16 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("antiphon")
 
-_STORE_RETRY_SECONDS = 1.0
-"""How long the worker pauses after the store did not respond."""
-_OUTAGE_LOG_SECONDS = 60.0
-"""How often the log says that the store does not respond, while it does not."""
 _EXPIRE_INTERVAL_SECONDS = 0.5
 """How often expired tasks are deleted."""
+_WAKE_INTERVAL_SECONDS = 0.5
+"""How often parked tasks whose time has come are queued."""
 _CLAIM_INTERVAL_SECONDS = 1.0
 """How often the worker tries to claim tasks although the store reported none."""
-_CLAIM_BATCH_TASKS = 50
-"""How many tasks are claimed in one operation."""
 _RENEWALS_PER_LEASE = 3
 """How often a lease is renewed while it lasts: two renewals may fail before it ends."""
+_STOP_HELD_SECONDS = 0.25
+"""How often a shutdown ends tasks that have begun to wait for an answer in this process."""
 _UNWIND_SECONDS = 5.0
 """How long a shutdown waits for functions that were cancelled, before it releases their tasks."""
 _UNREADABLE_DELAY_SECONDS = 60.0
@@ -88,6 +92,7 @@ class Worker:
         tools: Callable[[], Collection[str]] = tuple,
         claims: bool = True,
         server: str | None = None,
+        feed: InboxFeed | None = None,
     ) -> None:
         self.name = f"worker-{secrets.token_hex(6)}"
         self._store = store
@@ -97,11 +102,13 @@ class Worker:
         self._tools = tools
         self._claims = claims
         self._server = server
+        self._feed = feed
         self.lost_leases = 0
         """How many tasks this worker stopped because another worker claimed them or they were gone."""
         self.finished_runs: Counter[tuple[str, str]] = Counter()
         """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, RunningTask] = {}
+        self._capacity = Capacity(limits, find_tool, self._running)
         self._finished = FinishedTasks()
         self._suspects = SuspectSlot()
         self._suspected: list[tuple[ClaimedTask, Tool]] = []
@@ -115,7 +122,15 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether this worker can run one more task."""
-        return self._claims and not self._draining and len(self._running) < self._limits.max_running_tasks
+        return self._claims and not self._draining and self._capacity.room > 0
+
+    def reserve(self, principal_id: str) -> bool:
+        """Reserve room for a new task of this process; return false if the task has to wait in the queue."""
+        return self._claims and not self._draining and self._capacity.reserve(principal_id)
+
+    def unreserve(self) -> None:
+        """Give back room that was reserved, because the task runs or could not be created."""
+        self._capacity.unreserve()
 
     @property
     def running(self) -> int:
@@ -138,10 +153,13 @@ class Worker:
             on_lost=self._stop_lost,
         )
         if keeper is None:
-            self._renewing = asyncio.create_task(self._loop(self._renew, interval))
-        self._loops = [asyncio.create_task(self._loop(self._expire, _EXPIRE_INTERVAL_SECONDS))]
+            self._renewing = asyncio.create_task(repeat(self._renew, interval))
+        self._loops = [
+            asyncio.create_task(repeat(self._expire, _EXPIRE_INTERVAL_SECONDS)),
+            asyncio.create_task(repeat(self._wake, _WAKE_INTERVAL_SECONDS)),
+        ]
         if self._claims:
-            self._loops.append(asyncio.create_task(self._loop(self._claim_forever, _STORE_RETRY_SECONDS)))
+            self._loops.append(asyncio.create_task(repeat(self._claim_forever, STORE_RETRY_SECONDS)))
 
     def drain(self) -> None:
         """Claim no more tasks. A claim that is under way is given back."""
@@ -156,11 +174,12 @@ class Worker:
         if self._claiming is not None:
             await asyncio.wait({self._claiming}, timeout=within)
             self._claiming.cancel()
-        while self._running:
-            left = deadline - asyncio.get_running_loop().time()
+        while self._running and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            for claimed, _ in tuple(self._running.values()):
+                if claimed.held is not None:  # nobody may answer within that time
+                    claimed.held.stop()
             running = [task for _, task in self._running.values()]
-            if left <= 0 or not (await asyncio.wait(running, timeout=left))[0]:
-                break
+            await asyncio.wait(running, timeout=min(left, _STOP_HELD_SECONDS))
         await self._release_running()
         if self._renewing is not None:
             self._renewing.cancel()
@@ -178,7 +197,7 @@ class Worker:
             return
         logger.info("The worker stops and releases %d tasks that are still running.", len(running))
         for claimed, task in running:
-            is_working = claimed.task.state == "working" and not claimed.unwinds
+            is_working = not (claimed.task.has_ended or claimed.has_parked or claimed.unwinds)
             claimed.is_handed_over = claimed.resumes and is_working
             self._stop(claimed, task, LeaseLost("The worker was stopped and has released the task."))
         _, stuck = await asyncio.wait([task for _, task in running], timeout=_UNWIND_SECONDS)
@@ -192,9 +211,10 @@ class Worker:
                 )
         await asyncio.gather(
             *(
-                release(claimed, began=claimed.task.state == "working")
+                release(claimed, began=not claimed.task.has_ended)
                 for claimed, task in running
-                if claimed.task.state == "working" or (claimed.task.state == "cancelled" and task.cancelled())
+                if (not claimed.task.has_ended and not claimed.has_parked)
+                or (claimed.task.state == "cancelled" and task.cancelled())
             )
         )
 
@@ -215,6 +235,7 @@ class Worker:
         found = self._running.get(claimed.task.id)
         if found is not None and found[0] is claimed:
             del self._running[claimed.task.id]
+        self._capacity.note_end()
         self._suspects.leave(claimed)
         claimed.close_progress()
         claimed.journal.detach()  # the two refer to each other: without this, each task waits for the gc
@@ -240,29 +261,14 @@ class Worker:
         self._finished.evict(id)
 
     async def find_local(self, id: str, principal: str) -> Task | None:
-        """Return a task that finished in this process or is about to; `None` for any other task."""
+        """Return a task that finished in this process or is about to; `None` for others and expired ones."""
         found = self._running.get(id)
         if found is None:
             return self._finished.find(id, principal)
-        return await found[0].wait_for_write() if found[0].owner.id == principal else None
+        task = await found[0].wait_for_write() if found[0].owner.id == principal else None
+        return None if task is None or (task.expires or math.inf) <= now_ms() else task
 
     # Claiming
-
-    async def _loop(self, work: Callable[[], Any], every: float) -> None:
-        """Run `work` every so many seconds, and continue after errors. Log an outage once a minute."""
-        logged_at = -math.inf
-        while True:
-            try:
-                await work()
-            except StoreError as error:
-                if lease_clock() - logged_at >= _OUTAGE_LOG_SECONDS:
-                    logged_at = lease_clock()
-                    logger.warning("The store does not respond; the worker tries again: %s", error)
-                await asyncio.sleep(_STORE_RETRY_SECONDS)
-            except Exception:
-                logger.exception("Unexpected error in the worker loop; continuing.")
-                await asyncio.sleep(_STORE_RETRY_SECONDS)
-            await asyncio.sleep(every)
 
     async def _claim_forever(self) -> None:
         async with self._store.watch_ready() as ready:
@@ -270,21 +276,14 @@ class Worker:
                 # In a task of its own: a claim that is under way when the worker stops is still given back.
                 self._claiming = asyncio.create_task(self._claim())
                 if not await asyncio.shield(self._claiming):
-                    await ready.wait(_CLAIM_INTERVAL_SECONDS)
+                    await self._capacity.wait_for_tasks(ready, _CLAIM_INTERVAL_SECONDS)
 
     async def _claim(self) -> bool:
         """Claim tasks of tools that this process has, and run them; return whether there were any."""
-        room, tools = self._limits.max_running_tasks - len(self._running), self._tools()
-        if room <= 0 or not tools:
-            return False
         await self._renew_ended()
-        since = lease_clock()
-        claims = await self._store.claim(
-            self.name,
-            lease=self._limits.lease_seconds,
-            limit=min(room, _CLAIM_BATCH_TASKS),
-            tools=tools,
-            server=self._server,
+        since, lease = lease_clock(), self._limits.lease_seconds
+        claims = await self._capacity.claim(
+            self._store, self._tools(), worker=self.name, lease=lease, server=self._server
         )
         # Concurrently, so that the store can read their logs in one batch.
         await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
@@ -333,7 +332,14 @@ class Worker:
             )
             await give_back(self._store, claim, delay=_UNKNOWN_TOOL_DELAY_SECONDS)
             return
-        claimed = claimed_task(self._store, claim, history, lease=self._limits.lease_seconds, since=since)
+        claimed = claimed_task(
+            self._store,
+            claim,
+            history,
+            lease=self._limits.lease_seconds,
+            since=since,
+            server=self._server,
+        )
         if claimed.task.state == "cancelled":
             claimed.unwinds = True
             self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
@@ -395,9 +401,17 @@ class Worker:
             await claimed.find_fate()
         cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
 
+    async def check_times(self) -> None:
+        """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
+        await self._expire()
+        await self._wake()
+
+    async def _wake(self) -> None:
+        await wake_due(self._store, server=self._server)
+
     async def _expire(self) -> None:
         """End the tasks that did not finish in time, and delete those whose lifetime is over."""
-        await end_overdue(self._store, self.cancel, server=self._server)
+        await end_overdue(self._store, self.cancel, server=self._server, publish=self._publish)
         await delete_expired(self._store, self._finished.evict)
 
     # Running
@@ -463,12 +477,22 @@ class Worker:
 
         An outcome that cannot be written as JSON becomes an error. Raises `StoreError`.
         """
+        before = claimed.task
         await write_outcome(claimed, outcome)
+        self._publish(before, claimed.task)
         self.finished_runs[claimed.task.tool, "failed" if claimed.task.failed else claimed.task.state] += 1
         if claimed.task.has_ended:
             self._finished.add(claimed.task, claimed.owner.id)
 
+    def _publish(self, before: Task, after: Task) -> None:
+        """Tell those who listen to their inboxes that a task has changed."""
+        if self._feed is not None:
+            self._feed.publish(before, after)
+
     async def _perform(self, claimed: ClaimedTask, tool: Tool) -> Outcome:
         if (confirming := claimed.confirm()) is not None:
             await confirming
-        return await run_with_timeout(tool, call_of(claimed), self._environment)
+        if tool.function.replays:
+            return await run_with_timeout(tool, call_of(claimed), self._environment)
+        held = HeldTask(claimed, HeldTaskWork.here(), held_bounds(self._environment))
+        return await held.outcome(run_with_timeout(tool, call_of(claimed, held=held), self._environment))

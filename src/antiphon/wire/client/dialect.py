@@ -15,9 +15,12 @@ import msgspec
 from antiphon.errors import BadAnswer, HeaderMismatch, MethodNotFound, MissingCapability, UnsupportedVersion
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
+from antiphon.model.inbox import InboxNews
 from antiphon.model.notification import Notification
+from antiphon.model.outcome import Result
 from antiphon.model.question import Question
 from antiphon.model.request import (
+    AnswerInbox,
     AnswerTask,
     CallTool,
     Cancel,
@@ -28,6 +31,8 @@ from antiphon.model.request import (
     GetTask,
     Initialize,
     Listen,
+    ListenInbox,
+    ListInbox,
     ListPrompts,
     ListResources,
     ListTasks,
@@ -47,15 +52,20 @@ from antiphon.model.request import (
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire import jsonrpc
-from antiphon.wire.client import results, segments, tasks
+from antiphon.wire.client import inbox, results, segments, tasks
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.questions import read_questions
+from antiphon.wire.server.inbox import INBOX_NEWS
 
-__all__ = ["ClientDialect", "Message", "comes_from_stateless_server"]
+__all__ = ["ClientDialect", "Message", "comes_from_stateless_server", "forwarded"]
 
 Fields: TypeAlias = Mapping[str, Any]
 Reader: TypeAlias = Callable[["ClientDialect", Fields], Any]
+
+
+_OF_CONNECTION = ("io.modelcontextprotocol/", "antiphon/", "progressToken")
+"""The beginnings of the keys in `_meta` that concern one connection."""
 
 
 def _plain(reader: Callable[[Fields], Any]) -> Reader:
@@ -85,6 +95,9 @@ _READERS: Mapping[type[Any], Reader] = {
     Subscribe: _plain(results.done),
     Unsubscribe: _plain(results.done),
     Listen: _plain(results.done),
+    ListInbox: _plain(inbox.page),
+    AnswerInbox: _plain(results.done),
+    ListenInbox: _plain(results.done),
 }
 
 
@@ -168,8 +181,8 @@ class ClientDialect:
         """Return the request for a task's segments above the number `after`."""
         raise NotImplementedError
 
-    def says_task_required(self, error: Exception) -> bool:
-        """Return whether an error may mean that the tool has to be called as a task."""
+    def says_task_required(self, refusal: Exception | Result) -> bool:
+        """Return whether an error, or a failed result, may mean that the tool has to be called as a task."""
         return False
 
     # Writing
@@ -238,12 +251,15 @@ class ClientDialect:
         """Return the id of the request that subscribed to a change, if the version sends it."""
         return None
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """Return the segments in a frame, and their request; `None` without segments. Raises `BadAnswer`."""
-        raise NotImplementedError
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart | InboxNews] | None:
+        """Return the segments or the news of an inbox in a frame, and their request; `None` without.
+
+        Raises `BadAnswer`.
+        """
+        return inbox.news(results.params_of(frame)) if frame.method == INBOX_NEWS else None
 
     def part_request_id(self, frame: Frame) -> RequestId | None:
-        """Return the id of the request that unreadable segments belong to, if the frame says it."""
+        """Return the id of the request that an unreadable part belongs to, if the frame says it."""
         return frame.request_id
 
     # The points where versions differ
@@ -297,6 +313,11 @@ def comes_from_stateless_server(error: Exception) -> bool:
     https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
     """
     return isinstance(error, HeaderMismatch | MissingCapability | UnsupportedVersion)
+
+
+def forwarded(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` of a request for another server, without what concerns the caller's connection."""
+    return {name: value for name, value in meta.items() if not name.startswith(_OF_CONNECTION)}
 
 
 def _params(request: Any) -> dict[str, Any]:

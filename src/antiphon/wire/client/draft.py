@@ -6,13 +6,18 @@ which it declares which questions it answers; a server takes bare requests too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.request import AnswerTask, Request, RequestId
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.v2025_11_25 import ClientV2025
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.server.draft import Draft
+from antiphon.wire.server.inbox import INBOX
 from antiphon.wire.server.tasks import RELATED
 
 __all__ = ["ClientDraft"]
@@ -25,6 +30,12 @@ class ClientDraft(ClientV2025):
     closing_cancels = True
     resumes_streams = False
     asks_in_task_result = True
+
+    def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
+        """Return the capabilities of the server; the inbox is an extension."""
+        extensions = fields.get("extensions")
+        has_inbox = isinstance(extensions, Mapping) and INBOX in extensions
+        return msgspec.structs.replace(super().read_capabilities(fields), inbox=has_inbox)
 
     def _message(
         self,

@@ -58,6 +58,7 @@ from antiphon.model.notification import (
 )
 from antiphon.model.outcome import DONE, Completion, InputRequired, Page, PromptResult, ReadResult, Result
 from antiphon.model.request import Cancel, SubscriptionFilter
+from antiphon.model.ui import UI_EXTENSION
 from antiphon.printable import printable, printable_text
 from antiphon.wire.jsonrpc import Frame, excerpt
 
@@ -71,6 +72,7 @@ __all__ += [
     "input_required",
     "params_of",
     "prompt",
+    "read_notification",
 ]
 __all__ += ["resource", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
@@ -239,6 +241,7 @@ def server_capabilities(fields: Fields) -> ServerCapabilities:
         list_changes=changing,
         resource_subscriptions=_flag(fields, "resources", "subscribe"),
         task_list=isinstance(fields.get("tasks"), dict) and "list" in fields["tasks"],
+        apps=isinstance(fields.get("extensions"), dict) and UI_EXTENSION in fields["extensions"],
     )
 
 
@@ -274,11 +277,16 @@ def done(fields: Fields) -> Any:
 
 def notification(frame: Frame) -> Notification | Cancel | None:
     """Return the notification in a frame; `None` if this client does not know it or cannot read it."""
-    reader = _NOTIFICATIONS.get(cast(str, frame.method))
+    return read_notification(cast(str, frame.method), params_of(frame))
+
+
+def read_notification(method: str, params: Fields) -> Notification | Cancel | None:
+    """Return the notification of a method; `None` if this client does not know it or cannot read it."""
+    reader = _NOTIFICATIONS.get(method)
     if reader is None:
         return None
     try:
-        return reader(params_of(frame))
+        return reader(params)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
 

@@ -23,7 +23,7 @@ from antiphon.wire.server.tasks import PROGRESS, RELATED
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["acknowledgement", "call_outcome", "fault_error", "page", "status", "task_result"]
+__all__ = ["acknowledgement", "call_outcome", "fault_error", "moment", "page", "status", "task_result"]
 
 Fields = Mapping[str, Any]
 
@@ -50,8 +50,8 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
         id=id,
         status=state,  # type: ignore[arg-type]
         message=message if isinstance(message, str) else None,
-        created_at=_moment(fields.get("createdAt")),
-        updated_at=_moment(fields.get("lastUpdatedAt")),
+        created_at=moment(fields.get("createdAt")),
+        updated_at=moment(fields.get("lastUpdatedAt")),
         ttl=_seconds(fields, "ttlMs", "ttl"),
         poll_interval=_seconds(fields, "pollIntervalMs", "pollInterval"),
         questions=dialect.read_questions(fields) if state == "input_required" else {},
@@ -116,7 +116,8 @@ def _seconds(fields: Fields, *keys: str) -> float | None:
     return None
 
 
-def _moment(value: Any) -> datetime | None:
+def moment(value: Any) -> datetime | None:
+    """Return a time of the wire; `None` if it is not one."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):

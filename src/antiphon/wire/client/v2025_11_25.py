@@ -13,7 +13,17 @@ import msgspec
 from antiphon.errors import InvalidRequest, MethodNotFound
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
-from antiphon.model.request import CallTool, Initialize, RedeemTask, Request, RequestId, RequestMeta
+from antiphon.model.inbox import InboxNews
+from antiphon.model.outcome import Result
+from antiphon.model.request import (
+    LISTENING_REQUESTS,
+    CallTool,
+    Initialize,
+    RedeemTask,
+    Request,
+    RequestId,
+    RequestMeta,
+)
 from antiphon.model.segment import MODES, StreamPart
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import segments
@@ -24,6 +34,8 @@ from antiphon.wire.server.segments import declared_modes
 from antiphon.wire.server.v2025_11_25 import V2025, WithoutTasks
 
 __all__ = ["ClientV2025", "ClientWithoutTasks"]
+
+_ERROR_IN_A_RESULT = f"MCP error {MethodNotFound.code}: "
 
 
 class _WithSessions(ClientDialect):
@@ -45,10 +57,10 @@ class _WithSessions(ClientDialect):
         method = "notifications/initialized"
         return Message(jsonrpc.notification(method), method, headers=self.headers)
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """Return the segments in a response that is not the last one to its request."""
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart | InboxNews] | None:
+        """Return the segments in a response that is not the last one to its request, or news."""
         if not isinstance(frame.result, dict):
-            return None
+            return super().part(frame)
         return frame.request_id, segments.response_part(self, frame.result)
 
     def _message(
@@ -64,7 +76,10 @@ class _WithSessions(ClientDialect):
             return Message(body, method, request_id, opens_session=True)
         streams = isinstance(request, CallTool | RedeemTask) and _streams(request)
         resumable = self.resumes_streams and not streams
-        return Message(body, method, request_id, self.headers, resumable=resumable, streams=streams)
+        listens = type(request) in LISTENING_REQUESTS
+        return Message(
+            body, method, request_id, self.headers, resumable=resumable, streams=streams, listens=listens
+        )
 
 
 class ClientV2025(_WithSessions):
@@ -87,14 +102,17 @@ class ClientV2025(_WithSessions):
         """Return the request for the result, with parameters that ask for segments."""
         return RedeemTask(task_id, last_seq_nr=after or None, stream={})
 
-    def says_task_required(self, error: Exception) -> bool:
+    def says_task_required(self, refusal: Exception | Result) -> bool:
         """Return whether the error is one of those for a tool that has to be called as a task.
 
         https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
         """
-        if not isinstance(error, MethodNotFound | InvalidRequest):
+        if isinstance(refusal, Result):
+            # The TypeScript SDK 1 sends the error as the text of a failed result.
+            return refusal.is_error and refusal.text.startswith(_ERROR_IN_A_RESULT)
+        if not isinstance(refusal, MethodNotFound | InvalidRequest):
             return False
-        return error.code in (MethodNotFound.code, InvalidRequest.code)
+        return refusal.code in (MethodNotFound.code, InvalidRequest.code)
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
         """Return the capabilities of the server; tasks and their response modes are in the core."""

@@ -12,14 +12,15 @@ import msgspec
 
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
+from antiphon.model.inbox import InboxNews
 from antiphon.model.request import (
+    LISTENING_REQUESTS,
     AnswerTask,
     CallTool,
     CancelTask,
     Discover,
     GetPrompt,
     GetTask,
-    Listen,
     ReadResource,
     Request,
     RequestId,
@@ -32,6 +33,7 @@ from antiphon.wire.client import results, segments
 from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored, encode_value, mirror
+from antiphon.wire.server.inbox import INBOX
 from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING
 from antiphon.wire.server.tasks import EXTENSION
 from antiphon.wire.server.v2026_07_28 import (
@@ -90,11 +92,11 @@ class ClientV2026(ClientDialect):
         found = frame.meta.get(SUBSCRIPTION_ID)
         return found if isinstance(found, str | int) else None
 
-    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart] | None:
-        """Return the segments in a notification."""
-        return (
-            segments.notification_part(results.params_of(frame)) if frame.method == PARTIAL_RESULT else None
-        )
+    def part(self, frame: Frame) -> tuple[RequestId | None, StreamPart | InboxNews] | None:
+        """Return the segments or the news in a notification."""
+        if frame.method == PARTIAL_RESULT:
+            return segments.notification_part(results.params_of(frame))
+        return super().part(frame)
 
     def part_request_id(self, frame: Frame) -> RequestId | None:
         """Return the id of the request that unreadable segments belong to, if the frame says it."""
@@ -106,7 +108,10 @@ class ClientV2026(ClientDialect):
         extensions = fields.get("extensions")
         declared = extensions if isinstance(extensions, Mapping) else {}
         return msgspec.structs.replace(
-            super().read_capabilities(fields), tasks=EXTENSION in declared, streams=STREAMING in declared
+            super().read_capabilities(fields),
+            tasks=EXTENSION in declared,
+            streams=STREAMING in declared,
+            inbox=INBOX in declared,
         )
 
     def _meta(self, request_meta: RequestMeta) -> dict[str, Any] | msgspec.Raw:
@@ -116,6 +121,9 @@ class ClientV2026(ClientDialect):
         meta = {**self._own_meta(request_meta), **common}
         if request_meta.log_level is not None:
             meta[LOG_LEVEL] = request_meta.log_level
+        if request_meta.capabilities:  # those of the caller on whose behalf a gateway sends the request
+            extensions = {EXTENSION: {}, **request_meta.capabilities.get("extensions", {})}
+            meta[CAPABILITIES] = {**request_meta.capabilities, "extensions": extensions}
         return meta
 
     def _message(
@@ -136,7 +144,7 @@ class ClientV2026(ClientDialect):
         if mirrored and isinstance(request, CallTool):
             headers.update(mirror(mirrored, request.arguments))
         body = jsonrpc.request(request_id, method, params)
-        return Message(body, method, request_id, headers, listens=isinstance(request, Listen))
+        return Message(body, method, request_id, headers, listens=type(request) in LISTENING_REQUESTS)
 
     def _notification(self, method: str, params: dict[str, Any]) -> Message:
         params["_meta"] = self._common

@@ -24,6 +24,7 @@ from antiphon.errors import (
 )
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
+from antiphon.model.inbox import InboxNews, InboxPage
 from antiphon.model.notification import (
     Acknowledged,
     ListChanged,
@@ -60,10 +61,12 @@ from antiphon.model.request import (
 )
 from antiphon.model.segment import CallerMessage, SegmentPage, StreamEnd
 from antiphon.model.task import Promise, TaskChanged, TaskPage, TaskResult, TaskView
+from antiphon.model.ui import UI_EXTENSION, UI_QUESTIONS
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.questions import write_question
+from antiphon.wire.server.inbox import INBOX_NEWS, inbox_page, news_params
 from antiphon.wire.server.tasks import RELATED, core_task
 
 __all__ = ["COMMON_METHODS", "Dialect", "Negotiated", "PlainCall", "TaskOutcome", "read_cancellation"]
@@ -79,7 +82,7 @@ COMMON_METHODS: Mapping[str, type[Any]] = {
     "completion/complete": Complete,
 }
 
-TaskOutcome: TypeAlias = Promise | TaskView | TaskPage | TaskResult | SegmentPage | StreamEnd
+TaskOutcome: TypeAlias = Promise | TaskView | TaskPage | TaskResult | SegmentPage | StreamEnd | InboxPage
 
 _LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -141,6 +144,11 @@ class Dialect:
         self.supported = supported
         """The names of the versions that the server advertises, newest first."""
         self._decoders: Mapping[Any, msgspec.json.Decoder[Any]] = _decoders(self.methods)
+
+    def method_of(self, request: Request) -> str | None:
+        """Return the method of a request, or `None` if it came in another way, such as in a response."""
+        kind = type(request)
+        return next((method for method, found in self.methods.items() if found is kind), None)
 
     # Reading
 
@@ -234,6 +242,10 @@ class Dialect:
             params["_meta"] = {RELATED: {"taskId": task_id}}
         return method, params
 
+    def add_meta(self, params: dict[str, Any], meta: Mapping[str, str]) -> None:
+        """Add metadata to the parameters of a question."""
+        params["_meta"] = {**params.get("_meta", {}), **meta}
+
     def open_questions(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Return the fields with which a result, or a task, carries questions by key."""
         requests: dict[str, Any] = {}
@@ -268,6 +280,8 @@ class Dialect:
 
     def notification(self, notification: CallerMessage, request_id: RequestId | None) -> bytes:
         """Return the frame of a notification for a request or a session."""
+        if isinstance(notification, InboxNews):
+            return jsonrpc.notification(INBOX_NEWS, news_params(self, notification, request_id))
         method, params = _NOTIFICATIONS[type(notification)](notification)
         return jsonrpc.notification(method, params)
 
@@ -326,6 +340,8 @@ class Dialect:
             value["resources"]["subscribe"] = True
         if offered.completions and "completion/complete" in self.methods:
             value["completions"] = {}
+        if offered.apps:
+            value["extensions"] = {UI_EXTENSION: UI_QUESTIONS}
         return value
 
     def _promise(self, promise: Promise) -> dict[str, Any]:
@@ -371,6 +387,7 @@ _RESULTS: Mapping[type[Any], Any] = {
     TaskResult: lambda dialect, outcome: dialect._task_result(outcome),
     StreamEnd: lambda dialect, outcome: dialect._stream_end(outcome),
     SegmentPage: lambda dialect, outcome: dialect._segment_page(outcome),
+    InboxPage: inbox_page,
 }
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.errors import InvalidParams
-from antiphon.model.capabilities import ANSWERS_EVERYTHING
+from antiphon.model.capabilities import ANSWERS_EVERYTHING, ServerCapabilities
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
@@ -20,6 +20,7 @@ from antiphon.model.task import TaskResult
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame, excerpt
 from antiphon.wire.server.dialect import Negotiated, TaskOutcome
+from antiphon.wire.server.inbox import INBOX, INBOX_METHODS
 from antiphon.wire.server.tasks import RELATED
 from antiphon.wire.server.v2025_11_25 import V2025
 
@@ -29,7 +30,7 @@ __all__ = ["Draft"]
 class Draft(V2025):
     """The draft, in which every result names its type."""
 
-    methods = {**V2025.methods, "tasks/input_response": AnswerTask}
+    methods = {**V2025.methods, "tasks/input_response": AnswerTask, **INBOX_METHODS}
     closing_cancels = True
     rounds = True
     resumable = False
@@ -93,6 +94,10 @@ class Draft(V2025):
             return {"_meta": {RELATED: {"taskId": request.task_id}}, "resultType": "complete"}
         value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"
         return value
+
+    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
+        value = super()._capabilities(offered)
+        return {**value, "extensions": {**value.get("extensions", {}), INBOX: {}}} if offered.inbox else value
 
 
 def _related(meta: Any) -> Any:

@@ -23,6 +23,7 @@ PROGRESS = "dev.antiphon/progress"
 _CORE: Mapping[str, str] = {
     "working": "working",
     "waiting": "input_required",
+    "parked": "working",
     "done": "completed",
     "faulted": "failed",
     "cancelled": "cancelled",

@@ -238,7 +238,9 @@ class WithoutTasks(V2025):
 class WithoutStructuredContent(WithoutTasks):
     """2025-03-26 and 2024-11-05, which have neither structured content nor links to resources.
 
-    Data of a tool is added to its text.
+    Their clients get the data of a tool as text. Most results have the data in their text, as the later
+    versions recommend; otherwise, a text block is added:
+    https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content
     """
 
     _ending = None
@@ -248,10 +250,9 @@ class WithoutStructuredContent(WithoutTasks):
         value = super().tool_result(result)
         content = [_readable(block) for block in result.content]
         if result.structured:
-            text = jsonrpc.encode(value.pop("structuredContent")).decode()
-            plain = jsonrpc.encode(result.data).decode()
-            if not any(isinstance(block, Text) and block.text in (text, plain) for block in content):
-                content.append(Text(text))
+            data = value.pop("structuredContent")
+            if not _has_text_of(content, data):
+                content.append(Text(jsonrpc.encode(data).decode()))
         value["content"] = content
         return value
 
@@ -264,6 +265,39 @@ class WithoutStructuredContent(WithoutTasks):
 
 def _readable(block: Block) -> Block:
     return Text(f"{block.title or block.name}: {block.uri}") if isinstance(block, ResourceLink) else block
+
+
+def _has_text_of(content: Sequence[Block], data: Any) -> bool:
+    """Return whether text blocks say the data: one block all of it, or one block each item of a list.
+
+    A value that is no object may be wrapped in an object.
+    """
+    texts = [block.text for block in content if isinstance(block, Text)]
+    is_wrapped = isinstance(data, dict) and data.keys() == {"result"}
+    for value in (data, data["result"]) if is_wrapped else (data,):
+        if any(_says(text, value) for text in texts):
+            return True
+        if isinstance(value, list) and value and len(value) == len(texts) and all(map(_says, texts, value)):
+            return True
+    return False
+
+
+def _says(text: str, value: Any) -> bool:
+    """Return whether a text is a string, or the JSON of a value in any notation."""
+    if text == value:
+        return True
+    written = jsonrpc.encode(value)
+    if text.encode(errors="replace") == written:
+        return True
+    try:
+        read = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return _in_order(read) == _in_order(msgspec.json.decode(written))
+
+
+def _in_order(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
 
 
 def _task_params(frame: Frame) -> Any:

@@ -23,6 +23,7 @@ from antiphon.errors import (
 )
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import LOG_LEVELS, Implementation, LogLevel
+from antiphon.model.inbox import InboxNews
 from antiphon.model.notification import Acknowledged, ListChanged, ResourceUpdated
 from antiphon.model.outcome import DONE, Discovery, InputRequired, Listened, Outcome, Page, ReadResult
 from antiphon.model.request import (
@@ -50,6 +51,7 @@ from antiphon.wire.server.dialect import (
     PlainCall,
     TaskOutcome,
 )
+from antiphon.wire.server.inbox import INBOX, INBOX_METHODS
 from antiphon.wire.server.segments import PARTIAL_RESULT, STREAMING, partial_result_params
 from antiphon.wire.server.tasks import EXTENSION, extension_task
 
@@ -117,6 +119,7 @@ class V2026(Dialect):
         "tasks/update": AnswerTask,
         "tasks/cancel": CancelTask,
         "tasks/stream": StreamTask,
+        **INBOX_METHODS,
     }
     rounds = True
     has_fast_path = True
@@ -299,6 +302,8 @@ class V2026(Dialect):
         """Return the frame of a notification; changes name their subscription, and segments their request."""
         if isinstance(notification, Segments):
             return jsonrpc.notification(PARTIAL_RESULT, partial_result_params(notification, request_id))
+        if isinstance(notification, InboxNews):
+            return super().notification(notification, request_id)
         if isinstance(notification, TaskChanged):
             method, params = "notifications/tasks", extension_task(self, notification.task, detailed=True)
         else:
@@ -336,9 +341,13 @@ class V2026(Dialect):
 
     def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
         value = super()._capabilities(offered)
-        extensions: dict[str, Any] = {EXTENSION: {}} if offered.tasks else {}
+        extensions: dict[str, Any] = value.pop("extensions", {})
+        if offered.tasks:
+            extensions[EXTENSION] = {}
         if offered.streams:
             extensions[STREAMING] = {}
+        if offered.inbox:
+            extensions[INBOX] = {}
         return {**value, "extensions": extensions} if extensions else value
 
 

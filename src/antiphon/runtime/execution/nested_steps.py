@@ -1,0 +1,55 @@
+"""Steps inside other steps: they are recorded until the outer step is, and not called again after that.
+
+Owns their keys, and which step the code runs in. The run of the function records them.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from antiphon.runtime.execution.fingerprints import StepPrint
+from antiphon.runtime.execution.journal import MISSING
+
+if TYPE_CHECKING:
+    from antiphon.runtime.execution.run import Run
+
+__all__ = ["NESTED_KIND", "current_step", "run_nested_step"]
+
+NESTED_KIND = "nested"
+"""The prefix of steps inside other steps. It never changes: logs and request states contain it."""
+
+current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)
+"""The identity of the step that the code runs in; `None` outside of steps."""
+
+
+async def run_nested_step(
+    run: Run,
+    outer: str,
+    name: str,
+    work: Callable[[], Awaitable[Any]],
+    dump: Callable[[Any], Any],
+    fingerprint: StepPrint,
+) -> Any:
+    """Return the recorded result of a step inside another step, or run the step and record its result.
+
+    The step has no place among the steps of the function: its key names the outer step and its own arguments.
+    """
+    path = f"{outer.removeprefix(f'{NESTED_KIND}:')}/{name}({fingerprint.digest})"
+    key = run.journal.key(NESTED_KIND, path)
+    found = run.journal.find(key)
+    if found is not MISSING:
+        return found
+    if (confirming := run.call.carrier.confirm()) is not None:
+        await run.confirm(confirming)
+    run.journal.before_step(key)
+    await run.settle()
+    token = current_step.set(key)
+    try:
+        value = dump(await work())
+    finally:
+        current_step.reset(token)
+    run.journal.record(key, value)
+    await run.commit()
+    return value

@@ -1,0 +1,127 @@
+"""Bounds of the runs that wait in this process: how many, with how much memory, and for how long.
+
+Owns the order in which they wait. The run that has waited longest is evicted first, and a principal that has
+more than its share evicts its own runs. It must not know what an item does when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, TypeAlias
+
+from antiphon.runtime.budget import share_of
+from antiphon.runtime.limits import Limits
+from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
+
+__all__ = ["BoundReason", "HeldBounds", "HeldItem"]
+
+BoundReason: TypeAlias = Literal["evicted", "expired"]
+"""Why an item ends: too many items wait, or it has waited for too long."""
+
+_SWEEP_SECONDS = 1.0
+"""How often items that have waited too long are ended."""
+_MEMORY_PART = 4
+"""The part of `Limits.max_memory_bytes` that all items may keep: a quarter."""
+
+
+class HeldItem:
+    """A run that waits, or the outcome of one that a caller may still ask for."""
+
+    __slots__ = ("expires", "label", "principal_id", "size")
+
+    def __init__(self, label: str, principal_id: str) -> None:
+        self.label = label
+        """What the log calls it."""
+        self.principal_id = principal_id
+        self.size = 0
+        """The memory that it keeps, about, in bytes."""
+        self.expires = float("inf")
+        """When it ends, by the clock of the event loop."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a function waits for an answer: then its end is logged."""
+        return True
+
+    def end(self, reason: BoundReason) -> None:
+        """End the run. The item is not held any more."""
+        raise NotImplementedError
+
+
+class HeldBounds:
+    """The items that one process holds, the one that has waited longest first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._most, self._most_bytes = limits.max_held_runs, limits.max_memory_bytes // _MEMORY_PART
+        self._share = share_of(self._most, limits.principal_share)
+        self._share_bytes = share_of(self._most_bytes, limits.principal_share)
+        self._items: dict[HeldItem, None] = {}
+        self._by_principal: dict[str, dict[HeldItem, None]] = {}
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._log = RateLimitedLog()
+
+    @property
+    def items(self) -> tuple[HeldItem, ...]:
+        """All items, the one that has waited longest first."""
+        return tuple(self._items)
+
+    @property
+    def waiting(self) -> int:
+        """How many functions wait for an answer."""
+        return sum(item.is_waiting for item in self._items)
+
+    def add(self, item: HeldItem) -> None:
+        """Hold an item, and evict others, or the item itself, if there is no room for all of them."""
+        self._items[item] = None
+        own = self._by_principal.setdefault(item.principal_id, {})
+        own[item] = None
+        self._bytes += item.size
+        while item.principal_id and own and self._exceeds_share(own):
+            self._evict(next(iter(own)))
+        while self._items and (len(self._items) > self._most or self._bytes > self._most_bytes):
+            self._evict(next(iter(self._items)))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def remove(self, item: HeldItem) -> None:
+        """Stop holding an item, if it is held. Do not change the size of an item that is held."""
+        if item in self._items:
+            del self._items[item]
+            self._bytes -= item.size
+            own = self._by_principal[item.principal_id]
+            del own[item]
+            if not own:
+                del self._by_principal[item.principal_id]
+
+    def close(self) -> None:
+        """Stop looking for items that have waited too long."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _exceeds_share(self, own: dict[HeldItem, None]) -> bool:
+        return len(own) > self._share or sum(item.size for item in own) > self._share_bytes
+
+    def _evict(self, item: HeldItem) -> None:
+        if item.is_waiting:
+            self._log.warning(
+                "Ended %s, which waited for an answer: this process holds %d runs with %d bytes. "
+                "The limits are Limits.max_held_runs=%d and %d bytes.",
+                item.label,
+                len(self._items),
+                self._bytes,
+                self._most,
+                self._most_bytes,
+            )
+        self.remove(item)
+        item.end("evicted")
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for item in self.items:
+            if now >= item.expires:
+                self.remove(item)
+                item.end("expired")
+        self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._items else None

@@ -1,0 +1,1 @@
+"""Runs that wait in their process: tools, prompts and resources with `replay=False`."""

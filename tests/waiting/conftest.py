@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.store.contract import Store
+from antiphon.store.memory import MemoryStore
+from antiphon.store.postgres import PostgresStore
+from antiphon.store.sqlite import SQLiteStore
+from tests.waiting.support import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store that several servers share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tasks.db"
+    return str(request.getfixturevalue("database").url())
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Store:
+    """A store whose time the test moves."""
+    if request.param == "memory":
+        return MemoryStore(clock=clock)
+    if request.param == "sqlite":
+        return SQLiteStore(tmp_path / "tasks.db", clock=clock)
+    return PostgresStore(request.getfixturevalue("database").url(), clock=clock)

@@ -1,0 +1,146 @@
+"""Operators who answer questions to others: they are one person, and the question stays in the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from antiphon import Context, Principal, Server
+from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.tasks.store_tasks import StoreTasks
+from antiphon.client.tasks.handle import TaskHandle
+from antiphon.errors import TaskNotFound, TaskNotWaiting
+from antiphon.runtime.tasks.inbox import Inbox
+from antiphon.runtime.tasks.records import ASKING_TAG, audience_tag, task_of
+from antiphon.store import open_store
+from antiphon.store.contract import Store
+from antiphon.store.memory import MemoryStore
+from tests.waiting.people import PEOPLE, expenses
+from tests.waiting.support import accept, asked, client_of, eventually, inbox
+
+BOB = PEOPLE["b-token"]
+
+
+@pytest.mark.parametrize("second", ["operator:ann", "operator:max", "ann"])
+async def test_operators_count_as_one_person(second: str) -> None:
+    store = MemoryStore()
+    server = expenses(store, approvals=2)
+    async with client_of(server) as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        service = inbox(server)
+        operators = Inbox(store, service._feed, server="shop", for_operator=True)
+        await operators.answer(Principal("operator:ann"), handle.id, "approve", accept(value=True))
+        answering = operators if second.startswith("operator:") else service
+        other = Principal(second, scopes=frozenset({"finance"}))
+        with pytest.raises(TaskNotFound):
+            await answering.answer(other, handle.id, "approve", accept(value=False))
+        await service.answer(BOB, handle.id, "approve", accept(value=True))
+        assert (await handle.result(timeout=20)).text == "[True, True] by operator:ann, bob"
+
+
+async def test_a_task_without_a_server_stays_in_the_inbox_after_an_answer_of_an_operator(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(store_url)
+    server = expenses(store, approvals=2)
+    async with client_of(server) as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        record = await store.get(handle.id)
+        assert record is not None
+        # As a task of an earlier version, which has no server, and which a server of this version has parked.
+        old = msgspec.structs.replace(record, id="expense_old", server="")
+        old.head["id"] = "expense_old"
+        assert await store.restore(old, await store.read(handle.id))
+        monkeypatch.setattr("getpass.getuser", lambda: "ann")
+        handler = ElicitationHandler(PreparedAnswers(["value=true"]), no_input=True)
+        async with StoreTasks(store_url) as operator:
+            assert await operator.answer("expense_old", handler, None) == ["approve"]
+            monkeypatch.setattr("getpass.getuser", lambda: "max")
+            with pytest.raises(CommandError, match="All operators count as one person"):
+                await operator.answer("expense_old", handler, None)
+        found = await store.get("expense_old")
+        assert found is not None
+        assert found.tags == (audience_tag("shop", "finance"), ASKING_TAG)
+        assert task_of(found).waits["approve"].answered_by == ("operator:ann",)
+        assert [item.task_id for item in await asked(server, BOB, 2)] == [handle.id, "expense_old"]
+
+
+async def test_the_log_names_the_operator_who_answers_for_the_owner_of_a_task(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(store_url)
+    server = Server("shop", store=store)
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def greet(ctx: Context) -> str:
+        first = await ctx.elicit("First?", str, key="first")
+        return f"{first} {await ctx.elicit('Last?', str, key='last')}"
+
+    monkeypatch.setattr("getpass.getuser", lambda: "max")
+    async with client_of(server) as client:
+        handle = await client.submit("greet")
+        for key, name in (("first", "Ada"), ("last", "Byron")):
+            await eventually(lambda key=key: _asks(handle, key))
+            async with StoreTasks(store_url) as operator:
+                handler = ElicitationHandler(PreparedAnswers([f"value={name}"]), no_input=True)
+                assert await operator.answer(handle.id, handler, None) == [key]
+        assert (await handle.result(timeout=20)).text == "Ada Byron"
+        answers = [entry.data for entry in await store.read(handle.id) if entry.kind == "answered"]
+        assert [answer["answered_by"] for answer in answers] == ["operator:max", "operator:max"]
+
+
+async def test_an_answer_in_place_of_the_owner_is_refused_if_its_question_is_closed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    server = Server("shop", store=url)
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def greet(ctx: Context) -> str:
+        first, _ = await asyncio.gather(
+            ctx.elicit("First?", str, key="first"), ctx.elicit("Last?", str, key="last")
+        )
+        return str(first)
+
+    async with client_of(server) as client:
+        handle = await client.submit("greet")
+        await eventually(lambda: _asks(handle, "first"))
+        owner, ada = Principal("ada"), {"first": accept(value="Ada")}
+        async with StoreTasks(url) as operator:
+            service = operator._service
+            await service.answer(handle.id, owner, ada, by="operator:ann")
+            with pytest.raises(TaskNotWaiting):
+                await service.answer(handle.id, owner, {"first": accept(value="Eve")}, by="operator:max")
+            await service.answer(handle.id, owner, ada, by="operator:ann")  # repeats the answer
+
+
+async def test_operators_find_all_tasks_that_ask_people_by_one_tag(store: Store) -> None:
+    server = Server("shop", store=store)
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def ask(ctx: Context, whom: str) -> str:
+        if whom == "nobody":
+            await ctx.sleep(3600)
+        to = None if whom == "owner" else whom
+        return str(await ctx.elicit(f"Ask {whom}?", str, key=whom, to=to))
+
+    async with client_of(server) as client:
+        asking = [(await client.submit("ask", whom=whom)).id for whom in ("owner", "finance", "nobody")]
+
+        async def all_wait() -> bool:
+            return await store.count("waiting") == len(asking)
+
+        await eventually(all_wait)
+        page = await store.list_tagged([ASKING_TAG])
+        assert [record.id for record in page.records] == asking[:2]
+        await client.task(asking[0]).answer({"owner": {"value": "yes"}})
+        assert (await client.task(asking[0]).result(timeout=20)).text == "yes"
+        assert [record.id for record in (await store.list_tagged([ASKING_TAG])).records] == [asking[1]]
+
+
+async def _asks(handle: TaskHandle, key: str) -> bool:
+    return key in (await handle.status()).questions

@@ -1,0 +1,1 @@
+"""Servers that were written for other libraries, adopted."""

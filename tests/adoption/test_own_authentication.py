@@ -1,0 +1,150 @@
+"""The authentication that an adopted server has itself: it is used, or the server is refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastmcp import FastMCP
+from fastmcp.server.auth import MultiAuth, RemoteAuthProvider
+from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
+from fastmcp.server.dependencies import get_access_token
+
+from antiphon import BearerTokens, Client, Context, DefinitionError, RequestError, Server, adopt
+from tests.adoption.generations import Generation
+from tests.cli import command
+from tests.support.serving import serving
+
+TOKENS: Any = {
+    "good": {"client_id": "app", "scopes": ["notes"], "sub": "ada", "iss": "https://i.example.com"}
+}
+GENERATIONS = {
+    "mcp-1": Generation("official_private.py", "mcp-1"),
+    "mcp-2": Generation("official_private.py"),
+    "fastmcp-2": Generation("fastmcp_private.py", "fastmcp-2"),
+    "fastmcp-3": Generation("fastmcp_private.py", "fastmcp-3"),
+    "fastmcp-4": Generation("fastmcp_private.py"),
+}
+
+
+async def _refused(url: str, **options: Any) -> str:
+    with pytest.raises(RequestError) as refused:
+        async with Client(url, **options) as client:
+            await client.call("whoami")
+    return f"{refused.value.status} {refused.value}"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_program"), [*((name, False) for name in GENERATIONS), ("mcp-2", True), ("fastmcp-4", True)]
+)
+async def test_its_token_verifier_decides_who_may_call(name: str, is_program: bool, tmp_path: Path) -> None:
+    generation = GENERATIONS[name]
+    program = ("--", "python") if is_program else ()
+    with command.running(*program, generation.path, directory=tmp_path, python=generation.python) as served:
+        async with Client(served.url, auth="good") as client:
+            assert (await client.call("whoami")).text == "ada"
+        assert (await _refused(served.url)).startswith("401")
+        assert (await _refused(served.url, auth="bad")).startswith("401")
+        # The verifier of FastMCP does not accept a token without the scopes; that of the SDK does.
+        assert (await _refused(served.url, auth="poor")).startswith("401" if "fastmcp" in name else "403")
+
+
+def private(auth: Any) -> FastMCP:
+    """Return a server of FastMCP with authentication."""
+    theirs = FastMCP("private", auth=auth)
+
+    @theirs.tool
+    def whoami() -> str:
+        token = get_access_token()
+        return "nobody" if token is None else f"{token.client_id} {token.claims.get('sub')}"
+
+    return theirs
+
+
+async def test_its_functions_see_the_token_and_ours_the_principal() -> None:
+    server = adopt(private(StaticTokenVerifier(tokens=TOKENS)))
+
+    @server.tool
+    def principal(ctx: Context) -> str:
+        return f"{ctx.principal.id} {sorted(ctx.principal.scopes)}"
+
+    async with serving(server) as address, Client(address.url, auth="good") as client:
+        assert (await client.call("whoami")).text == "app ada"
+        assert (await client.call("principal")).text == "https://i.example.com#ada ['notes']"
+
+
+async def test_the_metadata_of_a_server_with_issuers_is_served() -> None:
+    remote = RemoteAuthProvider(
+        StaticTokenVerifier(tokens=TOKENS, required_scopes=["notes"]),
+        authorization_servers=["https://issuer.example.com"],  # type: ignore[list-item]
+        base_url="https://notes.example.com",
+    )
+    async with serving(adopt(private(remote))) as address, httpx2.AsyncClient() as http:
+        refused = await http.post(address.url, json={}, headers={"accept": "application/json"})
+        assert refused.status_code == 401
+        assert "/.well-known/oauth-protected-resource" in refused.headers["www-authenticate"]
+        found = await http.get(address.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"))
+        document = found.json()
+        assert document["resource"] == "https://notes.example.com/mcp"
+        assert document["authorization_servers"] == ["https://issuer.example.com"]
+        assert document["scopes_supported"] == ["notes"]
+
+
+async def test_several_verifiers_are_tried() -> None:
+    several = MultiAuth(verifiers={"a": StaticTokenVerifier({}), "b": StaticTokenVerifier(TOKENS)})
+    async with serving(adopt(private(several))) as address, Client(address.url, auth="good") as client:
+        assert (await client.call("whoami")).text.endswith("ada")
+
+
+def test_a_server_that_issues_tokens_is_refused_unless_the_caller_says_how_to_authenticate() -> None:
+    theirs = private(InMemoryOAuthProvider(base_url="https://notes.example.com"))
+    with pytest.raises(
+        DefinitionError, match="'private' authenticates its callers with InMemoryOAuthProvider"
+    ):
+        adopt(theirs)
+    assert adopt(theirs, authenticate=BearerTokens({"s3cret": "ada"})).engine.authenticates
+    assert not adopt(theirs, authenticate=None).engine.authenticates
+
+
+ISSUING = """
+from fastmcp import FastMCP
+from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+
+mcp = FastMCP("private", auth=InMemoryOAuthProvider(base_url="https://notes.example.com"))
+
+@mcp.tool
+def hello() -> str:
+    return "hello"
+
+if __name__ == "__main__":
+    mcp.run()
+"""
+
+
+@pytest.mark.parametrize("program", [(), ("--", "python")])
+async def test_the_command_refuses_such_a_server_unless_everybody_may_call_it(
+    program: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "issuing.py"
+    file.write_text(ISSUING)
+    refused = command.antiphon("run", "--port", "0", *program, file)
+    assert refused.returncode != 0
+    assert "--allow-anonymous" in refused.stderr
+    with command.running("--allow-anonymous", *program, file, directory=tmp_path) as served:
+        async with Client(served.url) as client:
+            assert (await client.call("hello")).text == "hello"
+    # Whoever starts it over stdio needs no token, as with its own library.
+    assert command.antiphon("call", file, "hello").stdout.strip() == "hello"
+
+
+def test_a_server_that_authenticates_in_one_that_does_not_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    inner = adopt(private(StaticTokenVerifier(tokens=TOKENS)))
+    with caplog.at_level(logging.WARNING, "antiphon"):
+        Server("outer", authenticate=BearerTokens({"s3cret": "ada"})).mount("notes", inner)
+        assert not caplog.records
+        Server("outer").mount("notes", inner)
+    assert "'notes' authenticates its callers, and 'outer', which mounts it, does not" in caplog.text

@@ -1,0 +1,1 @@
+"""Servers behind `Server.mount` and `antiphon gateway`."""

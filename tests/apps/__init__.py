@@ -1,0 +1,1 @@
+"""MCP Apps: pages of a server that a host shows."""

@@ -1,0 +1,1 @@
+"""Servers made from OpenAPI documents and FastAPI apps."""

@@ -1,0 +1,1 @@
+"""Recordings of what clients and servers say to each other, and their replay."""

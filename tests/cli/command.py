@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.fork_server import PythonProcess, run_process, start_process
 from tests.support.polling import wait_until
 from tests.support.process import ROOT, environment
 
@@ -21,22 +22,14 @@ def antiphon(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and return its output and exit code."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env=plain_environment(env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-        check=False,
-    )
+    words = [*COMMAND, *map(str, arguments)]
+    return run_process(words, cwd=cwd, env=plain_environment(env), timeout=PATIENCE)
 
 
 class Running:
     """A running `antiphon run` process."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+    def __init__(self, process: PythonProcess, log: Path) -> None:
         self.process = process
         self._log = log
 
@@ -59,23 +52,25 @@ class Running:
 
 @contextmanager
 def running(
-    target: Path | str,
-    *options: str,
+    *words: Path | str,
     directory: Path,
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    command: str = "run",
 ) -> Iterator[Running]:
-    """Run `antiphon run TARGET --port 0` until the block ends. Its log is written to `directory`."""
+    """Run `antiphon run --port 0` until the block ends. Its log is written to `directory`.
+
+    `words` are the target and further options, or a program after `--`. `python` has to find the library.
+    """
     log = directory / "server.log"
     with log.open("w") as sink:
-        process = subprocess.Popen(
-            [*COMMAND, "run", str(target), "--port", "0", *options],
+        process = start_process(
+            [python, "-m", "antiphon", command, "--port", "0", *map(str, words)],
             cwd=cwd,
             env=plain_environment(env),
-            stdin=subprocess.DEVNULL,
             stdout=sink,
-            stderr=subprocess.STDOUT,
-            text=True,
+            stderr=sink,
         )
     server = Running(process, log)
     try:

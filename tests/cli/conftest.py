@@ -11,6 +11,7 @@ from tests.cli.command import running
 from tests.client.conftest import start_peer as start_peer
 
 TOOLS_SERVER = Path(__file__).parent / "tools_server.py"
+CATALOG_SERVER = Path(__file__).parent / "catalog_server.py"
 QUESTIONS_SERVER = Path(__file__).parent / "questions_server.py"
 
 
@@ -32,4 +33,11 @@ def guarded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def questions_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of the server in `questions_server.py`."""
     with running(QUESTIONS_SERVER, directory=tmp_path_factory.mktemp("questions")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def catalog_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the server in `catalog_server.py`."""
+    with running(CATALOG_SERVER, directory=tmp_path_factory.mktemp("catalog")) as server:
         yield server.url

@@ -110,7 +110,10 @@ def test_a_timeout_exits_with_code_3(url: str) -> None:
 def test_a_target_that_is_neither_url_nor_file_is_a_usage_error() -> None:
     done = antiphon("call", "localhost:8000", "greet")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: 'localhost:8000' is neither a URL (http://…) nor a Python file (….py).\n"
+    assert done.stderr == (
+        "Error: 'localhost:8000' is neither a URL (http://…) nor a Python file (….py). "
+        "To start a command, write it at the end after two dashes: -- COMMAND.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,9 @@ def test_summarises_images_and_answers_questions(telling: str) -> None:
     assert (done.returncode, done.stdout) == (2, "text 1\n")
 
 
-def test_stream_and_task_exclude_each_other(telling: str) -> None:
-    done = antiphon("call", "--stream", "--task", telling, "answer", "to=2")
-    assert done.returncode == 2
-    assert "--stream and --task" in done.stderr
+def test_a_task_prints_its_id_and_then_its_segments(telling: str) -> None:
+    done = antiphon("call", "--task", "--stream", telling, "required", "to=2")
+    assert (done.returncode, done.stdout) == (0, antiphon("call", telling, "required", "to=2").stdout)
+    assert re.fullmatch(r"Task: required_\S+\n", done.stderr)
+    done = antiphon("call", "--task", "--stream", "--json", telling, "required", "to=2")
+    assert [json.loads(line).get("seqNr") for line in done.stdout.splitlines()] == [1, 2, None]

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.doctor.checks import _is_local, run_doctor
+from antiphon.cli.doctor.command import run_doctor
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.targets import Target
+from antiphon.doctor.checks import _is_local
 from tests.cli.command import antiphon
 from tests.cli.raw_http_server import http_response, raw_http_server
 
@@ -98,7 +99,7 @@ def test_checks_a_server_started_from_a_file(tmp_path: Path, capsys: pytest.Capt
     assert "warn   tools      1: mute\n                  Describe mute:" in printed
     assert "ok     tasks      in 2026-07-28, 2025-11-25; tools: mute" in printed
     assert printed.endswith("The server works, with 1 warning.\n")
-    assert "origins" not in printed
+    assert "skip   origins    web pages cannot reach a server over stdio" in printed
 
 
 def test_reports_a_file_that_cannot_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,5 +256,5 @@ def test_a_missing_target_is_a_usage_error() -> None:
     done = antiphon("doctor")
     assert (done.returncode, done.stderr) == (
         2,
-        "Error: Missing target: name a URL or a Python file, or set ANTIPHON_URL.\n",
+        "Error: Missing target: name a URL, a Python file or a command (-- COMMAND), or set ANTIPHON_URL.\n",
     )

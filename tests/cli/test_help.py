@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from antiphon.cli.commands import app
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import print_error
+from antiphon.cli.options import TargetCommand
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.pseudo_terminal import in_terminal
 
@@ -20,8 +21,20 @@ COMMANDS = [
     "antiphon",
     "run",
     "worker",
+    "gateway",
+    "console",
     "call",
     "tools",
+    "resources",
+    "read",
+    "prompts",
+    "prompt",
+    "complete",
+    "inbox",
+    "dev",
+    "new",
+    "install",
+    "mcp-json",
     "doctor",
     "login",
     "logout",
@@ -29,8 +42,9 @@ COMMANDS = [
     "tasks",
     "store",
 ]
-COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "watch", "answer", "cancel", "retry", "rm")]
-COMMANDS += [f"store {name}" for name in ("backup", "compact")]
+COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "import", "watch", "answer", "send")]
+COMMANDS += [f"tasks {name}" for name in ("cancel", "retry", "rm")]
+COMMANDS += [f"store {name}" for name in ("backup", "check", "prune", "compact")]
 
 
 def words(command: str) -> list[str]:
@@ -57,6 +71,9 @@ def test_every_example_uses_known_options(command: str) -> None:
             found = get_command(app)
             for word in rest:
                 found = getattr(found, "commands", {}).get(word, found)
+            if "--" in rest:  # the rest is a command, which has options of its own
+                assert isinstance(found, TargetCommand), typed
+                rest = rest[: rest.index("--")]
             known = {option for parameter in found.params for option in parameter.opts}
             assert {word for word in rest if word.startswith("--")} <= known, typed
 

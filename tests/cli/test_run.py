@@ -61,7 +61,7 @@ def test_finds_the_server_in_a_module(tmp_path: Path) -> None:
             ONE.format(name="one") + ONE.format(name="two"),
             "mine.py",
             2,
-            "Error: mine.py has several Servers: one, two. Name one: mine.py:one.\n",
+            "Error: mine.py has several servers: one, two. Name one: mine.py:one.\n",
         ),
         (
             "x = 1\n",

@@ -36,7 +36,7 @@ async def later() -> str:
 def mine(monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server that the file contains."""
     server = Server("mine")
-    monkeypatch.setattr(serve, "load_server", lambda target: server)
+    monkeypatch.setattr(serve, "load_server", lambda target, tasks, **options: server)
     monkeypatch.setattr(Settings, "configure_logging", lambda self: None)
     return server
 
@@ -153,3 +153,12 @@ def test_importing_the_command_does_not_run_it() -> None:
     from antiphon import __main__, cli
 
     assert __main__.main is cli.main
+
+
+def test_the_names_of_other_servers_cannot_control_the_terminal() -> None:
+    server = Server("bad\x1b[2Jname")
+    server.add_tool(lambda: None, name="too\x1b]0;l\nx")
+    with serve.listen("127.0.0.1", 0) as listening:
+        said = serve.announcement(server, listening, "/mcp")
+    assert said.isprintable()
+    assert said.endswith(" Tools: too]0;l x.")

@@ -81,6 +81,16 @@ def test_questions_are_answered_from_the_command_line(served: Served) -> None:
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, "Hello, Ada Byron!\n", "")
 
 
+def test_an_answer_to_another_field_is_named_and_the_hint_fits_the_command(served: Served) -> None:
+    done = antiphon("call", served.url, "greet", "--answer", "how=Fixed", "--no-input")
+    assert done.returncode == 2
+    assert "The question has no field how. Answer it with --answer name=…, or run" in done.stderr
+    id = start_waiting_task(served, "greet")
+    done = antiphon("tasks", "answer", served.url, id, "--no-input")
+    assert done.returncode == 2
+    assert "The question has no answer. Answer it with name=…, or run" in done.stderr
+
+
 def test_shows_the_status_of_a_task_on_a_terminal(served: Served) -> None:
     with in_terminal("call", served.url, "greet", "--task") as terminal:
         terminal.expect("Task: greet_")

@@ -7,16 +7,25 @@ command imports the modules that it needs when it runs, so that every command st
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["escape_unencodable", "main"]
 
 
 def main() -> None:
-    """Run the command that the process was started with."""
+    """Run the command that the process was started with, or complete a line for a shell."""
+    escape_unencodable()
+    if "_ANTIPHON_LINE" in os.environ:  # a script of `shell_completion` asks
+        from antiphon.cli.shell_completion.main import complete_line
+
+        complete_line()
+    if {"--install-completion", "--show-completion"} & set(sys.argv[1:2]):
+        from antiphon.cli.shell_completion.scripts import use_these_scripts
+
+        use_these_scripts()
     from antiphon.cli.commands import app
 
-    escape_unencodable()
     app(prog_name="antiphon")
 
 

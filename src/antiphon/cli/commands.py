@@ -1,29 +1,54 @@
 """The commands and their options. Each command imports the module that does the work when it runs."""
 
 # No `from __future__ import annotations`: typer would evaluate the annotations of all commands at each start.
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from antiphon.cli.catalog import commands as catalog
+from antiphon.cli.console.command import console as console_command
+from antiphon.cli.dev.command import dev
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import CommandError, handle_errors
+from antiphon.cli.gateway.command import gateway
+from antiphon.cli.hosts.command import install, mcp_json
+from antiphon.cli.new.command import new
 from antiphon.cli.options import (
+    PROGRAM,
+    AccessLogOption,
     AnswerFileOption,
     AnswersOption,
     Command,
     DefaultAnswerOption,
     EnvOption,
+    ForceOption,
     Group,
     HeadersOption,
+    HostsOption,
     JsonOption,
+    LogLevelOption,
     NoInputOption,
+    OriginsOption,
+    OtelOption,
+    PathOption,
+    PortOption,
+    ProgramCommand,
     ProtocolOption,
+    SaveOption,
+    StderrOption,
+    StdioOption,
+    TargetArgument,
+    TargetCommand,
+    TaskToolsOption,
     TimeoutOption,
     TokenOption,
+    UrlOption,
+    WorkersOption,
+    change_directory,
     require_target,
     split_commas,
 )
-from antiphon.cli.run import LogLevel
 from antiphon.cli.store import commands as store_commands
 from antiphon.cli.tasks import commands as tasks
 
@@ -47,10 +72,6 @@ FileArgument = Annotated[
         help="A Python file or dotted module. NAME is the variable that holds the Server.",
     ),
 ]
-TargetArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[TARGET]", envvar="ANTIPHON_URL", help="A URL, or a Python FILE[:NAME]."),
-]
 StoreOption = Annotated[
     str | None,
     typer.Option(
@@ -60,9 +81,6 @@ StoreOption = Annotated[
         "else ANTIPHON_STORE, else memory.",
     ),
 ]
-LogLevelOption = Annotated[
-    LogLevel, typer.Option(envvar="ANTIPHON_LOG_LEVEL", help="Log messages of this level and above.")
-]
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=True)
@@ -70,58 +88,60 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        from antiphon import __version__
+        from antiphon.version import VERSION
 
-        typer.echo(f"antiphon {__version__}")
+        typer.echo(f"antiphon {VERSION}")
         raise typer.Exit
 
 
-@app.command(cls=Command, epilog=epilog("run"))
+@app.command(cls=ProgramCommand, epilog=epilog("run"))
 def run(
-    target: FileArgument,
+    ctx: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE[:NAME]",
+            help="A Python file or dotted module. NAME is the variable that holds the server: "
+            "a Server, or one of mcp or fastmcp.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(envvar="ANTIPHON_HOST", help="Listen on this address.")] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            envvar="ANTIPHON_PORT", min=0, max=65535, help="Listen on this port. 0 picks a free port."
-        ),
-    ] = 8000,
-    path: Annotated[str, typer.Option(help="Serve the MCP endpoint at this path.")] = "/mcp",
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Serve one client over stdio instead of HTTP.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(envvar="ANTIPHON_WORKERS", min=1, help="Serve with this many processes.")
-    ] = 1,
-    hosts: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ANTIPHON_HOSTS",
-            metavar="A,B",
-            help="Accept these Host headers; * accepts all. Default: local names, if the address is local.",
-        ),
-    ] = None,
-    origins: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ANTIPHON_ORIGINS",
-            metavar="A,B",
-            help="Accept these Origin headers; * accepts all. Default: local ones, if the address is local.",
-        ),
-    ] = None,
+    port: PortOption = 8000,
+    path: PathOption = "/mcp",
+    stdio: StdioOption = False,
+    workers: WorkersOption = 1,
+    hosts: HostsOption = None,
+    origins: OriginsOption = None,
     store: StoreOption = None,
+    task: TaskToolsOption = None,
+    allow_anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--allow-anonymous",
+            help="Serve a server of mcp or fastmcp without the authentication that it has itself.",
+        ),
+    ] = False,
     no_worker: Annotated[
         bool,
         typer.Option("--no-worker", help="Do not run tasks. `antiphon worker` runs them in other processes."),
     ] = False,
-    log_level: LogLevelOption = "info",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log every HTTP request and the outcome of every call.")
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console", help="Serve the console too, a web page to look at the server and its tasks."
+        ),
     ] = False,
+    directory: Annotated[
+        str | None, typer.Option("--directory", metavar="DIR", help="Change to this directory first.")
+    ] = None,
+    log_level: LogLevelOption = "info",
+    access_log: AccessLogOption = False,
+    otel: OtelOption = False,
 ) -> None:
-    """Serve a Python file over HTTP or stdio.
+    """Serve a Python file over HTTP or stdio, or a program: antiphon run -- COMMAND.
 
-    Runs until Ctrl-C or SIGTERM. Calls that are running then have time to finish.
+    Serves servers of mcp and fastmcp too. A program must be installed beside Antiphon. Runs until Ctrl-C or
+    SIGTERM. Calls that are running then have time to finish.
     """
     from antiphon.cli.run import serve
     from antiphon.cli.run.settings import Settings
@@ -129,26 +149,46 @@ def run(
     if not path.startswith("/"):
         raise typer.BadParameter("The path must start with a slash.", param_hint="--path")
     settings = Settings(
-        target,
+        target or "",
         path=path,
         hosts=split_commas(hosts),
         origins=split_commas(origins),
         log_level=log_level,
         access_log=access_log,
         store=store,
+        tasks=tuple(task or ()),
+        allow_anonymous=allow_anonymous,
         run_tasks=not no_worker,
+        console=console,
+        otel=otel,
     )
+    program: Sequence[str] = ctx.meta.get(PROGRAM, ())
     with handle_errors():
-        if stdio:
+        if directory is not None:
+            change_directory(directory)
+        if console and stdio:
+            raise CommandError("The console needs HTTP: remove --stdio or --console.")
+        if program:
+            from antiphon.cli.run.program import serve_program
+
+            if workers > 1:
+                raise CommandError("A program is served by one process: remove --workers.")
+            serve_program(program, settings, host=host, port=port, stdio=stdio)
+        elif stdio:
             serve.serve_stdio(settings)
         else:
             serve.serve_http(settings, host=host, port=port, workers=workers)
+
+
+app.command(cls=Command, epilog=epilog("new"))(new)
+app.command(cls=Command, epilog=epilog("dev"))(dev)
 
 
 @app.command(cls=Command, epilog=epilog("worker"))
 def worker(
     target: FileArgument,
     store: StoreOption = None,
+    task: TaskToolsOption = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
@@ -168,6 +208,7 @@ def worker(
         typer.Option(min=0, max=65535, help="Respond to /healthz, /readyz and /metrics on this port."),
     ] = None,
     log_level: LogLevelOption = "info",
+    otel: OtelOption = False,
 ) -> None:
     """Run the tasks of a Python file's server, without serving requests.
 
@@ -176,24 +217,30 @@ def worker(
     from antiphon.cli.run.settings import Settings
     from antiphon.cli.run.worker import run_worker
 
-    settings = Settings(target, log_level=log_level, store=store)
+    settings = Settings(target, log_level=log_level, store=store, tasks=tuple(task or ()), otel=otel)
     with handle_errors():
         run_worker(settings, concurrency=concurrency, tools=split_commas(tools), host=host, port=port)
 
 
-@app.command(cls=Command, epilog=epilog("call"))
+app.command(cls=TargetCommand, epilog=epilog("gateway"))(gateway)
+app.command(cls=TargetCommand, epilog=epilog("console"), name="console")(console_command)
+app.command(cls=TargetCommand, epilog=epilog("install"))(install)
+app.command(cls=TargetCommand, epilog=epilog("mcp-json"), name="mcp-json")(mcp_json)
+
+
+@app.command(cls=TargetCommand, epilog=epilog("call"))
 def call(
     words: Annotated[
         list[str],
         typer.Argument(
             metavar="[TARGET] TOOL [KEY=VALUE]...",
-            help="TARGET is a URL or a Python FILE[:NAME]. Omit it if ANTIPHON_URL is set. KEY=VALUE passes "
-            "a value of the type in the tool's schema, KEY:=JSON passes JSON, and KEY=@FILE passes the "
-            "content of a file.",
+            help="TARGET is a URL or a Python FILE[:NAME]. Omit it if ANTIPHON_URL is set, or if you write a "
+            "command at the end. KEY=VALUE passes a value of the type in the tool's schema, KEY:=JSON passes "
+            "JSON, and KEY=@FILE passes the content of a file.",
             show_default=False,
         ),
     ],
-    url: Annotated[str | None, typer.Option("--url", envvar="ANTIPHON_URL", hidden=True)] = None,
+    url: UrlOption = None,
     args: Annotated[str | None, typer.Option(metavar="JSON", help="Pass arguments as a JSON object.")] = None,
     answer: AnswersOption = None,
     answers: AnswerFileOption = None,
@@ -205,12 +252,15 @@ def call(
     stream: Annotated[
         bool, typer.Option("--stream", help="Print each part of the result as it arrives.")
     ] = False,
+    save: SaveOption = None,
+    force: ForceOption = False,
     json: JsonOption = False,
     header: HeadersOption = None,
     token: TokenOption = None,
     timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
     env: EnvOption = None,
+    stderr: StderrOption = False,
 ) -> None:
     """Call a tool and print its result.
 
@@ -221,21 +271,31 @@ def call(
     from antiphon.cli.targets import Target, split_call_words
 
     with handle_errors():
-        if stream and task:
-            raise CommandError("--stream and --task exclude each other. Use one of them.")
         place, tool, pairs = split_call_words(words, url)
         target = Target.parse(
-            place, headers=header or (), token=token, timeout=timeout, protocol=protocol, env=env or ()
+            place, headers=header, token=token, timeout=timeout, protocol=protocol, env=env, stderr=stderr
         )
         handler = ElicitationHandler(
             PreparedAnswers(answer or (), answers), default_answer=default_answer, no_input=no_input
         )
+        attachments = None
+        if save is not None:
+            from antiphon.cli.call.attachments import Attachments
+            from antiphon.cli.saving import Destination
+
+            attachments = Attachments(Destination(save, force=force, alone=not json and not stream))
         if stream:
-            raise typer.Exit(stream_tool(target, tool, pairs, args, handler, as_json=json))
-        raise typer.Exit(call_tool(target, tool, pairs, args, handler, as_json=json, as_task=task))
+            code = stream_tool(
+                target, tool, pairs, args, handler, as_json=json, as_task=task, attachments=attachments
+            )
+        else:
+            code = call_tool(
+                target, tool, pairs, args, handler, as_json=json, as_task=task, attachments=attachments
+            )
+        raise typer.Exit(code)
 
 
-@app.command(cls=Command, epilog=epilog("tools"))
+@app.command(cls=TargetCommand, epilog=epilog("tools"))
 def tools(
     target: TargetArgument = None,
     json: JsonOption = False,
@@ -244,25 +304,84 @@ def tools(
     timeout: TimeoutOption = None,
     protocol: ProtocolOption = None,
     env: EnvOption = None,
+    stderr: StderrOption = False,
 ) -> None:
     """List the tools of a server, with their arguments."""
     from antiphon.cli.targets import Target
     from antiphon.cli.tools import list_tools
 
     with handle_errors():
+        target = require_target(target)
         parsed = Target.parse(
-            require_target(target),
-            headers=header or (),
-            token=token,
-            timeout=timeout,
-            protocol=protocol,
-            env=env or (),
+            target, headers=header, token=token, timeout=timeout, protocol=protocol, env=env, stderr=stderr
         )
         list_tools(parsed, as_json=json)
 
 
+app.command(cls=TargetCommand, epilog=epilog("resources"))(catalog.resources)
+app.command(cls=TargetCommand, epilog=epilog("read"))(catalog.read)
+app.command(cls=TargetCommand, epilog=epilog("prompts"))(catalog.prompts)
+app.command(cls=TargetCommand, epilog=epilog("prompt"))(catalog.prompt)
+app.command(cls=TargetCommand, epilog=epilog("complete"))(catalog.complete)
+
+
+@app.command(cls=TargetCommand, epilog=epilog("inbox"))
+def inbox(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The URL of a server. Or write a command at the end.")
+    ],
+    id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Answer the questions of this task only.")
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Answer these fields of the questions."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print questions as they come and go, until Ctrl-C.")
+    ] = False,
+    answers: AnswerFileOption = None,
+    default_answer: DefaultAnswerOption = None,
+    no_input: NoInputOption = False,
+    json: JsonOption = False,
+    header: HeadersOption = None,
+    token: TokenOption = None,
+    timeout: TimeoutOption = None,
+    protocol: ProtocolOption = None,
+    env: EnvOption = None,
+    stderr: StderrOption = False,
+) -> None:
+    """Answer the questions of other people's tasks.
+
+    In a terminal, you are asked one question after the other. Otherwise, and with --json or --no-input, the
+    questions are listed.
+    """
+    from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
+    from antiphon.cli.inbox import KEYS, answer_inbox, answer_task_of_inbox, list_inbox, watch_inbox
+    from antiphon.cli.targets import Target
+
+    with handle_errors():
+        parsed = Target.parse(
+            target, headers=header, token=token, timeout=timeout, protocol=protocol, env=env, stderr=stderr
+        )
+        prepared = PreparedAnswers(pairs or (), answers)
+        handler = ElicitationHandler(
+            prepared, default_answer=default_answer, no_input=no_input, keys=KEYS, option=""
+        )
+        if id is not None:
+            answer_task_of_inbox(parsed, id, handler, as_json=json)
+        elif answers is not None or default_answer is not None:
+            raise CommandError("--answers and --default-answer answer one task: name its ID.")
+        elif watch:
+            watch_inbox(parsed, as_json=json)
+        elif json or not handler.prompts:
+            list_inbox(parsed, as_json=json)
+        else:
+            answer_inbox(parsed, handler)
+
+
 @app.command(
-    cls=Command,
+    cls=TargetCommand,
     epilog=epilog("doctor"),
     short_help="Check any MCP server: its versions, features and response times.",
 )
@@ -273,22 +392,23 @@ def doctor(
     token: TokenOption = None,
     timeout: TimeoutOption = 10.0,
     env: EnvOption = None,
+    stderr: StderrOption = False,
 ) -> None:
     """Check any MCP server: its protocol versions, features and response times.
 
     Calls no tool and changes nothing.
     """
-    from antiphon.cli.doctor.checks import run_doctor
+    from antiphon.cli.doctor.command import run_doctor
     from antiphon.cli.targets import Target
 
     with handle_errors():
         parsed = Target.parse(
-            require_target(target), headers=header or (), token=token, timeout=timeout, env=env or ()
+            require_target(target), headers=header, token=token, timeout=timeout, env=env, stderr=stderr
         )
         raise typer.Exit(run_doctor(parsed, as_json=json))
 
 
-@app.command(cls=Command, epilog=epilog("login"))
+@app.command(cls=TargetCommand, epilog=epilog("login"))
 def login(
     target: TargetArgument = None,
     device: Annotated[
@@ -341,7 +461,7 @@ def login(
         log_in(require_target(target), options)
 
 
-@app.command(cls=Command, epilog=epilog("logout"))
+@app.command(cls=TargetCommand, epilog=epilog("logout"))
 def logout(target: TargetArgument = None) -> None:
     """Revoke the tokens of a server, and remove its login."""
     from antiphon.cli.login.actions import log_out

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from antiphon.printable import printable, printable_text
 
@@ -14,11 +14,13 @@ __all__ = [
     "EXIT_CODES",
     "FAILED",
     "INTERRUPTED",
+    "SIGNALLED",
     "UNREACHABLE",
     "USAGE",
     "CommandError",
     "exit_with",
     "handle_errors",
+    "has_colours",
     "print_error",
 ]
 
@@ -26,6 +28,8 @@ FAILED = 1
 USAGE = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do."""
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 the tool failed, or the server's Python code did; 2 wrong usage, or a question "
@@ -45,8 +49,13 @@ class CommandError(Exception):
 
 def print_error(message: str) -> None:
     """Print an error to standard error, on one line."""
-    red = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    red = has_colours(sys.stderr)
     print("\x1b[31mError:\x1b[0m" if red else "Error:", printable(message), file=sys.stderr)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal on which the user wants colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def exit_with(error: CommandError) -> NoReturn:

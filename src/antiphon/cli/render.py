@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antiphon.model.content import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, TextContents
+from antiphon.model.content import (
+    Audio,
+    BlobContents,
+    Block,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    TextContents,
+)
 from antiphon.model.outcome import Result
 from antiphon.model.segment import Segment
 from antiphon.printable import printable, printable_json, printable_text, printable_url
@@ -24,13 +33,19 @@ if TYPE_CHECKING:
     from rich.segment import Segment as StyledText
 
 __all__ = [
+    "columns",
     "compact",
+    "first_line",
+    "is_binary",
     "pretty",
     "print_failure",
+    "print_heading",
     "print_result",
     "print_segment",
     "print_signatures",
+    "print_table",
     "result_as_json",
+    "size_of",
 ]
 
 _MARKDOWN = re.compile(r"^(#{1,6} |```|[-*] |\d+\. |> |\|.*\|$)|\*\*\S|`\S|\]\(", re.MULTILINE)
@@ -66,6 +81,12 @@ def _encode(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except OverflowError:  # msgspec stops at 64 bits; JSON does not
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode()
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a description; an empty text if there is none."""
+    lines = (text or "").strip().splitlines()
+    return lines[0] if lines else ""
 
 
 def print_result(result: Result) -> None:
@@ -109,6 +130,43 @@ def print_signatures(tools: Sequence[tuple[str, str]]) -> None:
         console.print(Styled.assemble((name, "bold"), highlight(Styled(f"({rest}"))), soft_wrap=True)
         if description:
             console.print(Styled(f"    {description}", style="dim"), soft_wrap=True)
+
+
+def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of cells below a heading. On a terminal, long cells are wrapped within their column."""
+    lines = [[printable(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        print(columns([heading, *lines]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text as Styled
+
+    table = Table(*heading, box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        column.overflow = "fold"
+    for line in lines:
+        table.add_row(*map(Styled, line))
+    Console().print(table)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as a table, the first row as its heading."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def print_heading(text: str) -> None:
+    """Print a line above other content, in bold on a terminal."""
+    if not sys.stdout.isatty():
+        print(printable(text))
+        return
+    from rich.console import Console
+    from rich.text import Text as Styled
+
+    Console().print(Styled(printable(text), style="bold"), soft_wrap=True)
 
 
 def _print_styled(result: Result) -> None:
@@ -192,9 +250,21 @@ def _unknown_text(block: Any) -> str:
     return f"{text}: {printable_url(block['url'])}" if isinstance(block.get("url"), str) else text
 
 
-def _size(base64: str) -> str:
-    count, unit = len(base64.rstrip("=")) * 3 // 4, "bytes"
+def is_binary(block: Block) -> bool:
+    """Return whether a block is an image, audio or the bytes of a resource, which are shown as a summary."""
+    if isinstance(block, EmbeddedResource):
+        return isinstance(block.resource, BlobContents)
+    return isinstance(block, Image | Audio)
+
+
+def size_of(count: int) -> str:
+    """Return a number of bytes for people, such as `12 KiB`."""
+    unit = "bytes"
     for larger in ("KiB", "MiB"):
         if count >= _UNIT_THRESHOLD:
             count, unit = count // 1024, larger
     return f"{count} {unit}"
+
+
+def _size(base64: str) -> str:
+    return size_of(len(base64.rstrip("=")) * 3 // 4)

@@ -1,69 +1,88 @@
-"""The server that a command talks to: a URL, or a Python file that the command starts over stdio."""
+"""The server that a command talks to: a URL, or a Python file or a program that it starts over stdio."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from antiphon.cli.command_words import is_command, split_command
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.errors import AntiphonError, ProcessEnded, RequestError, TimedOut, Unauthorized
-from antiphon.printable import redacted_url
+from antiphon.printable import printable, redacted_url
+from antiphon.server_target import ServerTarget
 
 if TYPE_CHECKING:
     from antiphon.client import Client
-    from antiphon.client.oauth.oauth import OAuth
 
-__all__ = ["Target", "is_python_file", "is_url", "run_async", "split_call_words", "split_target"]
+__all__ = [
+    "Target",
+    "is_python_file",
+    "is_url",
+    "names_target",
+    "parse_environment",
+    "parse_header",
+    "run_async",
+    "split_call_words",
+    "split_read_words",
+    "split_target",
+]
 
 T = TypeVar("T")
 
 RESPONSE_TIMEOUT_SECONDS = 60.0
+MAX_NAME_CHARACTERS = 200
 
 # The path has at least two characters, so that the drive letter of C:\ is not taken for one.
 _TARGET = re.compile(r"(?P<place>.{2,}):(?P<name>[A-Za-z_]\w*)\Z")
 # The client's hint for programs. The command line replaces it with the name of its option.
-_TIMEOUT_HINT = re.compile(r" [^.]*\btimeout=[^ ]*\Z")
+_TIMEOUT_HINT = re.compile(r" [^.]*\b(?:connect_)?timeout=[^ ]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A server and how to connect to it."""
+class Target(ServerTarget):
+    """A server that a word of the command line names."""
 
-    name: str
-    """The URL without its secrets, or the file, as messages show it."""
-    endpoint: str | list[str] = field(repr=False)
-    """The URL, or the command that starts the file."""
-    headers: Mapping[str, str] = field(repr=False)
-    timeout: float
-    """How long each response may take, in seconds."""
-    protocol: str | None = None
-    """The only protocol version to use; `None` for the newest one that the server speaks."""
-    env: Mapping[str, str] | None = field(default=None, repr=False)
-    """The environment of the command, beside the variables that every child gets."""
-    limit: float | None = None
-    """How long connecting may take, and how long a task may take to end; `None` if the user did not say."""
+    is_command: bool = False
+    """Whether the user named the command that starts the server."""
 
     @classmethod
     def parse(
         cls,
         text: str,
         *,
-        headers: Sequence[str],
+        headers: Sequence[str] | None,
         token: str | None,
         timeout: float | None,
         protocol: str | None = None,
-        env: Sequence[str] = (),
+        env: Sequence[str] | None = None,
+        stderr: bool = False,
     ) -> Target:
         """Parse a target and its options. Raises `CommandError`."""
-        parsed = dict(_parse_header(header) for header in headers)
+        parsed = dict(parse_header(header) for header in headers or ())
         response_timeout = RESPONSE_TIMEOUT_SECONDS if timeout is None else timeout
         if token:
             parsed["Authorization"] = f"Bearer {token}"
+        if is_command(text):
+            if headers:
+                raise CommandError("A command is served over stdio, which has no headers: remove --header.")
+            words = split_command(text)
+            return cls(
+                printable(shlex.join(map(redacted_url, words)), MAX_NAME_CHARACTERS),
+                words,
+                {},
+                response_timeout,
+                protocol,
+                parse_environment(env, {}),
+                timeout,
+                is_command=True,
+                keeps_errors=not stderr,
+            )
         if is_python_file(text):
             file = split_target(text)[0]
             if not Path(file).is_file():
@@ -72,53 +91,28 @@ class Target:
                 raise CommandError(f"{file} is served over stdio, which has no headers: remove --header.")
             command = [sys.executable, "-m", "antiphon.cli.run", text]
             # A token may come from the environment, so it is not refused.
-            return cls(text, command, {}, response_timeout, protocol, _parse_environment(env), timeout)
+            variables = parse_environment(env, _own_variables())
+            return cls(text, command, {}, response_timeout, protocol, variables, timeout)
         if not is_url(text):
             from antiphon.store import hide_password
 
+            shown = redacted_url(hide_password(text))
             raise CommandError(
-                f"{redacted_url(hide_password(text))!r} is neither a URL (http://…) nor a Python file (….py)."
+                f"{shown!r} is neither a URL (http://…) nor a Python file (….py). "
+                "To start a command, write it at the end after two dashes: -- COMMAND."
             )
-        if env:
-            raise CommandError("A URL has no environment: remove --env. It is for a Python file.")
+        if env or stderr:
+            option = "--env" if env else "--stderr"
+            raise CommandError(f"A URL starts no process: remove {option}. It is for a command.")
         return cls(redacted_url(text), text, parsed, response_timeout, protocol, None, timeout)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the target is a URL: its server keeps running when the command ends."""
-        return isinstance(self.endpoint, str)
 
     def client(self, **options: Any) -> Client:
         """Create a client for the target. The client is not connected yet. Raises `CommandError`."""
-        from antiphon.client import Client
-
-        given = {"protocol": self.protocol, "auth": self._stored_login(), **options}
-        if self.limit is not None:
-            given.setdefault("connect_timeout", self.limit)
         try:
-            return Client(self.endpoint, headers=self.headers, env=self.env, timeout=self.timeout, **given)
+            # The decorator makes another class of this one, so `super()` without arguments fails.
+            return ServerTarget.client(self, **options)
         except ValueError as error:  # an unknown protocol version
             raise CommandError(str(error)) from None
-
-    @property
-    def uses_login(self) -> bool:
-        """Whether the client sends the token of a login that is stored for the URL."""
-        from antiphon.client.oauth.login_folder import default_folder
-
-        names = {name.lower() for name in self.headers}
-        if not isinstance(self.endpoint, str) or "authorization" in names or not default_folder().is_dir():
-            return False
-        from antiphon.client.oauth.logins import FileLogins
-
-        return FileLogins().find(self.endpoint) is not None
-
-    def _stored_login(self) -> OAuth | None:
-        """Return the authorization by a stored login; `None` without one."""
-        if not self.uses_login:
-            return None
-        from antiphon.client.oauth.oauth import OAuth
-
-        return OAuth(interactive=False)
 
 
 def run_async(work: Coroutine[Any, Any, T], target: Target | None = None) -> T:
@@ -128,22 +122,43 @@ def run_async(work: Coroutine[Any, Any, T], target: Target | None = None) -> T:
     """
     import asyncio
 
-    from antiphon.cli.signals import woken_by_signals
+    from antiphon.cli.signals import cancelled_by_signals, woken_by_signals
 
+    if target is not None and not target.is_remote:
+        work = cancelled_by_signals(work)
     try:
         return asyncio.run(woken_by_signals(work))
-    except TimedOut as error:
-        message = _TIMEOUT_HINT.sub("", str(error))
-        raise CommandError(f"{message} To wait longer, use --timeout.", UNREACHABLE) from error
-    except RequestError as error:
+    except AntiphonError as error:
+        raise _command_error(error, target) from error
+
+
+def _command_error(error: AntiphonError, target: Target | None) -> CommandError:
+    """Return the error that ends a command, for an error of the connection or the server."""
+    message, code = str(error), UNREACHABLE
+    if isinstance(error, TimedOut):
+        message = f"{_TIMEOUT_HINT.sub('', message)} To wait longer, use --timeout."
+    elif isinstance(error, RequestError):
         message = f"The server returned an error: {error.message} (code {error.code})"
-        raise CommandError(message + _login_hint(error, target), UNREACHABLE) from error
-    except ProcessEnded as error:
+        message += _login_hint(error, target)
+    if target is not None and target.is_command:
+        return _error_of_command(error, message, target)
+    if isinstance(error, ProcessEnded):
         # The process of a file has already printed the reason.
         code = error.code if error.code in (FAILED, USAGE) else UNREACHABLE
-        raise CommandError("The server's process exited. Its output is above.", code) from error
-    except AntiphonError as error:
-        raise CommandError(str(error), UNREACHABLE) from error
+        message = "The server's process exited. Its output is above."
+    return CommandError(message, code)
+
+
+def _error_of_command(error: AntiphonError, message: str, target: Target) -> CommandError:
+    """Return the error of a command that the user named, with the last lines that the command printed."""
+    printed = target.last_errors
+    if isinstance(error, ProcessEnded):
+        if target.keeps_errors and not printed:
+            message += " It printed nothing to standard error."
+        if error.code:
+            message += " If it needs variables of your environment, pass them with --env NAME."
+    details = f"The last lines that the command printed to standard error:\n{printed}" if printed else ""
+    return CommandError(message, UNREACHABLE, details=details)
 
 
 def _login_hint(error: RequestError, target: Target | None) -> str:
@@ -151,8 +166,6 @@ def _login_hint(error: RequestError, target: Target | None) -> str:
     challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
     if "resource_metadata" not in challenge:
         return ""
-    import shlex
-
     return f". Log in: antiphon login {'URL' if target is None else shlex.quote(target.name)}"
 
 
@@ -169,29 +182,62 @@ def split_target(target: str) -> tuple[str, str | None]:
 
 def is_python_file(target: str) -> bool:
     """Return whether a target names a Python file. The file need not exist."""
-    return "://" not in target and split_target(target)[0].endswith(".py")
+    return "://" not in target and not is_command(target) and split_target(target)[0].endswith(".py")
 
 
-def split_call_words(words: Sequence[str], url: str | None) -> tuple[str, str, Sequence[str]]:
+def split_call_words(
+    words: Sequence[str], url: str | None, *, command: str = "call", noun: str = "tool"
+) -> tuple[str, str, Sequence[str]]:
     """Split the words of `antiphon call` into the target, the tool and the arguments.
 
-    `url` is the target if the words name none. Raises `CommandError`.
+    `url` is the target if the words name none. `command` and `noun` are for the messages of other commands,
+    which name a prompt or a resource in place of the tool. Raises `CommandError`.
     """
     first, *rest = words
-    names_target = is_url(first) or is_python_file(first)
-    if not names_target and url:
+    is_target = names_target(first)
+    if is_command(first) and rest and names_target(rest[0]):
+        raise CommandError(f"There are two targets: {redacted_url(rest[0])} and a command. Remove one.")
+    if not is_target and url:
         return url, first, rest
     if rest:
         return first, rest[0], rest[1:]
+    lists = f"To list the {noun}s: antiphon {noun}s"
+    if is_command(first):
+        shown = shlex.join(map(redacted_url, split_command(first)))
+        raise CommandError(
+            f"Missing {noun}: antiphon {command} {noun.upper()} -- {shown}. {lists} -- {shown}"
+        )
     shown = redacted_url(first)
     raise CommandError(
-        f"Missing tool: antiphon call {shown} TOOL. To list the tools: antiphon tools {shown}"
-        if names_target
-        else f"Missing target: antiphon call URL {shown}. Or set ANTIPHON_URL."
+        f"Missing {noun}: antiphon {command} {shown} {noun.upper()}. {lists} {shown}"
+        if is_target
+        else f"Missing target: antiphon {command} URL {shown}. Or set ANTIPHON_URL."
     )
 
 
-def _parse_header(text: str) -> tuple[str, str]:
+def split_read_words(words: Sequence[str], url: str | None) -> tuple[str, str]:
+    """Split the words of `antiphon read` into the target and the URI of the resource. Raises `CommandError`.
+
+    A URI can look like a target, so the number of words decides which of them is one.
+    """
+    if len(words) == 1 and url and not is_command(words[0]):
+        return url, words[0]
+    if len(words) == 2 and is_command(words[0]):
+        return words[0], words[1]
+    place, uri, others = split_call_words(words, url, command="read", noun="resource")
+    if others:
+        raise CommandError(f"Unexpected argument: {printable(others[0])!r}. antiphon read takes one URI.")
+    return place, uri
+
+
+def names_target(word: str) -> bool:
+    """Return whether the first word of a command names a target, and not a tool or a prompt."""
+    # A URL with braces is a resource template.
+    return (is_url(word) and "{" not in word) or is_python_file(word) or is_command(word)
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    """Return the name and the value of an HTTP header. Raises `CommandError`."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         # The text may be a token, so it is not repeated.
@@ -199,17 +245,19 @@ def _parse_header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _parse_environment(options: Sequence[str]) -> dict[str, str]:
-    """Return the variables of `--env NAME=VALUE` and `--env NAME`, and those that Python and Antiphon read.
-
-    The token and the URL of another server are not among them. Raises `CommandError`.
-    """
-    found = {
+def _own_variables() -> dict[str, str]:
+    """Return the variables that Python and Antiphon read, without the token and the URL of another server."""
+    return {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("ANTIPHON_", "PYTHON")) and name not in ("ANTIPHON_TOKEN", "ANTIPHON_URL")
     }
-    for option in options:
+
+
+def parse_environment(options: Sequence[str] | None, others: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of `--env NAME=VALUE` and `--env NAME`, and the others. Raises `CommandError`."""
+    found = dict(others)
+    for option in options or ():
         name, equals, value = option.partition("=")
         if not name:
             raise CommandError("An option --env has no name. Write --env NAME=VALUE, or --env NAME.")

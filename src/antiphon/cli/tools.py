@@ -24,7 +24,9 @@ def list_tools(target: Target, *, as_json: bool) -> None:
     elif not tools:
         print("This server has no tools.")
     else:
-        render.print_signatures([(signature(tool), _first_line(tool)) for tool in tools])
+        render.print_signatures(
+            [(signature(tool), render.first_line(tool.description or tool.title)) for tool in tools]
+        )
 
 
 def signature(tool: ToolDefinition) -> str:
@@ -52,11 +54,6 @@ def _argument(name: str, prop: Any, schema: Mapping[str, Any], required: set[str
         return declared
     default = prop.get("default") if isinstance(prop, Mapping) else None
     return f"{declared} = {render.compact(default)}"
-
-
-def _first_line(tool: ToolDefinition) -> str:
-    lines = (tool.description or tool.title or "").strip().splitlines()
-    return lines[0] if lines else ""
 
 
 async def _fetch_tools(target: Target) -> Sequence[ToolDefinition]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.cli.exit_codes import CommandError
 
-__all__ = ["allowed_types", "parse_arguments"]
+__all__ = ["allowed_types", "allowed_values", "parse_arguments"]
 
 Schema = Mapping[str, Any]
 
@@ -64,6 +64,27 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
             found.update(_own_types(node))
             nodes += _members(node, root)[:MAX_SCHEMA_NODES]
     return frozenset(found)
+
+
+def allowed_values(schema: Any, root: Schema) -> list[str]:
+    """Return the values of an enumeration or of a boolean, as a user types them; empty for other schemas."""
+    found: list[Any] = []
+    nodes, seen = [schema], 0
+    while nodes and seen < MAX_SCHEMA_NODES:
+        node = nodes.pop(0)
+        seen += 1
+        if not isinstance(node, Mapping):
+            continue
+        values = node.get("enum")
+        found += values if isinstance(values, list) else [node["const"]] if "const" in node else []
+        if node.get("type") == "boolean":
+            found += [True, False]
+        nodes += _members(node, root)[:MAX_SCHEMA_NODES]
+    return [
+        value if isinstance(value, str) else json.dumps(value)
+        for value in found
+        if isinstance(value, str | int | float)
+    ]
 
 
 def _own_types(schema: Schema) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli import render
 from antiphon.cli.call.arguments import parse_arguments
+from antiphon.cli.call.connecting import answering_client, find_by_name
 from antiphon.cli.call.follow_task import (
     GIVE_UP_SECONDS,
     TaskFollower,
@@ -23,20 +23,18 @@ from antiphon.cli.call.follow_task import (
 from antiphon.cli.call.progress import ProgressDisplay
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, CommandError
+from antiphon.cli.saving import SAVE_HINT
 from antiphon.cli.targets import Target, run_async
-from antiphon.errors import AntiphonError, RequestError
-from antiphon.model.catalog import ToolDefinition
+from antiphon.errors import AntiphonError
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.printable import printable
 
 if TYPE_CHECKING:
-    from antiphon.client import Client, TaskHandle
+    from antiphon.cli.call.attachments import Attachments
+    from antiphon.client import Client, Stream, TaskHandle
 
 __all__ = ["call_tool", "stream_tool"]
-
-MAX_SUGGESTED_TOOLS = 20
-"""How many tools the message about an unknown tool lists."""
 
 
 def call_tool(
@@ -48,17 +46,23 @@ def call_tool(
     *,
     as_json: bool,
     as_task: bool = False,
+    attachments: Attachments | None = None,
 ) -> int:
-    """Call a tool and print its result. Return the exit code. Raises `CommandError`."""
+    """Call a tool and print its result. Return the exit code. Raises `CommandError`.
+
+    With `attachments`, images, audio, files and artifacts of the result are saved.
+    """
     follower = TaskFollower(target) if as_task else None
-    result = run_async(_call(target, name, pairs, args, handler, follower), target)
+    result = run_async(_call(target, name, pairs, args, handler, follower, attachments), target)
     if as_json:
         print(render.result_as_json(result))
     elif result.is_error:
         render.print_failure(result)
-    else:
+    elif attachments is None:
         render.print_result(result)
-    return FAILED if result.is_error else 0
+    elif (rest := attachments.without_files(result)) is not None and (rest.content or rest.structured):
+        render.print_result(rest)
+    return _finish(result, attachments, as_json=as_json)
 
 
 def stream_tool(
@@ -69,16 +73,34 @@ def stream_tool(
     handler: ElicitationHandler,
     *,
     as_json: bool,
+    as_task: bool = False,
+    attachments: Attachments | None = None,
 ) -> int:
-    """Call a tool and print each segment as it arrives. Return the exit code. Raises `CommandError`."""
-    printed, result = run_async(_stream(target, name, pairs, args, handler, as_json=as_json), target)
+    """Call a tool and print each segment as it arrives. Return the exit code. Raises `CommandError`.
+
+    With `attachments`, images, audio, files and artifacts of the result are saved at the end.
+    """
+    follower = TaskFollower(target) if as_task else None
+    work = _stream(target, name, pairs, args, handler, follower, attachments, as_json=as_json)
+    printed, result = run_async(work, target)
     if as_json:
         print(render.result_as_json(result, on_one_line=True))
     elif result.is_error:
         render.print_failure(Result(result.content[printed:] or result.content[-1:]))
     elif not result.content:
         render.print_result(result)
-    return FAILED if result.is_error else 0
+    return _finish(result, attachments, as_json=as_json)
+
+
+def _finish(result: Result, attachments: Attachments | None, *, as_json: bool) -> int:
+    """Save the files of a result that was printed, or say how. Return the exit code of the call."""
+    if result.is_error:
+        return FAILED
+    if attachments is not None:
+        attachments.save()
+    elif not as_json and any(map(render.is_binary, result.content)):
+        print(SAVE_HINT, file=sys.stderr)
+    return 0
 
 
 async def _call(
@@ -88,6 +110,7 @@ async def _call(
     args: str | None,
     handler: ElicitationHandler,
     follower: TaskFollower | None,
+    attachments: Attachments | None,
 ) -> Result:
     display = ProgressDisplay(live=follower is None)
     elicit = display.hidden_during(handler) if follower is None else follower.hidden_during(handler)
@@ -95,8 +118,12 @@ async def _call(
     async with _prepare_call(target, name, pairs, args, handler, elicit, display, on_progress) as prepared:
         client, arguments = prepared
         if follower is None:
-            return await _wait_for_call(target, client, name, arguments)
-        return await follower.wait_for_result(await client.submit(name, arguments))
+            result = await _wait_for_call(target, client, name, arguments)
+        else:
+            result = await follower.wait_for_result(await client.submit(name, arguments))
+        if attachments is not None:
+            await attachments.collect(client, result)
+        return result
 
 
 async def _wait_for_call(target: Target, client: Client, name: str, arguments: dict[str, Any]) -> Result:
@@ -143,20 +170,33 @@ async def _stream(
     pairs: Sequence[str],
     args: str | None,
     handler: ElicitationHandler,
+    follower: TaskFollower | None,
+    attachments: Attachments | None,
     *,
     as_json: bool,
 ) -> tuple[int, Result]:
     """Return how many segments were printed, and the result."""
     printed = 0
+
+    async def print_all(stream: Stream) -> Result:
+        nonlocal printed
+        async with stream:
+            async for segment in stream:
+                render.print_segment(segment, as_json=as_json)
+                printed += 1
+        return stream.result
+
     display = ProgressDisplay(live=False)
-    async with (
-        _prepare_call(target, name, pairs, args, handler, handler, display) as (client, arguments),
-        client.stream(name, arguments, timeout=target.limit, check=False) as stream,
-    ):
-        async for segment in stream:
-            render.print_segment(segment, as_json=as_json)
-            printed += 1
-    return printed, stream.result
+    async with _prepare_call(target, name, pairs, args, handler, handler, display) as prepared:
+        client, arguments = prepared
+        if follower is None:
+            result = await print_all(client.stream(name, arguments, timeout=target.limit, check=False))
+        else:
+            handle = await client.submit(name, arguments)
+            result = await follower.wait_for_stream(handle, print_all)
+        if attachments is not None:
+            await attachments.collect(client, result)
+    return printed, result
 
 
 @asynccontextmanager
@@ -171,32 +211,8 @@ async def _prepare_call(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     """Connect and parse the arguments. On exit, raise the handler's error if a question had no answer."""
-    on_progress = on_progress or display.progress
-    async with target.client(on_progress=on_progress, on_log=display.log, elicit=elicit) as client:
-        if client.server is not None:
-            handler.server_name = client.server.title or client.server.name
+    async with answering_client(target, handler, display, elicit, on_progress) as client:
         if "tools" not in client.capabilities:
             raise CommandError(f"{handler.server_name} has no tools.")
-        tool = _find_tool(name, await client.tools())
-        arguments = parse_arguments(pairs, args, tool.input_schema)
-        try:
-            yield client, arguments
-        except RequestError:
-            if handler.error is not None:
-                raise handler.error from None
-            raise
-        finally:
-            display.close()
-        if handler.error is not None:
-            raise handler.error
-
-
-def _find_tool(name: str, tools: Sequence[ToolDefinition]) -> ToolDefinition:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    names = [tool.name for tool in tools]
-    close = difflib.get_close_matches(name, names, n=1)
-    listed = ", ".join(names[:MAX_SUGGESTED_TOOLS]) or "none"
-    hint = f"Did you mean {close[0]!r}?" if close else f"Its tools: {listed}."
-    raise CommandError(f"The server has no tool {name!r}. {hint}")
+        tool = find_by_name("tool", name, await client.tools())
+        yield client, parse_arguments(pairs, args, tool.input_schema)

@@ -1,4 +1,4 @@
-"""`antiphon call --task`: prints the ID of a task, then waits for its result.
+"""`antiphon call --task`: prints the ID of a task, then waits for its result, or prints its stream.
 
 On a terminal, one line shows the status of the task and is rewritten in place.
 """
@@ -10,7 +10,8 @@ import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from antiphon.cli.exit_codes import FAILED, CommandError
@@ -22,7 +23,7 @@ from antiphon.model.task import TaskProgress
 from antiphon.printable import printable
 
 if TYPE_CHECKING:
-    from antiphon.client import TaskHandle
+    from antiphon.client import Stream, TaskHandle
 
 __all__ = [
     "GIVE_UP_SECONDS",
@@ -107,7 +108,31 @@ class TaskFollower:
         print(f"Task: {printable(handle.id)}", file=sys.stderr, flush=True)
         drawing = [asyncio.create_task(self._follow_status(handle)), asyncio.create_task(self._redraw())]
         try:
-            return await handle.result(timeout=self._target.limit, check=False)
+            async with self._explaining(handle):
+                return await handle.result(timeout=self._target.limit, check=False)
+        finally:
+            for task in drawing:
+                task.cancel()
+            await asyncio.gather(*drawing, return_exceptions=True)
+            self._clear()
+
+    async def wait_for_stream(
+        self, handle: TaskHandle, read: Callable[[Stream], Awaitable[Result]]
+    ) -> Result:
+        """Let `read` read the stream of the task, and return its result. There is no status line.
+
+        Raises `CommandError` if the task is cancelled.
+        """
+        if handle.id is not None:
+            print(f"Task: {printable(handle.id)}", file=sys.stderr, flush=True)
+        async with self._explaining(handle):
+            return await read(handle.stream(timeout=self._target.limit, check=False))
+
+    @asynccontextmanager
+    async def _explaining(self, handle: TaskHandle) -> AsyncIterator[None]:
+        """Raise `CommandError` for the end of a task. If the command ends first, print how to go on."""
+        try:
+            yield
         except TaskCancelled as error:
             raise CommandError(str(error), FAILED) from None
         except BaseException as error:
@@ -117,11 +142,6 @@ class TaskFollower:
             if self._target.is_remote:
                 self._print_hint(handle, status)
             raise
-        finally:
-            for task in drawing:
-                task.cancel()
-            await asyncio.gather(*drawing, return_exceptions=True)
-            self._clear()
 
     def _print_hint(self, handle: TaskHandle, status: str | None) -> None:
         """Print how to go on with a task that has not ended, as far as is known."""

@@ -59,6 +59,11 @@ class PreparedAnswers:
         """Return whether a field has an answer."""
         return field.name in self._texts or field.name in self._values
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the fields that have answers."""
+        return {*self._texts, *self._values}
+
     def has_unused(self, field: Field) -> bool:
         """Return whether a field has an answer that was not used yet."""
         count = len(self._texts.get(field.name, ())) or (field.name in self._values)
@@ -85,6 +90,8 @@ class ElicitationHandler:
         *,
         default_answer: DefaultAnswer | None = None,
         no_input: bool = False,
+        keys: str = _KEYS,
+        option: str = "--answer ",
     ) -> None:
         self.error: CommandError | None = None
         """The first question that could not be answered, as an error."""
@@ -95,7 +102,13 @@ class ElicitationHandler:
         self._terminal = Terminal() if prompts else None
         self._lock = asyncio.Lock()
         self._last: Elicitation | None = None
-        self._has_shown_keys = False
+        self._keys: str | None = keys
+        self._option = option  # before an answer on the command line
+
+    @property
+    def prompts(self) -> bool:
+        """Whether questions are asked in the terminal."""
+        return self._terminal is not None
 
     async def __call__(self, question: Elicitation) -> Mapping[str, Any] | Literal["decline", "cancel"]:
         """Return the answer to a question. Raises `RequestError` if there is none."""
@@ -155,10 +168,12 @@ class ElicitationHandler:
         if self._default_answer in ("decline", "cancel"):
             raise NoAnswer(self._default_answer)
         unanswered = missing or [field for field in fields if field.name not in content]
-        options = [" ".join(f"--answer {field.name}=…" for field in unanswered)] if unanswered else []
+        options = [" ".join(f"{self._option}{field.name}=…" for field in unanswered)] if unanswered else []
         if is_repeated:
             reason = "The server rejected the answer and asked again."
-            options = ["another --answer"]
+            options = [f"another {self._option.strip() or 'value'}"]
+        elif unknown := self._prepared.names - {field.name for field in fields}:
+            reason = f"The question has no field {', '.join(sorted(unknown))}."
         else:
             reason = "The question has no answer."
             if not missing:
@@ -227,9 +242,9 @@ class ElicitationHandler:
 
     def _show_question(self, terminal: Terminal, question: Elicitation) -> None:
         terminal.show(self._describe(question), "bold")
-        if not self._has_shown_keys:
-            self._has_shown_keys = True
-            terminal.show(_KEYS, "dim")
+        if self._keys is not None:  # the first time
+            terminal.show(self._keys, "dim")
+            self._keys = None
 
     async def _prompt_yes_or_no(self, terminal: Terminal, prompt: str) -> None:
         """Raise `NoAnswer` unless the user answers yes."""

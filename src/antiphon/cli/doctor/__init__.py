@@ -1,4 +1,1 @@
-"""`antiphon doctor`: check any MCP server, report the results, and explain why an address is not a server.
-
-The checks only read: they call no tool and change nothing on the server.
-"""
+"""`antiphon doctor`: checks any MCP server with `antiphon.doctor`, and prints the results."""

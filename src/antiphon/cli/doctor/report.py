@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from antiphon.cli import render
-from antiphon.cli.doctor.checks import Check, Report, State
 from antiphon.cli.targets import Target
+from antiphon.doctor.checks import Check, Report, State
 from antiphon.printable import printable
 
 __all__ = ["print_json", "print_report", "print_unreachable_json"]
@@ -19,6 +19,7 @@ _LABELS: dict[State, tuple[str, str]] = {
     "absent": ("none", "dim"),
     "advice": ("warn", "yellow"),
     "failed": ("FAILED", "bold red"),
+    "skipped": ("skip", "dim"),
 }
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from antiphon.cli.command_words import is_command
 from antiphon.cli.exit_codes import FAILED, CommandError, print_error
 from antiphon.cli.targets import is_url, run_async
 from antiphon.client import Client
@@ -154,6 +155,11 @@ def _expiry(login: Login) -> str:
 
 
 def _check(url: str) -> None:
+    if is_command(url):
+        raise CommandError(
+            "Only servers over HTTP have logins. To pass a secret to a command, use --env: "
+            "antiphon tools --env TOKEN -- command"
+        )
     if not is_url(url):
         raise CommandError(
             f"{redacted_url(url)!r} is not a URL (http://…): only servers over HTTP have logins."

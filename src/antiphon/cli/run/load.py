@@ -9,33 +9,67 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import is_python_file, split_target
 from antiphon.errors import AntiphonError, DefinitionError
+from antiphon.handover import HandedOver, taking_over
 from antiphon.server import Server
 
-__all__ = ["load_server"]
+__all__ = ["adopt_loaded", "load_server"]
 
 _PACKAGE = Path(__file__).parents[2]
 _OTHER_LIBRARIES = ("fastmcp", "mcp")
 _PREFERRED_NAMES = ("server", "app", "mcp")
 
 
-def load_server(target: str) -> Server:
-    """Load the server from a Python file or a module. Raises `CommandError`."""
+def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool = False) -> Server:
+    """Load the server from a Python file or a module, and adopt a server of another library.
+
+    `tasks` names the tools of an adopted server that callers can run as tasks. With `allow_anonymous`, an
+    adopted server has no authentication. Raises `CommandError`.
+    """
     place, name = split_target(target)
     if Path(place).is_dir() and not Path(place, "__init__.py").exists():
         raise CommandError(
             f"{place} is a directory. Name a Python file in it, for example {Path(place, 'server.py')}."
         )
-    module = _import_file(Path(place)) if is_python_file(target) or "/" in place else _import_module(place)
-    return _find_server(module, place, name)
+    load = _import_file if is_python_file(target) or "/" in place else _import_module
+    try:
+        with taking_over():
+            module = load(place)
+    except HandedOver as handed_over:
+        unfinished = _unfinished_module(handed_over)
+        found = handed_over.server if name is None else _find_server(unfinished, place, name)
+    else:
+        found = _find_server(module, place, name)
+    if isinstance(found, Server):
+        if tasks:
+            raise CommandError(
+                f'--task is for servers of other libraries. In {place}, write @server.tool(task="optional").'
+            )
+        return found
+    return adopt_loaded(found, tasks, allow_anonymous=allow_anonymous)
 
 
-def _import_file(path: Path) -> ModuleType:
+def adopt_loaded(server: Any, tasks: Sequence[str], *, allow_anonymous: bool) -> Server:
+    """Return the `Server` for a server of another library; raises `CommandError`."""
+    from antiphon.adoption.adopt import adopt
+
+    options: dict[str, Any] = {"authenticate": None} if allow_anonymous else {}
+    try:
+        return adopt(server, tasks=tasks, **options)
+    except DefinitionError as error:
+        raise CommandError(str(error), FAILED) from None
+
+
+def _import_file(place: str) -> ModuleType:
+    path = Path(place)
     if not path.exists():
         raise CommandError(f"There is no file {path}.")
     if path.is_dir() or path.suffix != ".py":
@@ -50,10 +84,23 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _handing_over(path):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise _import_error(str(path), error) from error
     return module
+
+
+def _handing_over(path: Path) -> AbstractContextManager[None]:
+    """Hand over the server of another library that the file runs while it is imported."""
+    if b"mcp" not in path.read_bytes():  # the file imports no such library
+        return nullcontext()
+    from antiphon.adoption.programs import intercepting_run
+
+    async def serve(server: Any) -> None:
+        raise HandedOver(server)
+
+    return intercepting_run(serve)
 
 
 def _import_module(name: str) -> ModuleType:
@@ -70,36 +117,50 @@ def _import_module(name: str) -> ModuleType:
         raise _import_error(name, error) from error
 
 
-def _find_server(module: ModuleType, place: str, name: str | None) -> Server:
+def _unfinished_module(handed_over: HandedOver) -> ModuleType:
+    """Return the module that ran a server while it was imported, with everything defined before that."""
+    module = ModuleType("unfinished")
+    for frame, _ in traceback.walk_tb(handed_over.__traceback__):
+        if frame.f_code.co_name == "<module>":
+            vars(module).update(frame.f_globals)
+            break
+    return module
+
+
+def _find_server(module: ModuleType, place: str, name: str | None) -> Any:
+    """Return the `Server` in a module, or the server of another library if it has none of ours."""
     if name is not None:
         found = getattr(module, name, None)
-        if isinstance(found, Server):
+        if isinstance(found, Server) or _is_adoptable(found):
             return found
         if found is None:
             raise CommandError(f"There is no Server {name!r} in {place}: the file does not define this name.")
         raise CommandError(f"{name!r} in {place} is not a Server: its type is {type(found).__name__}.")
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if not servers:
-        raise CommandError(_no_server(module, place))
+        servers = {key: value for key, value in vars(module).items() if _is_adoptable(value)}
+    if not servers:
+        raise CommandError(
+            f"There is no Server in {place}. Create one: from antiphon import Server; "
+            f'server = Server("name"). If {place} creates the server in a function, run it as a program: '
+            f"antiphon run -- python {place}."
+        )
     if len({id(server) for server in servers.values()}) == 1:
         return next(iter(servers.values()))
     for preferred in _PREFERRED_NAMES:
         if preferred in servers:
             return servers[preferred]
     first = next(iter(servers))
-    raise CommandError(f"{place} has several Servers: {', '.join(servers)}. Name one: {place}:{first}.")
+    raise CommandError(f"{place} has several servers: {', '.join(servers)}. Name one: {place}:{first}.")
 
 
-def _no_server(module: ModuleType, place: str) -> str:
-    for name, value in vars(module).items():
-        library = type(value).__module__.partition(".")[0]
-        if library in _OTHER_LIBRARIES and type(value).__name__ in ("FastMCP", "MCPServer", "Server"):
-            return (
-                f"There is no Antiphon Server in {place}: {name} is a {type(value).__name__} of {library}. "
-                f'To move it to Antiphon, begin with: from antiphon import Server; {name} = Server("name"). '
-                "See docs/howto/moving.md."
-            )
-    return f'There is no Server in {place}. Create one: from antiphon import Server; server = Server("name").'
+def _is_adoptable(value: Any) -> bool:
+    """Return whether a value is a server of another library that can be adopted."""
+    if all(base.__module__.partition(".")[0] not in _OTHER_LIBRARIES for base in type(value).__mro__):
+        return False
+    from antiphon.adoption.adopt import is_adoptable
+
+    return is_adoptable(value)
 
 
 def _import_error(place: str, error: BaseException) -> CommandError:

@@ -16,8 +16,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,25 +28,33 @@ from antiphon.cli.run.load import load_server
 from antiphon.cli.run.settings import Settings
 from antiphon.cli.run.threads import end_without_threads
 from antiphon.cli.signals import woken_by_signals
-from antiphon.errors import StoreUnavailable
+from antiphon.errors import DefinitionError, StoreUnavailable
+from antiphon.printable import printable
 from antiphon.transport.server.interrupts import Interrupts, exit_at_once
 
 if TYPE_CHECKING:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from antiphon.cli.console.beside import ServedConsole
     from antiphon.server import Server
     from antiphon.transport.server.http.app import App
+    from antiphon.transport.server.http.serve import HttpServer
 
 __all__ = [
+    "announcement",
+    "configure",
     "create_app",
     "create_worker_app",
     "has_shared_store",
     "listen",
     "load_configured_server",
     "notify_on_signals",
+    "protected_stdout",
     "serve_http",
+    "serve_in_loop",
     "serve_stdio",
+    "stop_with_parent",
 ]
 
 logger = logging.getLogger("antiphon")
@@ -58,39 +67,75 @@ SECRET_BYTES = 32
 
 def serve_stdio(settings: Settings) -> None:
     """Serve one client over stdio until it disconnects. Raises `CommandError`."""
-    # Output that the file prints while it is imported must not reach the client: it would break the framing.
+    with protected_stdout() as restore_stdout:
+        server = load_configured_server(settings.without_authentication())
+        settings.observe(server)
+        restore_stdout()
+        try:
+            asyncio.run(woken_by_signals(server.stdio()))
+            end_without_threads(server)
+        except StoreUnavailable as error:
+            raise _startup_error(error) from None
+
+
+@contextmanager
+def protected_stdout() -> Iterator[Callable[[], None]]:
+    """Send the output of the block to standard error until it calls the function that it gets.
+
+    Output that a file prints while it is imported must not reach the client: it would break the framing.
+    """
     output = os.dup(1)
     os.dup2(2, 1)
     stdout, sys.stdout = sys.stdout, sys.stderr
-    server = load_configured_server(settings)
-    settings.configure_logging()
-    stdout.flush()
-    os.dup2(output, 1)
-    os.close(output)
+
+    def restore() -> None:
+        stdout.flush()
+        os.dup2(output, 1)
+
     try:
-        asyncio.run(woken_by_signals(server.stdio()))
-        end_without_threads(server)
-    except StoreUnavailable as error:
-        raise _startup_error(error) from None
+        yield restore
+    finally:
+        os.close(output)
 
 
 def serve_http(settings: Settings, *, host: str, port: int, workers: int) -> None:
     """Serve over HTTP until a signal stops the process. Raises `CommandError`."""
     server = load_configured_server(settings)
-    settings.configure_logging()
     with listen(host, port) as listening:
-        announcement = _announcement(server, listening, settings.path, workers)
         if workers > 1:
-            _serve_with_workers(server, settings, listening, workers, announcement)
+            settings.configure_logging()
+            _check_alone(server, settings)
+            _serve_with_workers(server, settings, listening, workers)
         else:
-            _serve_alone(server, settings, listening, announcement)
+            settings.observe(server)
+            _serve_alone(server, settings, listening)
+
+
+def _check_alone(server: Server, settings: Settings) -> None:
+    """Raise `CommandError` if several processes were to serve a console, whose sign-in one process has."""
+    if settings.console:
+        store = " --store URL" if has_shared_store(server) else ""
+        raise CommandError(
+            "One process serves the console, so --console and --workers exclude each other. Beside the "
+            f"workers, run: antiphon console http://HOST:PORT{settings.path}{store}."
+        )
 
 
 def load_configured_server(settings: Settings) -> Server:
     """Load the server from its file and apply the settings. Raises `CommandError`."""
+    gateway = settings.gateway
+    if gateway is None:
+        server = load_server(settings.target, settings.tasks, allow_anonymous=settings.allow_anonymous)
+    else:
+        server = gateway.create_server()
+    configure(server, settings)
+    return server
+
+
+def configure(server: Server, settings: Settings) -> None:
+    """Apply the settings to a server. Raises `CommandError`."""
     from antiphon.store import open_store
 
-    server = load_server(settings.target)
     server.configure(store=settings.store, run_tasks=settings.run_tasks)
     if isinstance(server.store, str):
         try:
@@ -102,7 +147,6 @@ def load_configured_server(settings: Settings) -> Server:
             "--no-worker needs a store that the server shares with a worker. "
             "Name one: --store postgresql://user@host/database."
         )
-    return server
 
 
 def has_shared_store(server: Server) -> bool:
@@ -110,9 +154,11 @@ def has_shared_store(server: Server) -> bool:
     return server.store not in (None, "memory:")
 
 
-def create_app(server: Server, settings: Settings) -> App:
-    """Create the ASGI app of a server."""
-    return server.asgi(path=settings.path, hosts=settings.hosts, origins=settings.origins, probes=True)
+def create_app(server: Server, settings: Settings, console: ServedConsole | None = None) -> App:
+    """Create the ASGI app of a server. Raises `CommandError` if everybody could open its console."""
+    return server.asgi(
+        path=settings.path, hosts=settings.hosts, origins=settings.origins, probes=True, console=console
+    )
 
 
 def create_worker_app() -> App:
@@ -125,20 +171,20 @@ def create_worker_app() -> App:
     settings = Settings.from_environment()
     try:
         server = load_configured_server(settings)
+        settings.observe(server)
     except CommandError as error:
         # This exit code tells the supervisor not to restart the process: it would fail again.
         error.code = STARTUP_FAILURE
         exit_with(error)
-    settings.configure_logging()
     app = create_app(server, settings)
     collect_less_often()
     notify_on_signals(app)
-    _stop_with_supervisor()
+    stop_with_parent()
     return app
 
 
-def _stop_with_supervisor() -> None:
-    """Shut this worker process down if its supervisor dies, so that it does not keep the port for ever."""
+def stop_with_parent() -> None:
+    """Shut this process down if the one that started it dies, so that it does not keep the port for ever."""
     import multiprocessing
 
     supervisor = multiprocessing.parent_process()
@@ -186,17 +232,11 @@ def _prepend_handler(number: int, app: App, delay: float) -> None:
     signal.signal(number, handle)
 
 
-def _serve_alone(server: Server, settings: Settings, listening: socket.socket, announcement: str) -> None:
-    from antiphon.transport.server.http.serve import create_server
-
-    # uvicorn raises the signal again after it has shut down: exit with code 0 then.
-    signal.signal(signal.SIGTERM, _exit)
-    app = create_app(server, settings)
-    collect_less_often()
-    config = _config(app, server, settings)
-    runner = create_server(config, app, on_listening=lambda: print(announcement, flush=True))
+def _serve_alone(server: Server, settings: Settings, listening: socket.socket) -> None:
+    announce = partial(announcement, server, listening, settings.path)
+    runner, app, sockets = _create_runner(server, settings, listening, announce)
     try:
-        runner.run(sockets=[listening])
+        runner.run(sockets=sockets)
     except KeyboardInterrupt:
         return  # SIGINT, raised again like SIGTERM
     except SystemExit as error:
@@ -207,15 +247,58 @@ def _serve_alone(server: Server, settings: Settings, listening: socket.socket, a
         end_without_threads(server)
 
 
+async def serve_in_loop(
+    server: Server, settings: Settings, listening: socket.socket, announce: Callable[[], str]
+) -> None:
+    """Serve over HTTP in the event loop that runs, until a signal stops the server. Raises `CommandError`."""
+    runner, app, sockets = _create_runner(server, settings, listening, announce)
+    try:
+        await runner.serve(sockets=sockets)
+    except SystemExit:  # uvicorn exits if the app cannot start
+        if app.failure is None:
+            raise
+    if app.failure is not None:
+        raise _startup_error(app.failure)
+
+
+def _create_runner(
+    server: Server, settings: Settings, listening: socket.socket, announce: Callable[[], str]
+) -> tuple[HttpServer, App, list[socket.socket]]:
+    """Return what serves the app of a server, the app, and the sockets to serve."""
+    from antiphon.transport.server.http.serve import create_server
+
+    console = _create_console(listening) if settings.console else None
+
+    def report() -> None:
+        # A server with tools of other programs has them once it has started.
+        print(announce(), flush=True)
+        if console is not None:
+            print(console.announcement(), flush=True)
+
+    # uvicorn raises the signal again after it has shut down: exit with code 0 then.
+    signal.signal(signal.SIGTERM, _exit)
+    app = create_app(server, settings, console)
+    collect_less_often()
+    config = _config(app, server, settings)
+    sockets = [listening] if console is None else [listening, *console.sockets]
+    return create_server(config, app, on_listening=report), app, sockets
+
+
+def _create_console(listening: socket.socket) -> ServedConsole:
+    from antiphon.cli.console.beside import ServedConsole
+
+    return ServedConsole(listening)
+
+
 def _startup_error(failure: Exception | None) -> CommandError:
     if isinstance(failure, StoreUnavailable):
         return CommandError(f"Cannot open the store: {failure}", UNREACHABLE)
+    if isinstance(failure, DefinitionError):
+        return CommandError(str(failure), FAILED)
     return CommandError("The server's lifespan failed to start. The log above says why.", FAILED)
 
 
-def _serve_with_workers(
-    server: Server, settings: Settings, listening: socket.socket, workers: int, announcement: str
-) -> None:
+def _serve_with_workers(server: Server, settings: Settings, listening: socket.socket, workers: int) -> None:
     from antiphon.cli.run.supervisor import WorkerSupervisor
 
     if server.task_tools and not has_shared_store(server):
@@ -236,7 +319,7 @@ def _serve_with_workers(
     config = _config(
         f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
     )
-    print(announcement, flush=True)
+    print(announcement(server, listening, settings.path, workers), flush=True)
     supervisor = WorkerSupervisor(config, sockets=[listening])
     with _ending_on_second_interrupt(supervisor):
         supervisor.run()
@@ -304,8 +387,8 @@ def _config(
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises `CommandError`."""
+def listen(host: str, port: int, option: str = "--port") -> socket.socket:
+    """Return a listening socket; raises `CommandError`. `option` names the option that chooses the port."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -322,18 +405,22 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(LISTEN_BACKLOG)
     except OSError as error:
         listening.close()
-        hint = f" Choose another port: --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
+        hint = f" Choose another port: {option} {port + 1}." if error.errno == errno.EADDRINUSE else ""
         raise CommandError(f"Cannot listen on {host}:{port}: {error.strerror}.{hint}", UNREACHABLE) from None
     listening.set_inheritable(True)
     return listening
 
 
-def _announcement(server: Server, listening: socket.socket, path: str, workers: int) -> str:
+def announcement(server: Server, listening: socket.socket, path: str, workers: int = 1) -> str:
+    """Return the line that says where a server is. Its names may come from other servers."""
     host, port = listening.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
-    tools = ", ".join(server.tools) or "none"
     processes = f" by {workers} workers" if workers > 1 else ""
-    return f"{server.name} is served at {url}{processes}. Tools: {tools}."
+    served = f"{printable(server.name)} is served at {url}{processes}."
+    if not server.tools and server.engine.registry.offers("tools"):
+        # An adopted server is asked for its tools when it starts, which each worker process does for itself.
+        return served
+    return f"{served} Tools: {', '.join(map(printable, server.tools)) or 'none'}."
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

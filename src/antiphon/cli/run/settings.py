@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from antiphon.cli.gateway.settings import GatewaySettings
 from antiphon.cli.run import LogLevel
+
+if TYPE_CHECKING:
+    from antiphon.server import Server
 
 __all__ = ["Settings"]
 
@@ -28,11 +33,25 @@ class Settings(msgspec.Struct, frozen=True):
     log_level: LogLevel = "info"
     access_log: bool = False
     store: str | None = None
+    tasks: tuple[str, ...] = ()
+    """The tools of an adopted server that callers can run as tasks."""
+    allow_anonymous: bool = False
+    """Whether an adopted server is served without the authentication that it has itself."""
     run_tasks: bool = True
     """Whether this process runs tasks. If not, it only serves."""
+    gateway: GatewaySettings | None = None
+    """The servers that a gateway offers, in place of a target."""
+    console: bool = False
+    """Whether the console is served beside the endpoint."""
+    otel: bool = False
+    """Whether the process exports traces, metrics and logs with OpenTelemetry."""
 
     def __repr__(self) -> str:
         return f"Settings({self.target!r})"  # without the store's URL, which may have a password
+
+    def without_authentication(self) -> Settings:
+        """Return the settings for a process that nobody can reach over HTTP."""
+        return msgspec.structs.replace(self, allow_anonymous=True)
 
     def to_environment(self) -> None:
         """Store the settings in the environment, for the processes that this process starts."""
@@ -42,6 +61,14 @@ class Settings(msgspec.Struct, frozen=True):
     def from_environment(cls) -> Settings:
         """Return the settings that the parent process stored in the environment."""
         return msgspec.json.decode(os.environ[_VARIABLE], type=cls)
+
+    def observe(self, server: Server) -> None:
+        """Configure logging, and OpenTelemetry with `--otel`. Raises `CommandError`."""
+        self.configure_logging()
+        if self.otel:
+            from antiphon.cli.run.otel import start_otel
+
+            start_otel(server)
 
     def configure_logging(self) -> None:
         """Log to standard error, unless the author's file has configured logging."""

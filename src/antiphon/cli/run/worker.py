@@ -10,7 +10,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from antiphon.cli.run.settings import Settings
 from antiphon.cli.run.threads import end_without_threads
 from antiphon.cli.signals import woken_by_signals
 from antiphon.errors import StoreUnavailable
+from antiphon.printable import printable
 from antiphon.store import hide_password
 from antiphon.transport.server.interrupts import Interrupts, Running
 
@@ -39,8 +40,8 @@ def run_worker(
     port: int | None = None,
 ) -> None:
     """Run tasks until a signal stops the process. Raises `CommandError`."""
-    server = load_configured_server(settings)
-    settings.configure_logging()
+    server = load_configured_server(settings.without_authentication())
+    settings.observe(server)
     if not has_shared_store(server):
         raise CommandError(
             "A worker needs a store that it shares with a server. Name one: --store sqlite:///tasks.db."
@@ -48,7 +49,7 @@ def run_worker(
     if not server.task_tools:
         raise CommandError(
             f"No tool of {server.name!r} can run as a task, so there is nothing to do. "
-            'Allow one to: @server.tool(task="optional").'
+            'Allow one to: @server.tool(task="optional"), or --task TOOL for a server of another library.'
         )
     for name in tools or ():
         if name not in server.task_tools:
@@ -77,7 +78,8 @@ async def _run_until_signal(server: Server, announcement: str, listening: socket
     def stop(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             interrupts.handle()
-        loop.call_soon_threadsafe(stopping.set)
+        with suppress(RuntimeError):  # the loop is closed: the worker has stopped
+            loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
@@ -118,4 +120,4 @@ async def _probes(
 
 def _announcement(server: Server, tools: Sequence[str]) -> str:
     source = f" from {hide_password(server.store)}" if isinstance(server.store, str) else ""
-    return f"{server.name} is running tasks{source}. Tools: {', '.join(tools)}."
+    return f"{printable(server.name)} is running tasks{source}. Tools: {', '.join(map(printable, tools))}."

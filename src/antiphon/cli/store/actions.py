@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from antiphon.cli import render
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
+from antiphon.cli.stores import opened_store
+from antiphon.cli.targets import run_async
 from antiphon.errors import StoreUnavailable
+from antiphon.runtime.tasks.pruning import prune
+from antiphon.store.contract import TaskFilter
 from antiphon.store.maintenance import back_up_store, compact_store
 
-__all__ = ["back_up", "compact"]
+__all__ = ["back_up", "compact", "prune_store"]
 
 T = TypeVar("T")
 
@@ -33,6 +38,21 @@ def compact(url: str, *, as_json: bool) -> None:
         print(render.pretty({"bytesBefore": before, "bytes": after}))
     else:
         print(f"Compacted the store from {_size(before)} to {_size(after)}.")
+
+
+def prune_store(url: str, age: int, filter: TaskFilter, principal: str | None, *, as_json: bool) -> None:
+    """Delete the tasks that ended longer ago than an age in milliseconds. Raises `CommandError`."""
+
+    async def work() -> int:
+        async with opened_store(url) as store:
+            ended_before = int(time.time() * 1000) - age
+            return await prune(store, filter, ended_before=ended_before, principal=principal)
+
+    count = run_async(work())
+    if as_json:
+        print(render.pretty({"deleted": count}))
+    else:
+        print(f"Deleted {count} ended task{'' if count == 1 else 's'}.")
 
 
 def _run(work: Callable[[], T]) -> T:

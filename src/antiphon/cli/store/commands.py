@@ -9,13 +9,20 @@ import typer
 from antiphon.cli.examples import epilog
 from antiphon.cli.exit_codes import handle_errors
 from antiphon.cli.options import Command, Group, JsonOption
+from antiphon.cli.tasks.filters import (
+    OutcomeOption,
+    PrincipalOption,
+    ToolOption,
+    age_milliseconds,
+    task_filter,
+)
 
 __all__ = ["app"]
 
 app = typer.Typer(
     cls=Group,
-    help="Maintain the store of a server: make a backup, or give free space back.",
-    short_help="Back up or compact a store.",
+    help="Maintain the store of a server: make a backup, check it, delete old tasks, give free space back.",
+    short_help="Back up, check, prune or compact a store.",
     epilog=epilog("store"),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -53,3 +60,41 @@ def compact(url: UrlArgument, json: JsonOption = False) -> None:
 
     with handle_errors():
         actions.compact(url, as_json=json)
+
+
+@app.command(cls=Command, epilog=epilog("store prune"))
+def prune(
+    url: UrlArgument,
+    ended_before: Annotated[
+        str,
+        typer.Option(
+            "--ended-before", metavar="AGE", help="Delete tasks that ended longer ago: 2h, 30d, 4w."
+        ),
+    ],
+    outcome: OutcomeOption = None,
+    tool: ToolOption = None,
+    principal: PrincipalOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Delete ended tasks, with their logs and results, before their lifetime is over.
+
+    Tasks that have not ended are never deleted. An SQLite file becomes smaller afterwards.
+    """
+    from antiphon.cli.store import actions
+
+    with handle_errors():
+        age = age_milliseconds(ended_before, "--ended-before")
+        actions.prune_store(url, age, task_filter(outcome=outcome, tool=tool), principal, as_json=json)
+
+
+@app.command("check", cls=Command, epilog=epilog("store check"))
+def check_(url: UrlArgument, json: JsonOption = False) -> None:
+    """Read a whole store, and name everything that is damaged or contradictory.
+
+    Computes each task from its log and compares the two. Changes nothing, and shows the state of one moment
+    while servers use the store. The exit code is 1 if there is a problem.
+    """
+    from antiphon.cli.store import check
+
+    with handle_errors():
+        raise typer.Exit(check.check(url, as_json=json))

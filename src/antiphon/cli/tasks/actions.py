@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from antiphon.cli import render
 from antiphon.cli.call.questions import ElicitationHandler
+from antiphon.cli.command_words import is_command
 from antiphon.cli.exit_codes import FAILED, USAGE, CommandError
 from antiphon.cli.targets import Target, is_python_file, is_url, run_async
 from antiphon.cli.tasks import report
@@ -16,7 +18,7 @@ from antiphon.cli.tasks.report import TaskView
 from antiphon.errors import TaskLost, TaskNotFound
 from antiphon.printable import printable, redacted_url
 from antiphon.store import hide_password, is_store_url
-from antiphon.store.contract import Entry
+from antiphon.store.contract import Entry, TaskFilter
 
 __all__ = [
     "TaskSource",
@@ -26,6 +28,7 @@ __all__ = [
     "list_tasks",
     "remove_expired",
     "retry_task",
+    "send_event",
     "show_task",
     "task_source",
     "watch_task",
@@ -37,8 +40,8 @@ T = TypeVar("T")
 class TaskSource(Protocol):
     """A server or a store with tasks. Its methods raise `TaskLost` or `TaskNotFound` for an unknown task."""
 
-    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
-        """Return tasks, newest first; with `failed`, only those that have failed."""
+    async def list(self, limit: int, filter: TaskFilter, principal: str | None) -> Sequence[TaskView]:
+        """Return tasks that match a filter, newest first; for a `principal`, only its tasks."""
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task and its log, or `None` if the source does not show logs."""
@@ -67,6 +70,9 @@ def task_source(
     token: str | None,
     timeout: float | None,
     protocol: str | None,
+    env: Sequence[str] | None = None,
+    *,
+    stderr: bool = False,
 ) -> OpeningSource:
     """Return the source that a target names. Raises `CommandError`."""
     if is_store_url(target):
@@ -74,30 +80,38 @@ def task_source(
 
         if protocol is not None:
             raise CommandError("--protocol applies to the URL of a server, not to a store.")
+        if env or stderr:
+            raise CommandError("A store starts no process: remove --env and --stderr.")
         return StoreTasks(target)
     from antiphon.cli.tasks.server_tasks import ServerTasks
 
-    if not is_url(target) and not is_python_file(target):
+    if not (is_url(target) or is_python_file(target) or is_command(target)):
         raise CommandError(
             f"{redacted_url(hide_password(target))!r} is neither the URL of a server (http://…) nor a store "
             "(sqlite:///tasks.db, postgresql://…)."
         )
-    parsed = Target.parse(target, headers=headers or (), token=token, timeout=timeout)
+    parsed = Target.parse(target, headers=headers, token=token, timeout=timeout, env=env, stderr=stderr)
     return ServerTasks(parsed, protocol)
 
 
-def list_tasks(source: OpeningSource, limit: int, *, failed: bool = False, as_json: bool) -> None:
+def list_tasks(
+    source: OpeningSource, limit: int, filter: TaskFilter, principal: str | None, *, as_json: bool
+) -> None:
     """Print the tasks of a source. Raises `CommandError`, like all actions."""
 
     async def work() -> Sequence[TaskView]:
         async with source as tasks:
-            return await tasks.list(limit, failed=failed)
+            return await tasks.list(limit, filter, principal)
 
     found = _run(work(), source.target)
     if as_json:
         print(render.pretty([report.as_json(task) for task in found]))
+    elif found:
+        print(report.table(found))
+    elif principal is None and filter == TaskFilter(outcome=filter.outcome):
+        print(f"There are no {f'{filter.outcome} ' if filter.outcome else ''}tasks.")
     else:
-        print(report.table(found) if found else f"There are no {'failed ' if failed else ''}tasks.")
+        print("No task matches these options.")
 
 
 def show_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
@@ -208,6 +222,32 @@ def retry_task(target: str, id: str, *, as_json: bool) -> None:
     status = _run(work())
     sentence = f"Queued {id} again. Its finished steps do not run again."
     _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
+
+
+def send_event(
+    target: str, name: str, key: str, data: str, *, id: str | None, server: str | None, as_json: bool
+) -> None:
+    """Send an event to the tasks of a store."""
+    from antiphon.cli.tasks.store_tasks import StoreTasks
+
+    if not is_store_url(target):
+        raise CommandError("Events can only be sent to a store. Name one, such as sqlite:///tasks.db.")
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise CommandError(
+            f"The data is not JSON: {error}. Write a text in double quotes: '\"text\"'."
+        ) from None
+
+    async def work() -> tuple[str, bool]:
+        async with StoreTasks(target) as tasks:
+            return await tasks.send_event(name, key, value, id=id, server=server)
+
+    server, is_new = _run(work())
+    sentence = f"Sent {name} for {key} to the tasks of {server}."
+    if not is_new:
+        sentence = f"An event with the id {id} was sent before. It counts once."
+    _print_done({"server": server, "isNew": is_new}, sentence, as_json=as_json)
 
 
 def remove_expired(target: str, *, as_json: bool) -> None:

@@ -11,20 +11,31 @@ import msgspec
 from antiphon.cli import render
 from antiphon.model.outcome import Result
 from antiphon.model.question import Elicit, OpenUrl, Question, Sample
-from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_result
+from antiphon.model.task import HISTORY_FORMAT, Fault, Task, load_questions, load_result
 from antiphon.model.task_status import TaskStatus
+from antiphon.model.waiting import Wait
 from antiphon.printable import printable, printable_text, printable_url
-from antiphon.store.contract import Entry, Record
+from antiphon.store.contract import Entry, Outcome, Record
 from antiphon.wire.client import results
 from antiphon.wire.server.tasks import core_task, timestamp
 
-__all__ = ["TaskView", "as_json", "details", "history", "log_lines", "status_line", "table"]
+__all__ = [
+    "TaskView",
+    "as_json",
+    "details",
+    "duration",
+    "history",
+    "log_lines",
+    "status_line",
+    "table",
+]
 
 MAX_ENTRY_CHARACTERS = 200
 """How much of a log entry a line shows."""
 
 _MAX_MESSAGE_CHARACTERS = 120
 """How much of a message a row of the list shows."""
+_OUTCOMES: Mapping[str, Outcome] = {"completed": "done", "cancelled": "cancelled"}
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
@@ -44,11 +55,20 @@ class TaskView(msgspec.Struct, frozen=True):
     principal: str | None = None
     server: str | None = None
     """The server that the task belongs to; empty for a task of every server on the store."""
+    asks_others: Mapping[str, Wait] = {}
+    """The questions to others than the caller, by key. Only an operator sees them."""
 
     @property
     def has_failed(self) -> bool:
         """Whether the task ended with an error, or with a result that says that the tool failed."""
         return self.status == "failed" or (self.result is not None and self.result.is_error)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the task ended; `None` if it has not ended."""
+        if self.has_failed:
+            return "failed"
+        return _OUTCOMES.get(self.status)
 
     @classmethod
     def from_status(cls, status: TaskStatus) -> TaskView:
@@ -97,6 +117,7 @@ class TaskView(msgspec.Struct, frozen=True):
             task.tool,
             record.principal,
             record.server,
+            {key: wait for key, wait in task.waits.items() if wait.question is not None},
         )
 
 
@@ -123,6 +144,16 @@ def as_json(task: TaskView) -> dict[str, Any]:
         value |= {"tool": task.tool, "principal": task.principal, "server": task.server}
     if task.questions:
         value["questions"] = {key: msgspec.to_builtins(question) for key, question in task.questions.items()}
+    if task.asks_others:
+        value["asksOthers"] = {
+            key: {
+                "to": asked.to,
+                "people": asked.people,
+                "answeredBy": asked.answered_by,
+                "question": msgspec.to_builtins(_question(asked)),
+            }
+            for key, asked in task.asks_others.items()
+        }
     if task.result is not None:
         value["result"] = msgspec.json.decode(render.result_as_json(task.result))
     if task.fault is not None:
@@ -136,17 +167,13 @@ def table(tasks: Sequence[TaskView]) -> str:
     if len({task.server for task in tasks}) > 1:
         owners.append("SERVER")
     heading = ["ID", "STATUS", *owners, "AGE", "TTL", "MESSAGE"]
-    rows = [heading, *(_row(task, owners) for task in tasks)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heading))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return render.columns([heading, *(_row(task, owners) for task in tasks)])
 
 
 def _row(task: TaskView, owners: Sequence[str]) -> list[str]:
     values = {"TOOL": task.tool, "PRINCIPAL": task.principal, "SERVER": task.server}
     owner = [printable(values[name] or "-") for name in owners]
-    age = "-" if task.created is None else _duration(_now() - task.created)
+    age = "-" if task.created is None else duration(_now() - task.created)
     message = printable(task.message or _reason(task))
     if len(message) > _MAX_MESSAGE_CHARACTERS:
         message = f"{message[: _MAX_MESSAGE_CHARACTERS - 1]}…"
@@ -176,12 +203,14 @@ def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
         yield "server", task.server or "-"
     for name, at in (("created", task.created), ("updated", task.updated)):
         if at is not None:
-            yield name, f"{timestamp(at)} ({_duration(_now() - at)} ago)"
+            yield name, f"{timestamp(at)} ({duration(_now() - at)} ago)"
     yield "ttl", _ttl(task)
     if task.message:
         yield "message", task.message
     for key, question in task.questions.items():
         yield "question", f"{key}: {_describe(question)}"
+    for key, asked in task.asks_others.items():
+        yield "asks", f"{', '.join(asked.asked_names)}: {key}: {_describe(_question(asked))}"
     if task.result is not None:
         text = task.result.text or render.compact(task.result.data)
         yield ("failure" if task.result.is_error else "result"), text
@@ -221,14 +250,19 @@ def _describe(question: Question) -> str:
     return "asks for the client's roots"
 
 
+def _question(asked: Wait) -> Question:
+    return load_questions({"": asked.question})[""]
+
+
 def _ttl(task: TaskView) -> str:
     if task.ttl is None:
         return "-"
     left = None if task.created is None else task.created + task.ttl - _now()
-    return _duration(task.ttl) if left is None else f"{_duration(task.ttl)} ({_duration(left)} left)"
+    return duration(task.ttl) if left is None else f"{duration(task.ttl)} ({duration(left)} left)"
 
 
-def _duration(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
+    """Return a duration for people, in its largest unit."""
     seconds = max(0, milliseconds) // 1000
     for unit, length in _UNITS:
         if seconds >= 2 * length:

@@ -20,7 +20,7 @@ from antiphon.model.task import Fault
 
 if TYPE_CHECKING:
     from antiphon.client import Client, Elicitation, TaskHandle, TaskStatus
-    from antiphon.store.contract import Entry
+    from antiphon.store.contract import Entry, TaskFilter
 
 __all__ = ["ServerTasks"]
 
@@ -47,8 +47,12 @@ class ServerTasks:
     ) -> None:
         await self._open.aclose()
 
-    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
-        """Return the caller's tasks, if the protocol version lists tasks; with `failed`, the failed ones."""
+    async def list(self, limit: int, filter: TaskFilter, principal: str | None) -> Sequence[TaskView]:
+        """Return the caller's tasks that match a filter, if the protocol version lists tasks."""
+        given = (("--phase", filter.phase), ("--tool", filter.tool), ("--principal", principal))
+        for option, value in given:
+            if value is not None:
+                raise CommandError(f"{option} applies to a store: a server does not say this about a task.")
         try:
             statuses = await self._client.tasks()
         except MethodNotFound as error:
@@ -57,13 +61,17 @@ class ServerTasks:
                     f"{error.message} From the command line: antiphon tasks show URL ID. Or list all tasks "
                     "of a store: antiphon tasks ls sqlite:///tasks.db."
                 ) from None
+            if not self._client.offers.tasks:
+                raise CommandError(
+                    f"This server has no tasks in protocol version {self._client.version}."
+                ) from None
             raise CommandError(
                 f"This server cannot list tasks in protocol version {self._client.version}. Show a task by "
                 "its ID: antiphon tasks show URL ID. Or list tasks in an older version: --protocol "
                 "2025-11-25. Or list all tasks of a store: antiphon tasks ls sqlite:///tasks.db."
             ) from None
         tasks = [TaskView.from_status(status) for status in statuses]
-        return [task for task in tasks if task.has_failed or not failed][:limit]
+        return [task for task in tasks if _matches(filter, task)][:limit]
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task with its result. Older versions send the result on request only."""
@@ -177,6 +185,16 @@ class _Round:
         await asyncio.sleep(ROUND_GAP_SECONDS)
         self._is_complete = True
         return await self._handler(question)
+
+
+def _matches(filter: TaskFilter, task: TaskView) -> bool:
+    """Return whether the outcome and the age of a task are those of a filter."""
+    created = 0 if task.created is None else task.created
+    return (
+        (filter.outcome is None or task.outcome == filter.outcome)
+        and (filter.created_before is None or created < filter.created_before)
+        and (filter.created_since is None or created >= filter.created_since)
+    )
 
 
 async def _wait_until_resumed(handle: TaskHandle) -> TaskStatus:

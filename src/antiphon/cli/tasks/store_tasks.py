@@ -1,33 +1,34 @@
 """All tasks of a store, with their logs, as the operator of the store sees them.
 
-Answers and cancellations follow the same rules as on a server, and are made as the principal of the task.
+Answers and cancellations follow the same rules as on a server, and are made as the principal of the task. A
+question to others is answered as the operator.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from antiphon.cli.call.questions import ElicitationHandler
-from antiphon.cli.exit_codes import UNREACHABLE, CommandError
+from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.stores import named_store, open_named_store
 from antiphon.cli.tasks.questions import answer_questions
 from antiphon.cli.tasks.report import TaskView
-from antiphon.errors import InvalidParams, StoreUnavailable, TaskEnded, TaskNotFound
+from antiphon.errors import InvalidParams, TaskEnded, TaskNotFound
 from antiphon.model.identity import Principal
 from antiphon.model.question import Question
-from antiphon.runtime.execution.executor import ThreadExecutor
-from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
-from antiphon.runtime.tasks.claimed_task import task_of
+from antiphon.runtime.tasks.events import KEEP_EVENTS_SECONDS, send_event
 from antiphon.runtime.tasks.expiry import end_overdue
-from antiphon.runtime.tasks.service import TaskService
-from antiphon.runtime.tasks.worker import Worker
-from antiphon.store import open_store
-from antiphon.store.contract import Entry, Record
+from antiphon.runtime.tasks.inbox import OPERATOR_PREFIX, Inbox
+from antiphon.runtime.tasks.inbox_feed import InboxFeed
+from antiphon.runtime.tasks.operating import operating_service
+from antiphon.runtime.tasks.records import task_of
+from antiphon.store.contract import Entry, Record, TaskFilter
 
 __all__ = ["StoreTasks"]
 
@@ -40,29 +41,14 @@ class StoreTasks:
     target = None
 
     def __init__(self, url: str) -> None:
-        try:
-            self._store = open_store(url)
-        except ValueError as error:
-            raise CommandError(str(error)) from None
-        if url.startswith("memory:"):
-            raise CommandError(
-                "Tasks in the memory of a server are visible to that server only. Use the server's URL."
-            )
-        path = Path(url.partition(":///")[2])
-        if url.startswith("sqlite:") and not path.exists():
-            raise CommandError(f"There is no store at {path}.")
+        self._store = named_store(url)
         self._relay = Relay("")
+        self._feed = InboxFeed(self._relay)
 
     async def __aenter__(self) -> StoreTasks:
-        try:
-            await self._store.open()
-        except StoreUnavailable as error:
-            raise CommandError(f"Cannot open the store: {error}", UNREACHABLE) from None
-        limits = Limits()
+        await open_named_store(self._store)
         await self._relay.open(self._store)
-        # The service notifies its worker when a task stops. This worker claims no tasks.
-        worker = Worker(self._store, limits, _unused, Environment(ThreadExecutor(1)), claims=False)
-        self._service = TaskService(self._store, worker, limits, self._relay)
+        self._service = operating_service(self._store, self._relay, self._feed)
         return self
 
     async def __aexit__(
@@ -71,19 +57,18 @@ class StoreTasks:
         await self._relay.close()
         await self._store.close()
 
-    async def list(self, limit: int, *, failed: bool = False) -> Sequence[TaskView]:
-        """Return the tasks of all principals, newest first; with `failed`, only those that have failed."""
+    async def list(self, limit: int, filter: TaskFilter, principal: str | None) -> Sequence[TaskView]:
+        """Return tasks that match a filter, newest first, of all principals or of one."""
         found: list[TaskView] = []
         cursor: str | None = None
         while len(found) < limit:
-            wanted = PAGE_SIZE if failed else min(limit - len(found), PAGE_SIZE)
-            page = await self._store.list(None, cursor=cursor, limit=wanted)
-            tasks = map(TaskView.from_record, page.records)
-            found += [task for task in tasks if task.has_failed or not failed]
+            wanted = min(limit - len(found), PAGE_SIZE)
+            page = await self._store.list(principal, cursor=cursor, limit=wanted, filter=filter)
+            found += map(TaskView.from_record, page.records)
             cursor = page.cursor
             if cursor is None:
                 break
-        return found[:limit]
+        return found
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry]]:
         """Return a task and its whole log."""
@@ -105,16 +90,61 @@ class StoreTasks:
                 yield task
 
     async def answer(self, id: str, handler: ElicitationHandler, key: str | None) -> Sequence[str]:
-        """Answer the open questions of a task as its principal. Return their keys."""
+        """Answer the open questions of a task. Return their keys.
+
+        The questions to its principal are answered as the principal, and those to others as the operator. The
+        log names the operator in both cases.
+        """
         record = await self._record(id)
-        task = TaskView.from_record(record)
-        if not task.questions:
+        task, operator = TaskView.from_record(record), Principal(f"{OPERATOR_PREFIX}{getpass.getuser()}")
+        inbox = Inbox(self._store, self._feed, server=record.server, for_operator=True)
+        others = {asked.key: asked.question for asked in await inbox.questions_of(operator, id, ())}
+        questions: dict[str, Question] = {**task.questions, **others}
+        if not questions and task.asks_others:
+            raise CommandError(
+                f"Task {id} has an answer of an operator, or of somebody with your name. All operators count "
+                "as one person, so the other answers have to come from others."
+            )
+        if not questions:
             raise CommandError(f"Task {id} has no open question: its status is {task.status}.")
         handler.server_name = task.tool or handler.server_name
-        questions: dict[str, Question] = dict(task.questions)
         responses = await answer_questions(handler, questions, key)
-        await self._service.answer(id, Principal(record.principal), responses)
+        own = {name: response for name, response in responses.items() if name not in others}
+        if own:
+            await self._service.answer(id, Principal(record.principal), own, by=operator.id)
+        for name in responses.keys() - own.keys():
+            await inbox.answer(operator, id, name, responses[name])
         return list(responses)
+
+    async def send_event(
+        self, name: str, key: str, data: Any, *, id: str | None, server: str | None
+    ) -> tuple[str, bool]:
+        """Send an event to the tasks of a server. Return the server, and whether the event is new."""
+        if server is None:
+            server = await self._only_server()
+        try:
+            is_new = await send_event(
+                self._store,
+                server,
+                name,
+                key,
+                data,
+                id=id,
+                keep=KEEP_EVENTS_SECONDS,
+                max_bytes=Limits().max_event_bytes,
+            )
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        return server, is_new
+
+    async def _only_server(self) -> str:
+        """Return the server of the newest tasks, if it is the same for all. Raises `CommandError`."""
+        page = await self._store.list(None, limit=PAGE_SIZE)
+        names = sorted({record.server for record in page.records if record.server})
+        if len(names) == 1:
+            return names[0]
+        found = f"The store has tasks of {', '.join(names)}." if names else "The store has no tasks."
+        raise CommandError(f"{found} Name the server that waits for the event: --server NAME.")
 
     async def cancel(self, id: str) -> str:
         """Cancel a task as its principal. Return its status afterwards."""
@@ -137,7 +167,7 @@ class StoreTasks:
 
         A task that waits for an answer is cancelled first, and stays until a worker has unwound its function.
         """
-        await end_overdue(self._store, lambda _: None)
+        await end_overdue(self._store, lambda _: None, publish=self._feed.publish)
         count = 0
         while removed := await self._store.expire():
             count += len(removed)
@@ -152,7 +182,3 @@ class StoreTasks:
         if record is None:
             raise TaskNotFound(f"There is no task {id} in this store. It may have expired.")
         return record
-
-
-def _unused(*_: Any) -> Any:
-    raise NotImplementedError

@@ -10,9 +10,9 @@ import asyncio
 import dataclasses
 from urllib.parse import urlsplit, urlunsplit
 
-from antiphon.cli.targets import Target
 from antiphon.errors import AntiphonError, BadAnswer, Forbidden, RequestError, Unauthorized, Unreachable
 from antiphon.printable import redacted_url
+from antiphon.server_target import ServerTarget
 
 __all__ = ["explain_failure"]
 
@@ -22,7 +22,7 @@ _MAX_FIRST_LINE_BYTES = 1024
 _EVENT_HEADERS = {"accept": "text/event-stream", "accept-encoding": "identity"}
 
 
-async def explain_failure(target: Target, error: AntiphonError) -> str | None:
+async def explain_failure(target: ServerTarget, error: AntiphonError) -> str | None:
     """Return a message that says more than the error, or `None` if there is nothing to add."""
     url, endpoint = target.name, str(target.endpoint)
     if isinstance(error, Unauthorized):
@@ -49,7 +49,7 @@ async def explain_failure(target: Target, error: AntiphonError) -> str | None:
     return f"{str(error).removesuffix('.')}. Other paths were tried and are not MCP servers: {tried}."
 
 
-async def _is_server(target: Target, url: str) -> bool:
+async def _is_server(target: ServerTarget, url: str) -> bool:
     timeout = min(PROBE_TIMEOUT_SECONDS, target.timeout)
     other = dataclasses.replace(target, name=redacted_url(url), endpoint=url, timeout=timeout)
     try:

@@ -1,8 +1,7 @@
-"""`antiphon doctor`: checks a server as its clients will use it, and returns the exit code.
+"""Checks a server as its clients will use it.
 
 Checks which protocol versions and features the server supports, and how quickly it responds. The checks
-call no tool and change nothing. `report` prints the results; `diagnosis` explains why an address is not an
-MCP server.
+call no tool and change nothing. `diagnosis` explains why an address is not an MCP server.
 """
 
 from __future__ import annotations
@@ -18,18 +17,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from antiphon.cli.exit_codes import FAILED, UNREACHABLE, CommandError
-from antiphon.cli.targets import Target, run_async
-from antiphon.errors import AntiphonError, Forbidden, RequestError, Unauthorized
+from antiphon.errors import AntiphonError, Forbidden, RequestError, Unauthorized, Unreachable
 from antiphon.model.catalog import ToolDefinition
+from antiphon.server_target import ServerTarget
 
 if TYPE_CHECKING:
     from antiphon.client import Client
     from antiphon.model.capabilities import ServerCapabilities
 
-__all__ = ["Check", "Report", "State", "run_doctor"]
+__all__ = ["Check", "Report", "State", "examine", "explained"]
 
-State = Literal["ok", "absent", "advice", "failed"]
+State = Literal["ok", "absent", "advice", "failed", "skipped"]
 
 PING_COUNT = 5
 MAX_LISTED_NAMES = 12
@@ -39,7 +37,7 @@ _FOREIGN_ORIGIN = "http://example.invalid"
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one check. `absent` is not a fault; `advice` is a warning."""
+    """The result of one check. `absent` is not a fault; `advice` is a warning; `skipped` does not apply."""
 
     name: str
     state: State
@@ -63,24 +61,11 @@ class Report(msgspec.Struct, frozen=True):
         return all(check.state != "failed" for check in self.checks)
 
 
-def run_doctor(target: Target, *, as_json: bool) -> int:
-    """Check a server and print the report. Return the exit code. Raises `CommandError`."""
-    from antiphon.cli.doctor.report import print_json, print_report, print_unreachable_json
+async def examine(target: ServerTarget) -> Report:
+    """Check a server, and return the results.
 
-    try:
-        report = run_async(_examine(target))
-    except CommandError as error:
-        if as_json:
-            print_unreachable_json(target, error.message)
-        raise
-    if as_json:
-        print_json(report)
-    else:
-        print_report(report)
-    return 0 if report.ok else FAILED
-
-
-async def _examine(target: Target) -> Report:
+    Raises the `AntiphonError` with which connecting failed; for a URL its message explains the failure.
+    """
     started = time.perf_counter()
     try:
         async with target.client(connect_timeout=target.timeout) as client:
@@ -93,10 +78,10 @@ async def _examine(target: Target) -> Report:
     except AntiphonError as error:
         challenge = dict(error.headers).get("www-authenticate", "") if isinstance(error, Unauthorized) else ""
         if target.is_remote and "resource_metadata" in challenge:
-            from antiphon.cli.doctor.authorization import check_authorization
+            from antiphon.doctor.authorization import check_authorization
 
             return Report(target.name, {}, "", await check_authorization(target, challenge))
-        raise await _explain(target, error) from error
+        raise await explained(target, error) from error
     versions = await _check_versions(target, version, offers)
     tools = next(check.data for check in features if check.name == "tools")
     checks = [
@@ -106,21 +91,23 @@ async def _examine(target: Target) -> Report:
         *_check_extensions(offers, tools),
         *await _check_origins(target),
     ]
+    if target.processes:
+        from antiphon.doctor.processes import check_process
+
+        checks += check_process(target.processes[0])
     if target.uses_login:
-        from antiphon.cli.doctor.authorization import check_stored_login
+        from antiphon.doctor.authorization import check_stored_login
 
         checks += await check_stored_login(target)
     return Report(target.name, server, version, checks)
 
 
-async def _explain(target: Target, error: AntiphonError) -> Exception:
+async def explained(target: ServerTarget, error: AntiphonError) -> AntiphonError:
     """Return the error to raise if the target does not respond as a server does."""
-    from antiphon.cli.doctor.diagnosis import explain_failure
+    from antiphon.doctor.diagnosis import explain_failure
 
-    if not target.is_remote:
-        return error
-    message = await explain_failure(target, error)
-    return error if message is None else CommandError(message, UNREACHABLE)
+    message = await explain_failure(target, error) if target.is_remote else None
+    return error if message is None else Unreachable(message)
 
 
 async def _check_ping(client: Client, connect_ms: float) -> Check:
@@ -183,14 +170,14 @@ def _check_descriptions(tools: Check) -> Check:
     return msgspec.structs.replace(tools, state="advice", advice=advice)
 
 
-async def _check_versions(target: Target, negotiated: str, offers: dict[str, ServerCapabilities]) -> Check:
+async def _check_versions(
+    target: ServerTarget, negotiated: str, offers: dict[str, ServerCapabilities]
+) -> Check:
     """Connect in every other version, and add what each supported one offers to `offers`."""
     known, current = _known_versions()
     others = [version for version in known if version != negotiated]
     refused: dict[str, str] = {}
-    for version, found in zip(
-        others, await asyncio.gather(*(_connect(target, v) for v in others)), strict=True
-    ):
+    for version, found in zip(others, await _connect_all(target, others), strict=True):
         if isinstance(found, str):
             refused[version] = found
         else:
@@ -211,7 +198,15 @@ def _known_versions() -> tuple[Sequence[str], Sequence[str]]:
     return VERSIONS.advertised, current
 
 
-async def _connect(target: Target, version: str) -> ServerCapabilities | str:
+async def _connect_all(target: ServerTarget, versions: Sequence[str]) -> Sequence[ServerCapabilities | str]:
+    """Return what `_connect` returns for each version."""
+    if target.is_remote:
+        return await asyncio.gather(*(_connect(target, version) for version in versions))
+    # Processes of one server may use the same file or port: only one of them runs at a time.
+    return [await _connect(target, version) for version in versions]
+
+
+async def _connect(target: ServerTarget, version: str) -> ServerCapabilities | str:
     """Return what the server offers in a version, or why it refuses the version."""
     try:
         async with target.client(protocol=version, connect_timeout=target.timeout) as client:
@@ -238,7 +233,7 @@ def _check_extensions(
     ]
 
 
-async def _check_origins(target: Target) -> list[Check]:
+async def _check_origins(target: ServerTarget) -> list[Check]:
     """Check whether a web page could call a server on this machine through the user's browser."""
     if not isinstance(target.endpoint, str) or not _is_local(target.endpoint):
         return []

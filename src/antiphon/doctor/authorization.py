@@ -12,19 +12,19 @@ from typing import Any
 
 import msgspec
 
-from antiphon.cli.doctor.checks import Check
-from antiphon.cli.targets import Target
 from antiphon.client.oauth.discovery import Issuer, ProtectedServer, discover
 from antiphon.client.oauth.issuer_requests import IssuerRequests
 from antiphon.client.oauth.logins import FileLogins, Login
+from antiphon.doctor.checks import Check
 from antiphon.errors import AuthorizationFailed
+from antiphon.server_target import ServerTarget
 from antiphon.transport.client.challenges import bearer_parameters
 from antiphon.transport.client.http_client import http_client
 
 __all__ = ["check_authorization", "check_stored_login"]
 
 
-async def check_authorization(target: Target, challenge: str) -> list[Check]:
+async def check_authorization(target: ServerTarget, challenge: str) -> list[Check]:
     """Check a server that has refused a request with a challenge."""
     parameters = bearer_parameters(challenge)
     checks = await _checks(target, parameters.get("resource_metadata"), None)
@@ -32,13 +32,13 @@ async def check_authorization(target: Target, challenge: str) -> list[Check]:
     return [*checks, Check("login", "advice", "the server requires a login", advice)]
 
 
-async def check_stored_login(target: Target) -> list[Check]:
+async def check_stored_login(target: ServerTarget) -> list[Check]:
     """Check a server at which the user is logged in; returns nothing without a login."""
     login = FileLogins().find(str(target.endpoint))
     return [] if login is None else await _checks(target, None, login)
 
 
-async def _checks(target: Target, metadata_url: str | None, login: Login | None) -> list[Check]:
+async def _checks(target: ServerTarget, metadata_url: str | None, login: Login | None) -> list[Check]:
     url = str(target.endpoint)
     # The user has named the server, and wants to know what it says. Nothing but metadata is requested.
     requests = IssuerRequests(url, http_client, timeout=target.timeout, allow_private=False)

@@ -1,0 +1,1 @@
+"""`antiphon gateway`: serves other MCP servers at one endpoint."""

@@ -16,16 +16,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from antiphon.log_records import clean_records
+from antiphon.version import VERSION
 
 if TYPE_CHECKING:
+    from antiphon.adoption.adopt import adopt
     from antiphon.authentication import BearerTokens
     from antiphon.authorization.issued_tokens import IssuedTokens
     from antiphon.authorization.issuer import Issuer
     from antiphon.client import Client, Stream
+    from antiphon.client.group import ClientGroup
     from antiphon.client.oauth.grants import IdTokenExchange
     from antiphon.client.oauth.keyring_logins import KeyringLogins
     from antiphon.client.oauth.logins import FileLogins, MemoryLogins
     from antiphon.client.oauth.oauth import OAuth
+    from antiphon.console.mount import Console
     from antiphon.errors import (
         AntiphonError,
         AuthorizationFailed,
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
         RateLimited,
         RequestError,
         ResourceNotFound,
+        RetriesExhausted,
+        Unanswered,
         Unauthorized,
         UnknownArtifact,
     )
@@ -65,7 +71,9 @@ if TYPE_CHECKING:
     from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
     from antiphon.model.segment import Segment
     from antiphon.runtime.artifacts.artifact import Artifact
+    from antiphon.runtime.authoring.depends import Depends
     from antiphon.runtime.execution.context import Context
+    from antiphon.runtime.execution.retrying import Retry
     from antiphon.runtime.limits import Limits
     from antiphon.server import Server, shed_after
     from antiphon.transport.server.http.router import HttpRequest, HttpResponse
@@ -80,11 +88,14 @@ __all__ = [
     "BlobContents",
     "Client",
     "ClientError",
+    "ClientGroup",
     "CommandFailed",
     "Completion",
+    "Console",
     "Context",
     "Declined",
     "DefinitionError",
+    "Depends",
     "Elicit",
     "EmbeddedResource",
     "Failure",
@@ -118,6 +129,8 @@ __all__ = [
     "ResourceLink",
     "ResourceNotFound",
     "Result",
+    "RetriesExhausted",
+    "Retry",
     "Sample",
     "Segment",
     "Server",
@@ -125,12 +138,14 @@ __all__ = [
     "Text",
     "TextContents",
     "ToolAnnotations",
+    "Unanswered",
     "Unauthorized",
     "UnknownArtifact",
+    "adopt",
     "shed_after",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # A name is imported when it is first used: a client does not load the server, and `antiphon --help` neither.
 # The table repeats the imports above, which type checkers and editors read.
@@ -139,10 +154,12 @@ _NAMES = {
     "antiphon.authorization.issued_tokens": ("IssuedTokens",),
     "antiphon.authorization.issuer": ("Issuer",),
     "antiphon.client": ("Client", "Stream"),
+    "antiphon.client.group": ("ClientGroup",),
     "antiphon.client.oauth.grants": ("IdTokenExchange",),
     "antiphon.client.oauth.keyring_logins": ("KeyringLogins",),
     "antiphon.client.oauth.logins": ("FileLogins", "MemoryLogins"),
     "antiphon.client.oauth.oauth": ("OAuth",),
+    "antiphon.console.mount": ("Console",),
     "antiphon.errors": (
         "AntiphonError",
         "AuthorizationFailed",
@@ -162,6 +179,8 @@ _NAMES = {
         "RateLimited",
         "RequestError",
         "ResourceNotFound",
+        "RetriesExhausted",
+        "Unanswered",
         "Unauthorized",
         "UnknownArtifact",
     ),
@@ -182,12 +201,15 @@ _NAMES = {
     "antiphon.model.question": ("Elicit", "ListRoots", "OpenUrl", "Sample"),
     "antiphon.model.segment": ("Segment",),
     "antiphon.runtime.artifacts.artifact": ("Artifact",),
+    "antiphon.runtime.authoring.depends": ("Depends",),
     "antiphon.runtime.execution.context": ("Context",),
+    "antiphon.runtime.execution.retrying": ("Retry",),
     "antiphon.runtime.limits": ("Limits",),
     "antiphon.server": ("Server", "shed_after"),
+    "antiphon.adoption.adopt": ("adopt",),
     "antiphon.transport.server.http.router": ("HttpRequest", "HttpResponse"),
 }
-_SUBMODULES = ("authentication", "client", "errors", "middleware", "server", "testing")
+_SUBMODULES = ("agents", "authentication", "client", "errors", "middleware", "server", "testing")
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 # A filter on a logger must be there before the first record, whichever module is imported first.

@@ -13,7 +13,16 @@ from antiphon.printable import printable, printable_text, redacted_url
 
 __all__ = ["LOGGERS", "clean_records", "redact_urls"]
 
-LOGGERS = ("antiphon", "antiphon.audit", "antiphon.calls", "antiphon.client", "antiphon.tasks")
+LOGGERS = (
+    "antiphon",
+    "antiphon.agents",
+    "antiphon.audit",
+    "antiphon.calls",
+    "antiphon.client",
+    "antiphon.console",
+    "antiphon.gateway",
+    "antiphon.tasks",
+)
 """The loggers of the library. Python applies the filters of a logger to that logger only, not to children."""
 
 _formatter = logging.Formatter()

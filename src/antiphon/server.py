@@ -6,7 +6,6 @@ The engine handles the requests. This module must not know a protocol version or
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,32 +13,42 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from antiphon.authentication import Authenticate
 from antiphon.errors import DefinitionError
+from antiphon.handover import hand_over
 from antiphon.model.content import Icon
 from antiphon.model.identity import Implementation
 from antiphon.model.notification import ResourceUpdated
+from antiphon.model.ui import UI_SCHEME
+from antiphon.openapi.factories import ApiFactories
 from antiphon.runtime.authoring.options import (
     PromptOptions,
     ResourceOptions,
     ToolOptions,
+    UiOptions,
     check_options,
-    check_seconds,
 )
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.resource import Resource
+from antiphon.runtime.authoring.server_options import check_server_options
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.engine import Engine, Settings
 from antiphon.runtime.execution.run import Shed
+from antiphon.runtime.execution.waiting import Duration
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.middleware import Middleware
 from antiphon.runtime.observability.telemetry import CallKey, Timing
+from antiphon.runtime.tasks.events import KEEP_EVENTS_SECONDS
+from antiphon.runtime.tasks.inbox import Audiences, default_audiences
+from antiphon.server_switches import ServerSwitches
 from antiphon.store.artifacts import ArtifactStore
 from antiphon.store.contract import Store
 from antiphon.transport.server.http.router import Routes
 from antiphon.wire.mirrored_headers import declared
 
 if TYPE_CHECKING:
-    from antiphon.transport.server.http.app import App
+    from antiphon.gateway.options import MountOptions
+    from antiphon.runtime.authoring.ui import UiSource
+    from antiphon.transport.server.http.app import App, ConsoleOptions
 
 __all__ = ["Server", "shed_after"]
 
@@ -47,7 +56,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
-class Server:
+class Server(ApiFactories, ServerSwitches):
     """An MCP server: register functions with decorators, then run it or mount it.
 
     How clients see the server:
@@ -64,6 +73,8 @@ class Server:
     - `hide_forbidden`: leave out of the lists what the caller does not have the scopes for.
     - `task_claims`: the names of the claims of a principal that tasks store, beside its id and its scopes. A
       function that may run as a task sees only these.
+    - `audiences`: a function that returns the groups and scopes for which a principal answers the questions
+      of `ctx.elicit(to=…)`. Default: its scopes, and the texts in its claims `roles` and `groups`.
     - `middleware`: async callables around every request, the first one outermost. See `antiphon.middleware`.
     - `secrets`: the keys that encrypt request states and session ids. All processes of a server need the same
       keys. The first one encrypts; to rotate keys, add a new one in front. Default: `ANTIPHON_SECRETS`,
@@ -102,6 +113,7 @@ class Server:
         authenticate: Authenticate | None = None,
         hide_forbidden: bool = False,
         task_claims: Sequence[str] = (),
+        audiences: Audiences | None = None,
         middleware: Sequence[Middleware] = (),
         secrets: Sequence[str | bytes] | None = None,
         lifespan: Lifespan | None = None,
@@ -114,17 +126,17 @@ class Server:
         page_size: int = 100,
         list_ttl: float = 0,
     ) -> None:
-        if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
-            raise DefinitionError(
-                f"The lifespan {lifespan.__name__!r} is a generator. "
-                "Put @contextlib.asynccontextmanager above it."
-            )
-        _check_callables(authenticate, middleware, shed)
-        check_seconds(f"Server({name!r}): list_ttl", list_ttl, zero=True)
-        if isinstance(task_claims, str):
-            raise DefinitionError(f'Server({name!r}): task_claims is a list: write task_claims=["tenant"].')
-        if page_size < 1:
-            raise DefinitionError(f"Server({name!r}): page_size={page_size!r} must be at least 1.")
+        check_server_options(
+            name,
+            lifespan=lifespan,
+            authenticate=authenticate,
+            middleware=middleware,
+            shed=shed,
+            audiences=audiences,
+            list_ttl=list_ttl,
+            task_claims=task_claims,
+            page_size=page_size,
+        )
         self._routes = Routes()
         self._engine = Engine(
             Settings(
@@ -146,6 +158,7 @@ class Server:
                 store=store,
                 single_use_state=single_use_state,
                 task_claims=tuple(task_claims),
+                audiences=audiences or default_audiences,
                 hide_forbidden=hide_forbidden,
                 artifacts=artifacts,
                 log_arguments=log_arguments,
@@ -216,11 +229,33 @@ class Server:
 
         Raises `DefinitionError`.
         """
+        if str(uri).startswith(UI_SCHEME):
+            raise DefinitionError(f"{uri!r}: ui:// is for MCP Apps. Register one with @server.ui({uri!r}).")
         check_options(function, options, ResourceOptions)
         self._registry.add_resource(Resource(function, self._engine.threads, uri, **options))
 
+    def ui(self, uri: str, **options: Unpack[UiOptions]) -> Callable[[F], F]:
+        """Register a function that returns the HTML of an MCP App, with `@server.ui("ui://weather/view")`.
+
+        Hosts show the App beside the results of the tools that name it as their `ui`. `uri` is an address, or
+        a URI template whose variables are the parameters of the function. See `UiOptions` for the options.
+        Raises `DefinitionError`.
+        """
+        return self._register(lambda target: self.add_ui(target, uri, **options))
+
+    def add_ui(self, source: UiSource, uri: str, **options: Unpack[UiOptions]) -> None:
+        """Register an MCP App, with the options of `ui`, and notify listening clients.
+
+        `source` is a function that returns the HTML, the `Path` of a file, which is read for every request,
+        or the HTML as a string. Raises `DefinitionError`.
+        """
+        from antiphon.runtime.authoring.ui import UiResource
+
+        check_options(source if callable(source) else uri, options, UiOptions)
+        self._registry.add_resource(UiResource(source, self._engine.threads, uri, **options))
+
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource, and notify listening clients; raises `NotFound`."""
+        """Remove a resource or an MCP App, and notify listening clients; raises `NotFound`."""
         self._registry.remove_resource(uri)
 
     def notify_resource_updated(self, uri: str) -> None:
@@ -256,7 +291,7 @@ class Server:
 
         `owner` is the name of the prompt, or the URI template, which must be registered before. The function
         takes the text typed so far and, as an optional second parameter, the other arguments as a mapping. It
-        may also take a `Context`. Raises `DefinitionError`.
+        may also take a `Context` and dependencies. Raises `DefinitionError`.
         """
         return self._register(lambda target: self._engine.completions.add(owner, argument, target))
 
@@ -267,6 +302,17 @@ class Server:
         page is not authenticated: check the request yourself. Raises `DefinitionError` if the path is taken.
         """
         return self._register(lambda target: self._routes.add(path, methods, target))
+
+    def mount(self, name: str, target: Any, /, **options: Unpack[MountOptions]) -> None:
+        """Offer the tools, resources and prompts of another server here, under names that begin with `name_`.
+
+        `target` is the URL of a server or the command that starts one, in whatever protocol version it
+        speaks, or another `Server`, which then needs no connection. See `MountOptions` for the options. Call
+        it before the server starts. Raises `DefinitionError`.
+        """
+        from antiphon.gateway.mount import mount
+
+        mount(self._engine, name, target, options)
 
     @staticmethod
     def _register(add: Callable[[Any], None]) -> Callable[[F], F]:
@@ -298,13 +344,18 @@ class Server:
         )
 
     @property
+    def artifact_ui(self) -> str:
+        """The address of an MCP App that shows artifacts; a tool that makes some passes it as its `ui`."""
+        return self._engine.artifacts.viewer_uri
+
+    @property
     def store(self) -> str | Store | None:
         """The store of the tasks, or `None` if tasks are stored in memory."""
         return self._engine.tasks.store_setting
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of the tools."""
+        """The names of the tools that are enabled."""
         return tuple(self._registry.tools)
 
     @property
@@ -319,21 +370,33 @@ class Server:
         hosts: Sequence[str] | None = None,
         origins: Sequence[str] | None = None,
         probes: bool = False,
+        console: ConsoleOptions | None = None,
     ) -> App:
         """Return an ASGI app that serves MCP at `path`, or at the path where you mount the app.
 
         `hosts` and `origins` are the Host and Origin headers that the app trusts; `"*"` trusts all. By
         default, an app that listens on a loopback address trusts only local hosts and origins. `probes` adds
-        `/healthz`, `/readyz` and `/metrics`. The app also serves the pages that you register with `route`.
+        `/healthz`, `/readyz` and `/metrics`. `console` adds the console, a web page for people who answer
+        questions and operate tasks: pass a `Console`. The app also serves the pages that you register with
+        `route`. Raises `DefinitionError` for a console without `authenticate`.
         """
         from antiphon.transport.server.http.app import App
 
-        return App(self._engine, path=path, hosts=hosts, origins=origins, routes=self._routes, probes=probes)
+        return App(
+            self._engine,
+            path=path,
+            hosts=hosts,
+            origins=origins,
+            routes=self._routes,
+            probes=probes,
+            console=None if console is None else console.attach(self, hosts),
+        )
 
     async def stdio(self) -> None:
         """Serve one client on standard input and output, until the client closes them."""
         from antiphon.transport.server.stdio import serve
 
+        hand_over(self)
         await serve(self._engine)
 
     def run(
@@ -346,9 +409,11 @@ class Server:
     ) -> None:
         """Serve until the process gets SIGINT or SIGTERM, or until the client closes standard input.
 
-        `http` and `streamable-http` are the same. `antiphon run FILE` has more options. Raises `ValueError`
-        if the transport is unknown.
+        `http` and `streamable-http` are the same. `antiphon run FILE` has more options: it takes the server
+        of the file over, and the file's call of `run` ends the import. Raises `ValueError` if the transport
+        is unknown.
         """
+        hand_over(self)
         if transport == "stdio":
             asyncio.run(self.stdio())
         elif transport in ("http", "streamable-http"):
@@ -376,6 +441,26 @@ class Server:
         """The durations of calls, by tool. Calls are timed from the first access to this property on."""
         return self._engine.telemetry.timings
 
+    async def send_event(
+        self,
+        name: str,
+        key: str,
+        data: Any = None,
+        *,
+        id: str | None = None,
+        keep: Duration = KEEP_EVENTS_SECONDS,
+    ) -> bool:
+        """Send an event to the tasks that wait for it with `ctx.event(name, key=key)`, now or later.
+
+        `data` is JSON. Every task that waits for the name and key gets the event once. It is kept for `keep`,
+        in seconds or as a `timedelta`, for tasks that wait for it later, and for at least ten minutes. With
+        an `id`, such as the one of a webhook's delivery, an event that is sent twice while it is kept counts
+        once: the second call returns false. The event is durable when the method returns. Raises
+        `ValueError` for more bytes than `Limits.max_event_bytes`, and `RuntimeError` if the server does not
+        run.
+        """
+        return await self._engine.tasks.send_event(name, key, data, id=id, keep=keep)
+
     async def metrics(self) -> str:
         """Return metrics about calls, tasks and the store, in the text format of Prometheus."""
         return await self._engine.metrics()
@@ -392,28 +477,6 @@ def _decorate_or_defer(function: Any, decorate: Callable[[Any], Any]) -> Any:
     if not callable(function):
         raise DefinitionError(f"{function!r} is not a function. Pass options by name: name={function!r}.")
     return decorate(function)
-
-
-def _check_callables(authenticate: Any, middleware: Any, shed: Any) -> None:
-    """Raise `DefinitionError` for an option that should be a function and is not."""
-    if authenticate is not None and (inspect.isclass(authenticate) or not callable(authenticate)):
-        raise DefinitionError(
-            f"authenticate={authenticate!r} is not a function. Pass a function that takes the headers and "
-            'returns a Principal, or fixed tokens: authenticate=BearerTokens({"s3cret": "alice"}).'
-        )
-    if isinstance(middleware, str) or not isinstance(middleware, Sequence):
-        raise DefinitionError(f"middleware={middleware!r} is not a list. Write middleware=[…].")
-    for each in middleware:
-        if inspect.isclass(each) or not callable(each):
-            raise DefinitionError(
-                f"The middleware {each!r} is not a function. Pass an async function that takes the request "
-                "and call_next, or an object such as RateLimit(10)."
-            )
-    if shed is not None and not callable(shed):
-        raise DefinitionError(
-            f"shed={shed!r} is not a function. To hand calls back after some seconds, "
-            "write shed=shed_after(5)."
-        )
 
 
 def shed_after(seconds: float) -> Shed:

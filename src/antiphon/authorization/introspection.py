@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
+from antiphon import wall_clock
 from antiphon.authorization.claims import InvalidToken, check_claims
 from antiphon.authorization.issuer import Issuer
 from antiphon.authorization.issuer_requests import IssuerUnavailable, discover, fetch_document
@@ -82,7 +83,7 @@ class Introspection:
             issuer=self._issuer.url,
             audiences=self._audiences,
             leeway=self._leeway,
-            now=time.time(),
+            now=wall_clock.now(),
         )
         return claims, expires
 

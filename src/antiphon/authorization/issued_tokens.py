@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from antiphon import wall_clock
 from antiphon.authorization.claims import InvalidToken, subject_of
 from antiphon.authorization.introspection import Introspection
 from antiphon.authorization.issuer import Issuer
@@ -199,7 +199,7 @@ class IssuedTokens:
                 raise InvalidToken("The token is not accepted by this server.")
             if principal.expires_at is not None:
                 until = min(until, principal.expires_at)
-                if until <= time.time():
+                if until <= wall_clock.now():
                     raise InvalidToken("The token has expired.")
             # Two issuers may give the same name to different people.
             is_prefixed = self._has_several_issuers and principal.id  # the server refuses an empty id

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from joserfc import jwt
 from joserfc.errors import UnsupportedAlgorithmError
 from joserfc.jws import JWSRegistry
 
+from antiphon import wall_clock
 from antiphon.authorization.claims import InvalidToken, check_claims
 from antiphon.authorization.key_cache import KeyCache
 
@@ -106,7 +106,7 @@ class JwtVerifier:
         if (head.typ is None or head.typ.lower() == "jwt") and _is_id_token(claims):
             raise InvalidToken("The token is an ID token. Send the access token.")
         expires = check_claims(
-            claims, issuer=issuer, audiences=self._audiences, leeway=self._leeway, now=time.time()
+            claims, issuer=issuer, audiences=self._audiences, leeway=self._leeway, now=wall_clock.now()
         )
         return claims, expires
 

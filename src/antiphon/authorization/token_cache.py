@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from hashlib import blake2b
 
+from antiphon import wall_clock
 from antiphon.model.identity import Principal
 
 __all__ = ["TokenCache", "token_digest"]
@@ -29,11 +29,11 @@ class TokenCache:
     def find(self, credentials: str) -> Principal | None:
         """Return the principal of an `Authorization` header, or `None` if the token must be verified."""
         found = self._principals.get(token_digest(credentials))
-        return found[0] if found is not None and time.time() < found[1] else None
+        return found[0] if found is not None and wall_clock.now() < found[1] else None
 
     def add(self, credentials: str, principal: Principal, expires: float) -> None:
         """Cache the principal of an `Authorization` header; evict the oldest entries if the cache is full."""
-        until, size = min(expires, time.time() + self._seconds), len(credentials)
+        until, size = min(expires, wall_clock.now() + self._seconds), len(credentials)
         key = token_digest(credentials)
         if key in self._principals:
             self._evict(key)

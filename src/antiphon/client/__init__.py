@@ -6,6 +6,8 @@ must not know the keys of the wire, which the dialects do, nor how bytes travel,
 
 from antiphon.client.callbacks import Elicitation, ElicitCallback, RequestHandler, Roots, SampleCallback
 from antiphon.client.client import Client
+from antiphon.client.inbox.changes import InboxChanges
+from antiphon.client.inbox.items import InboxChange, InboxItem
 from antiphon.client.streaming.stream import Stream
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.model.segment import Segment
@@ -15,6 +17,9 @@ __all__ = [
     "Client",
     "ElicitCallback",
     "Elicitation",
+    "InboxChange",
+    "InboxChanges",
+    "InboxItem",
     "RequestHandler",
     "Roots",
     "SampleCallback",

@@ -16,11 +16,14 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import AntiphonError, InternalError, InvalidParams, MethodNotFound, RequestError
+from antiphon.instrumentation import find_instruments
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.base import Value
 from antiphon.model.capabilities import capabilities_for
 from antiphon.model.form import defaults
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Sample
-from antiphon.model.request import RequestId
+from antiphon.model.request import RequestId, RequestMeta
+from antiphon.model.ui import tool_ui
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.questions import ELICITATION, ROOTS, SAMPLING, accept, refuse, write_answer
 
@@ -48,6 +51,12 @@ class Elicitation(Value, frozen=True):
     mode: Literal["form", "url"] = "form"
     url: str | None = None
     elicitation_id: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+    @property
+    def ui(self) -> str | None:
+        """The URI of the MCP App that asks in place of the form, or `None` if it has none. Experimental."""
+        return tool_ui(self.meta)
 
 
 Answer: TypeAlias = Mapping[str, Any] | Literal["decline", "cancel"]
@@ -117,6 +126,8 @@ def handlers_for(
     if sample is not None:
         handlers[SAMPLING] = _sampling_handler(sample)
         capabilities |= capabilities_for(Sample)
+        # A callback that takes the tools of a request says so.
+        capabilities["sampling"] |= getattr(sample, "sampling_capabilities", {})
     if roots is not None:
         handlers[ROOTS] = _roots_handler(roots)
         capabilities |= capabilities_for(ListRoots)
@@ -160,15 +171,16 @@ class Callbacks:
         frame: Frame,
         reply: Callable[[RequestId, Any], Awaitable[None]],
         refuse: Callable[[RequestId, RequestError], Awaitable[None]],
+        facts: Callable[[str], MessageFacts] | None = None,
     ) -> None:
-        """Start to answer a request that came on a stream."""
+        """Start to answer a request that came on a stream, in a span if there are `facts` for it."""
         request_id = frame.request_id
         assert request_id is not None
         # A refusal is a message too, so in a flood the client does not answer at all.
         if request_id in self._working or len(self._working) >= 2 * self._max_requests:
             logger.debug("Ignored a request of the server: its id is in use, or too many are open.")
             return
-        task = asyncio.create_task(self._work(frame, request_id, reply, refuse))
+        task = asyncio.create_task(self._work(frame, request_id, reply, refuse, facts))
         self._working[request_id] = task
         task.add_done_callback(lambda _: self._working.pop(request_id, None))
 
@@ -192,6 +204,7 @@ class Callbacks:
         request_id: RequestId,
         reply: Callable[[RequestId, Any], Awaitable[None]],
         refuse: Callable[[RequestId, RequestError], Awaitable[None]],
+        facts: Callable[[str], MessageFacts] | None,
     ) -> None:
         with contextlib.suppress(
             AntiphonError
@@ -200,11 +213,24 @@ class Callbacks:
                 if len(self._working) > self._max_requests:
                     raise InternalError("This client has too many questions open.")
                 params = frame.params if isinstance(frame.params, dict) else {}
-                result = await self.answer(str(frame.method), params)
+                result = await self._answer_in_span(frame, params, facts)
             except RequestError as error:
                 await refuse(request_id, error)
             else:
                 await reply(request_id, result)
+
+    async def _answer_in_span(
+        self, frame: Frame, params: Mapping[str, Any], facts: Callable[[str], MessageFacts] | None
+    ) -> Mapping[str, Any]:
+        method = str(frame.method)
+        instruments = None if facts is None else find_instruments("server")
+        if facts is None or instruments is None:
+            return await self.answer(method, params)
+        # A server can make up any number of methods.
+        shown = facts(method if self.knows(method) else "unknown")
+        parent = RequestMeta(raw=frame.meta).trace_context
+        with instruments.operation(shown, request_id=frame.request_id, parent=parent):
+            return await self.answer(method, params)
 
 
 async def _pong(params: Mapping[str, Any]) -> Mapping[str, Any]:

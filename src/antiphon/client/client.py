@@ -19,11 +19,12 @@ from antiphon.client.callbacks import (
 )
 from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, deliver
+from antiphon.client.inbox.requests import InboxClient, InboxRequests
 from antiphon.client.input_rounds import InputRounds
 from antiphon.client.notifications import Notifications
 from antiphon.client.streaming.segment_queue import SegmentQueue
 from antiphon.client.streaming.stream import Stream, StreamedCall
-from antiphon.client.targets import channel_to
+from antiphon.client.targets import channel_to, check_times
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.client.tasks.redeeming import checked
 from antiphon.client.tasks.requests import TaskRequests
@@ -51,7 +52,9 @@ from antiphon.model.request import (
     ResourceReference,
 )
 from antiphon.model.task_status import TaskStatus
+from antiphon.model.ui import declare_ui
 from antiphon.runtime.change_feed import Listener
+from antiphon.version import VERSION
 from antiphon.wire.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
-class Client:
+class Client(InboxClient):
     """A connection to one server, open inside `async with`.
 
     `target` is the URL of a server, the command that starts one, or a `Server` in this process. All methods
@@ -91,7 +94,7 @@ class Client:
     Pass callbacks that answer the questions of tools: `elicit` asks the person at the client, `sample` asks a
     model, and `roots` are the folders that the client works in, or a function that returns them. A call
     takes at most `max_rounds` rounds. `handlers` answer other requests of the server, by method;
-    `capabilities` declare them.
+    `capabilities` declare them. `shows_ui` declares that you show MCP Apps to a person, as a host does.
     """
 
     def __init__(
@@ -128,19 +131,19 @@ class Client:
         max_rounds: int = 100,
         handlers: Mapping[str, RequestHandler] | None = None,
         capabilities: Mapping[str, Any] | None = None,
+        shows_ui: bool = False,
     ) -> None:
         if protocol is not None and protocol not in VERSIONS.spoken_by_client:
             raise ValueError(f"protocol={protocol!r} is not one of {', '.join(VERSIONS.spoken_by_client)}.")
-        for option, seconds in {
-            "timeout": timeout,
-            "connect_timeout": connect_timeout,
-            "probe_timeout": probe_timeout,
-            "shutdown_timeout": shutdown_timeout,
-            "reconnect_timeout": reconnect_timeout,
-        }.items():
-            if not seconds >= 0:
-                raise ValueError(f"{option}={seconds!r}: pass a number of seconds of at least 0.")
+        check_times(
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            probe_timeout=probe_timeout,
+            shutdown_timeout=shutdown_timeout,
+            reconnect_timeout=reconnect_timeout,
+        )
         answering, declared = handlers_for(elicit, sample, roots)
+        declared |= capabilities or {}
         all_handlers = {**answering, **(handlers or {})}
         callbacks = Callbacks(all_handlers)
         self._catalog = CatalogCache(lambda: asyncio.get_running_loop().time(), max_pages=max_pages)
@@ -169,8 +172,8 @@ class Client:
                 shutdown_timeout=shutdown_timeout,
                 keep_alive_timeout=keep_alive_timeout,
             ),
-            Implementation(name, _own_version() if version is None else version),
-            {**declared, **(capabilities or {})},
+            Implementation(name, VERSION if version is None else version),
+            declare_ui(declared) if shows_ui else declared,
             callbacks=callbacks,
             on_notification=self._notifications.handle,
             on_new_session=self._notifications.restart,
@@ -190,6 +193,7 @@ class Client:
             max_requests=max_requests,
             max_message=max_message,
         )
+        self._inbox = InboxRequests(self._tasks)
         self._notifications.attach(self._connection, self._tasks)
 
     async def __aenter__(self) -> Self:
@@ -492,9 +496,3 @@ class Client:
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
     ) -> RequestMeta:
         return RequestMeta(log_level=log_level or self._notifications.log_level, raw=meta or {})
-
-
-def _own_version() -> str:
-    from antiphon import __version__
-
-    return __version__

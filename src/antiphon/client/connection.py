@@ -10,9 +10,9 @@ import asyncio
 import inspect
 import itertools
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +21,7 @@ from msgspec import UNSET
 from antiphon.backoff import Backoff
 from antiphon.client.callbacks import Callbacks
 from antiphon.client.negotiation import Negotiation, Settled
+from antiphon.client.tracing import ConnectionTracing, with_trace_context
 from antiphon.errors import (
     AntiphonError,
     AuthorizationFailed,
@@ -30,8 +31,10 @@ from antiphon.errors import (
     TimedOut,
     Unreachable,
 )
+from antiphon.instrumentation import find_instruments
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
+from antiphon.model.inbox import InboxNews
 from antiphon.model.notification import Notification, Progress
 from antiphon.model.request import Cancel, Request, RequestId, RequestMeta
 from antiphon.model.segment import StreamPart
@@ -76,7 +79,7 @@ class Sink(Protocol):
     def stops_with(self, request: Request) -> bool:
         """Return whether the server should stop its work if the client gives up this request."""
 
-    def take(self, part: StreamPart) -> None:
+    def take(self, part: StreamPart | InboxNews) -> None:
         """Receive a part. Raises nothing."""
 
     def fail(self, error: AntiphonError) -> None:
@@ -109,7 +112,8 @@ class Connection:
         self.offers = ServerCapabilities()
         """What the server offers in the negotiated version."""
         self._connect_timeout = connect_timeout
-        self._probe_timeout = None if channel.has_streams else probe_timeout
+        # An older version is tried while there is time left for it.
+        self._probe_timeout = None if channel.has_streams else min(probe_timeout, connect_timeout / 2)
         self._negotiation = Negotiation(self, client, capabilities, protocol, versions)
         self._callbacks = callbacks
         self._on_notification = on_notification
@@ -124,9 +128,21 @@ class Connection:
         self._open = False
         self._is_restoring = False
         self._has_warned = False
+        self._tracing: ConnectionTracing | None = None
+
+    def prefer_sessions(self) -> None:
+        """Open a session, although the server may speak a newer version without sessions."""
+        self._negotiation.prefers_sessions = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is connected."""
+        return self._open
 
     async def open(self) -> None:
         """Connect and negotiate a version; raises `Unreachable`, `TimedOut` or `UnsupportedVersion`."""
+        if (instruments := find_instruments("client")) is not None:
+            self._tracing = ConnectionTracing(self, instruments)
         try:
             try:
                 await self._connect()
@@ -138,7 +154,7 @@ class Connection:
             raise
 
     async def _connect(self) -> None:
-        async with self._deadline(self._connect_timeout, "connecting"):
+        async with self._connect_deadline("connecting"):
             await self.channel.open(self._receive)
             self._agree(await self._negotiation.settle(self._probe_timeout))
 
@@ -153,6 +169,8 @@ class Connection:
                 await asyncio.wait(self._background, timeout=_GOODBYE_SECONDS)
             if self._open:
                 self._open = False
+                if self._tracing is not None:
+                    self._tracing.end()
                 async with asyncio.timeout(_GOODBYE_SECONDS):
                     await self.channel.end(self.dialect.headers)
         except TimeoutError:
@@ -176,11 +194,15 @@ class Connection:
         """
         session = self._session
         try:
-            return await self._ask(request, request_meta, timeout, on_progress, mirrored, sink)
+            return await self._send(request, request_meta, timeout, on_progress, mirrored, sink)
         except (AuthorizationNeeded, SessionLost) as error:
-            return await self._repeat(
-                error, lambda: self._ask(request, request_meta, timeout, on_progress, mirrored, sink), session
-            )
+            again = partial(self._send, request, request_meta, timeout, on_progress, mirrored, sink)
+            return await self._repeat(error, again, session)
+
+    def _send(self, request: Request, request_meta: RequestMeta, *options: Any) -> Awaitable[Any]:
+        if self._tracing is None:
+            return self._ask(next(self._ids), request, request_meta, *options)
+        return self._tracing.traced(self._ask, next(self._ids), request, request_meta, *options)
 
     async def _repeat(
         self,
@@ -222,7 +244,13 @@ class Connection:
     async def exchange(self, dialect: ClientDialect, request: Request) -> Any:
         """Send a request in a dialect, and return its result. The caller sets the deadline."""
         self.dialect = dialect
-        message = dialect.request(next(self._ids), request, RequestMeta())
+        if self._tracing is None:
+            return await self._exchange(next(self._ids), request, RequestMeta())
+        return await self._tracing.traced(self._exchange, next(self._ids), request, RequestMeta())
+
+    async def _exchange(self, request_id: RequestId, request: Request, request_meta: RequestMeta) -> Any:
+        dialect = self.dialect
+        message = dialect.request(request_id, request, with_trace_context(request_meta))
         try:
             return self._read(dialect, request, await self.channel.request(message))
         except asyncio.CancelledError:
@@ -288,6 +316,7 @@ class Connection:
 
     async def _ask(
         self,
+        request_id: RequestId,
         request: Request,
         request_meta: RequestMeta,
         timeout: float | None,
@@ -297,8 +326,7 @@ class Connection:
     ) -> Any:
         if not self._open:
             raise Unreachable("The client is not connected: use it inside `async with`.")
-        request_id = next(self._ids)
-        dialect, request_meta = self.dialect, _with_trace_context(request_meta)
+        dialect, request_meta = self.dialect, with_trace_context(request_meta)
         if on_progress is not None:
             request_meta = msgspec.structs.replace(request_meta, progress_token=request_id)
             self._progress[request_id] = on_progress
@@ -334,7 +362,7 @@ class Connection:
         async with self._renewing:
             if self._session != lost:
                 return
-            async with self._deadline(self._connect_timeout, "opening a new session"):
+            async with self._connect_deadline("opening a new session"):
                 self._agree(await self._negotiation.reopen(self.dialect.version))
             self._session += 1
         self._is_restoring = True
@@ -355,7 +383,10 @@ class Connection:
         return self._deadline(self.timeout, what)
 
     def _deadline(self, seconds: float, what: str) -> _Deadline:
-        return _Deadline(seconds, self.channel.peer, what)
+        return _Deadline(seconds, self.channel, what)
+
+    def _connect_deadline(self, what: str) -> _Deadline:
+        return _Deadline(self._connect_timeout, self.channel, what, "connect_timeout")
 
     async def _receive(self, frame: Frame) -> None:
         """Handle a message that is not the last response to a request; raises nothing."""
@@ -371,7 +402,9 @@ class Connection:
             if self.dialect.has_sessions:
                 # A person who has filled in a form may log in to send it. No other reply is worth a login.
                 is_elicitation = frame.method == ELICITATION
-                self._callbacks.accept(frame, self._answer if is_elicitation else self._reply, self._refuse)
+                reply = self._answer if is_elicitation else self._reply
+                facts = None if self._tracing is None else self._tracing.facts
+                self._callbacks.accept(frame, reply, self._refuse, facts)
             elif not self._has_warned:
                 self._has_warned = True
                 logger.warning(
@@ -411,7 +444,7 @@ class Connection:
         if sink is not None:
             sink.fail(error)
         else:
-            logger.debug("%s sent segments for an unknown request: %s", self.channel.peer, error)
+            logger.debug("%s sent a part for an unknown request: %s", self.channel.peer, error)
 
     async def _answer(self, request_id: RequestId, result: Any) -> None:
         await self._send_quietly(self.dialect.reply(request_id, result), self.timeout, may_log_in=True)
@@ -447,11 +480,11 @@ class Connection:
 class _Deadline:
     """A time limit that raises `TimedOut` with a message that says what to do."""
 
-    __slots__ = ("_limit", "_peer", "_seconds", "_what")
+    __slots__ = ("_channel", "_limit", "_option", "_seconds", "_what")
 
-    def __init__(self, seconds: float, peer: str, what: str) -> None:
+    def __init__(self, seconds: float, channel: Channel, what: str, option: str = "timeout") -> None:
         self._limit = asyncio.timeout(None if seconds == _FOREVER else seconds)
-        self._seconds, self._peer, self._what = seconds, peer, what
+        self._seconds, self._channel, self._what, self._option = seconds, channel, what, option
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
@@ -460,19 +493,8 @@ class _Deadline:
         try:
             await self._limit.__aexit__(*raised)
         except TimeoutError:
+            remark = f"{self._channel.remark} " if self._channel.remark else ""
             raise TimedOut(
-                f"{self._peer} has not answered within {self._seconds:g} s: {self._what}. "
-                "Give it more time with timeout=."
+                f"{self._channel.peer} has not answered within {self._seconds:g} s: {self._what}. {remark}"
+                f"Give it more time with {self._option}=."
             ) from None
-
-
-def _with_trace_context(request_meta: RequestMeta) -> RequestMeta:
-    """Return the metadata with the program's current trace context, if there is one."""
-    trace = sys.modules.get("opentelemetry.trace")  # a program that has not imported it has no trace
-    if trace is None or not trace.get_current_span().get_span_context().is_valid:
-        return request_meta
-    from opentelemetry.propagate import inject
-
-    carrier: dict[str, str] = {}
-    inject(carrier)
-    return msgspec.structs.replace(request_meta, raw={**carrier, **request_meta.raw})

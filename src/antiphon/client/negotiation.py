@@ -55,6 +55,8 @@ class Negotiation:
         self._capabilities = capabilities
         self._protocol = protocol
         self._versions = versions
+        self.prefers_sessions = False
+        """Whether the client opens a session at a server that also speaks a version without sessions."""
 
     async def settle(self, probe_timeout: float | None) -> Settled:
         """Negotiate a version; raises `UnsupportedVersion` if both sides have none in common.
@@ -64,6 +66,8 @@ class Negotiation:
         """
         if self._protocol is not None:
             return await self.reopen(self._protocol)
+        if self.prefers_sessions:
+            return await self._initialize()
         if probe_timeout is None:
             return await self._newest()
         probe = asyncio.create_task(self._newest())

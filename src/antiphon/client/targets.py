@@ -1,4 +1,7 @@
-"""Chooses the channel to a server: for a URL, for a command, or for a server in this process."""
+"""Chooses the channel to a server: for a URL, for a command, or for a server in this process.
+
+It also checks the options of a client that are times.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from antiphon.client.oauth.oauth import OAuth
 
-__all__ = ["channel_to"]
+__all__ = ["channel_to", "check_times"]
 
 
 def channel_to(
@@ -108,3 +111,10 @@ def _refuse(target: str, options: Mapping[str, Any], remedy: str) -> None:
     for name, value in options.items():
         if value is not None and value != {}:
             raise ValueError(f"{target} does not use {name}=. {remedy}")
+
+
+def check_times(**options: float) -> None:
+    """Raise `ValueError` for an option that is not a number of seconds."""
+    for option, seconds in options.items():
+        if not seconds >= 0:
+            raise ValueError(f"{option}={seconds!r}: pass a number of seconds of at least 0.")

@@ -16,7 +16,7 @@ from antiphon.client.connection import Callback, Connection, Sink
 from antiphon.client.input_rounds import responses
 from antiphon.client.streaming.segment_tracker import whole_outcome
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
-from antiphon.model.outcome import InputRequired
+from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta, TaskParams
 from antiphon.model.segment import StreamPart
 
@@ -74,7 +74,7 @@ class ToolCalls:
         if request.task is None and is_required:
             request = _with_task_params(request)
         try:
-            return await self._send(request, request_meta, timeout, on_progress, sink)
+            outcome = await self._send(request, request_meta, timeout, on_progress, sink)
         except HeaderMismatch:
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
             self._catalog.evict("tools")
@@ -82,12 +82,13 @@ class ToolCalls:
             if self._catalog.mirrored(name) is None:
                 raise
         except (MethodNotFound, InvalidRequest) as error:
-            may_need_task = self._has_task_params and self._connection.dialect.says_task_required(error)
-            if request.task is not None or not may_need_task:
+            if not await self._requires_task(request, error):
                 raise
-            await self._list_tools()
-            if self._catalog.task_support(name) != "required":
-                raise
+            request = _with_task_params(request)
+        else:
+            has_failed = isinstance(outcome, Result) and outcome.is_error
+            if not has_failed or not await self._requires_task(request, outcome):
+                return outcome
             request = _with_task_params(request)
         return await self._send(request, request_meta, timeout, on_progress, sink)
 
@@ -106,6 +107,15 @@ class ToolCalls:
         if sink is None and isinstance(outcome, StreamPart):
             return whole_outcome(outcome, self._max_message)
         return outcome
+
+    async def _requires_task(self, request: CallTool, refusal: Exception | Result) -> bool:
+        """Return whether a call was refused because the tool has to be called as a task."""
+        if request.task is not None or not self._has_task_params:
+            return False
+        if not self._connection.dialect.says_task_required(refusal):
+            return False
+        await self._list_tools()
+        return self._catalog.task_support(request.name) == "required"
 
     async def _takes_task_params(self, tool: str) -> bool:
         """Return whether a tool makes a task for a caller that asks for one."""

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from antiphon.client.mailbox import Mailbox
 from antiphon.client.streaming.segment_tracker import SegmentTracker
 from antiphon.errors import AntiphonError, BadAnswer, TimedOut
+from antiphon.model.inbox import InboxNews
 from antiphon.model.outcome import Result
 from antiphon.model.request import CallTool, Request
 from antiphon.model.segment import Segment, StreamPart
@@ -45,8 +46,10 @@ class SegmentQueue:
         """Return whether the server should stop with this request; a task goes on without its call."""
         return not (isinstance(request, CallTool) and self.has_task.is_set())
 
-    def take(self, part: StreamPart) -> None:
+    def take(self, part: StreamPart | InboxNews) -> None:
         """Receive a part while a request goes on."""
+        if isinstance(part, InboxNews):  # for another request
+            return
         try:
             self.add(part)
         except BadAnswer as error:

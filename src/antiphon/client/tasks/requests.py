@@ -133,7 +133,7 @@ class TaskRequests:
     async def get(self, id: str, *, timeout: float | None = None) -> TaskStatus:
         """Return the status of a task; raises `TaskLost`."""
         try:
-            status: TaskStatus = await self._ask(GetTask(id), timeout=timeout)
+            status: TaskStatus = await self.ask(GetTask(id), timeout=timeout)
         except InvalidParams as error:
             raise TaskLost(
                 f"The server does not know the task {id}: it has expired, belongs to another caller, or "
@@ -157,24 +157,29 @@ class TaskRequests:
 
     async def list(self) -> AsyncIterator[TaskStatus]:
         """Yield all tasks of this caller; raises `MethodNotFound` in versions that do not list tasks."""
+        async for page in self.pages(ListTasks, "list of tasks"):
+            for status in page.tasks:
+                yield status
+
+    async def pages(self, request: Callable[[str | None], Request], name: str) -> AsyncIterator[Any]:
+        """Yield all pages of a list; raises `BadAnswer` if the list does not end."""
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(self._max_pages):
-            page = await self._ask(ListTasks(cursor))
-            for status in page.tasks:
-                yield status
+            page = await self.ask(request(cursor))
+            yield page
             cursor = page.next_cursor
             if cursor is None:
                 return
             if cursor in seen:
                 break
             seen.add(cursor)
-        raise BadAnswer("The server's list of tasks does not end.")
+        raise BadAnswer(f"The server's {name} does not end.")
 
     async def cancel(self, id: str) -> None:
         """Cancel a task; a task that has ended stays as it is. Raises `TaskLost`."""
         try:
-            await self._ask(CancelTask(id))
+            await self.ask(CancelTask(id))
         except InvalidParams:
             if not (await self.get(id)).has_ended:
                 raise
@@ -182,7 +187,7 @@ class TaskRequests:
     async def answer(self, id: str, responses: Mapping[str, dict[str, Any]]) -> None:
         """Answer questions of a task by key; raises `TaskLost`."""
         try:
-            await self._ask(AnswerTask(id, dict(responses)))
+            await self.ask(AnswerTask(id, dict(responses)))
         except InvalidParams:
             await self.get(id)
             raise
@@ -198,7 +203,7 @@ class TaskRequests:
 
     async def result_or_questions(self, id: str, *, timeout: float | None = None) -> Result | InputRequired:
         """Return the result of a task or, in versions that send them in its place, its open questions."""
-        outcome = await self._ask(RedeemTask(id), timeout=timeout, retried=(Unreachable,))
+        outcome = await self.ask(RedeemTask(id), timeout=timeout, retried=(Unreachable,))
         result = whole_outcome(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
         if not isinstance(result, Result | InputRequired):
             raise BadAnswer(
@@ -227,7 +232,7 @@ class TaskRequests:
             async with asyncio.timeout(_ABANDON_TIMEOUT_SECONDS):
                 await self.connection.ask(CancelTask(id))
 
-    async def _ask(
+    async def ask(
         self,
         request: Request,
         *,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.jsonrpc import Frame
 
@@ -33,6 +34,13 @@ class Channel(Protocol):
     @property
     def peer(self) -> str:
         """The name of the server in error messages."""
+
+    @property
+    def remark(self) -> str:
+        """A sentence that may explain why the server does not answer, or an empty text."""
+
+    def facts(self, method: str) -> MessageFacts:
+        """Return the facts about a message of this method for its span."""
 
     async def open(self, receive: Receiver) -> None:
         """Open the channel; raises `Unreachable`."""

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
+from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
@@ -26,6 +27,7 @@ from antiphon.errors import (
     SessionLost,
     Unreachable,
 )
+from antiphon.instrumentation.facts import MessageFacts, hashed_session_id
 from antiphon.printable import redacted_url
 from antiphon.transport.client.authorization import (
     Authorization,
@@ -84,6 +86,7 @@ class HttpChannel:
 
     has_streams = True
     has_headers = True
+    remark = ""
 
     def __init__(
         self,
@@ -132,6 +135,17 @@ class HttpChannel:
         self._receive: Receiver | None = None
         self._listening: asyncio.Task[None] | None = None
         self._is_listen_refused = False
+
+    def facts(self, method: str) -> MessageFacts:
+        """Return the address of the server, and an id of the session that gives no access to it."""
+        facts = MessageFacts(method, transport="tcp", is_http=True)
+        if self._session is not None:
+            facts = facts._replace(session=hashed_session_id(self._session))
+        with contextlib.suppress(ValueError):  # the request says what is wrong with the URL
+            url = urlsplit(self._url)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            facts = facts._replace(address=url.hostname, port=port)
+        return facts
 
     async def open(self, receive: Receiver) -> None:
         """Open the channel; it connects with the first message."""

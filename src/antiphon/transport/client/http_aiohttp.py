@@ -67,6 +67,7 @@ class AiohttpClient:
         proxy: str | Literal[False] | None = None,
         connect_timeout: float = 30.0,
         is_bare: bool = False,
+        cookies: bool = True,
     ) -> None:
         self._connect_timeout = connect_timeout
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
@@ -80,9 +81,8 @@ class AiohttpClient:
         self._dropped: weakref.finalize[[aiohttp.ClientSession, _Pool], AiohttpClient] | None = None
         if session is None:
             pool = _Pool.acquire()
-            session = aiohttp.ClientSession(
-                connector=pool.connector, connector_owner=False, cookie_jar=aiohttp.CookieJar(unsafe=True)
-            )
+            jar = aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar()
+            session = aiohttp.ClientSession(connector=pool.connector, connector_owner=False, cookie_jar=jar)
             # A client that nobody closes must not make aiohttp report an unclosed session.
             self._dropped = weakref.finalize(self, _drop, session, pool)
         elif is_bare and not session.closed:

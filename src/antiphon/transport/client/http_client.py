@@ -107,14 +107,16 @@ def http_client(
     proxy: str | Literal[False] | None = None,
     connect_timeout: float = 30.0,
     is_bare: bool = False,
+    cookies: bool = True,
 ) -> HttpClient:
     """Return a client in the running event loop. It does not close an `http` client that was passed in.
 
     `auth` is an `httpx2.Auth`; a token belongs to the headers. `proxy` is the address of a proxy, or `False`
     for none; without either, the environment names one. With `is_bare`, the client uses the connections of
     `http`, but not its default headers, its cookies and its credentials, which are for the server alone.
+    Without `cookies`, connections of the client's own send no cookies that a server set.
     """
-    if auth is not None or _is(http, "httpx2", "AsyncClient"):
+    if auth is not None or _is(http, "httpx2", "AsyncClient") or _is(http, "httpx", "AsyncClient"):
         from antiphon.transport.client.http_httpx2 import Httpx2Client
 
         return Httpx2Client(
@@ -122,7 +124,9 @@ def http_client(
         )
     from antiphon.transport.client.http_aiohttp import AiohttpClient
 
-    return AiohttpClient(http, tls=tls, proxy=proxy, connect_timeout=connect_timeout, is_bare=is_bare)
+    return AiohttpClient(
+        http, tls=tls, proxy=proxy, connect_timeout=connect_timeout, is_bare=is_bare, cookies=cookies
+    )
 
 
 def _is(value: object, library: str, name: str) -> bool:

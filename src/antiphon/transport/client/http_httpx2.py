@@ -1,19 +1,22 @@
 """The HTTP client on httpx2, for users who pass an `httpx2.AsyncClient` or an `httpx2.Auth`.
 
-Nothing else imports httpx2, which is an extra.
+Nothing else imports httpx2, which is an extra. An `httpx.AsyncClient` has the same interface, and works too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import ssl
 from collections.abc import Mapping
-from typing import Literal
-
-import httpx2
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from antiphon.log_records import redact_urls
 from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
+
+if TYPE_CHECKING:
+    import httpx2
 
 __all__ = ["Httpx2Client"]
 
@@ -33,14 +36,18 @@ class Httpx2Client:
         connect_timeout: float,
         is_bare: bool = False,
     ) -> None:
-        redact_urls("httpx2")  # it logs the URL of each request
-        self._timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._auth = httpx2.USE_CLIENT_DEFAULT if auth is None and not is_bare else auth
+        is_httpx = any(base.__module__.partition(".")[0] == "httpx" for base in type(http).__mro__)
+        self._library: Any = importlib.import_module("httpx" if is_httpx else "httpx2")
+        redact_urls(self._library.__name__)  # it logs the URL of each request
+        self._timeout = self._library.Timeout(None, connect=connect_timeout)
+        self._auth = self._library.USE_CLIENT_DEFAULT if auth is None and not is_bare else auth
         self._is_bare = is_bare
         self._owned = http is None
-        self._http = http or httpx2.AsyncClient(
+        self._http = http or self._library.AsyncClient(
             timeout=self._timeout,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS),
+            limits=self._library.Limits(
+                max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS
+            ),
             verify=tls or True,
             proxy=proxy or None,
             trust_env=proxy is not False,
@@ -52,8 +59,10 @@ class Httpx2Client:
         """Send a request and return the response, still unread."""
         try:
             # `build_request` adds the default headers, cookies and parameters of the client.
+            if not self._is_bare and self._http.cookies:
+                headers = self._with_cookies(url, headers)
             request = (
-                httpx2.Request(
+                self._library.Request(
                     method,
                     url,
                     content=body,
@@ -62,17 +71,43 @@ class Httpx2Client:
                 )
                 if self._is_bare
                 else self._http.build_request(
-                    method, url, content=body, headers=dict(headers), timeout=self._timeout
+                    method,
+                    url,
+                    content=body,
+                    params=self._own_query(url),
+                    headers=dict(headers),
+                    timeout=self._timeout,
                 )
             )
             # The client of a user may follow redirects. The headers of a request are for one server alone.
-            return _Response(
-                await self._http.send(request, stream=True, auth=self._auth, follow_redirects=False)
-            )
-        except httpx2.InvalidURL:  # its message may quote a password
+            response = await self._http.send(request, stream=True, auth=self._auth, follow_redirects=False)
+            return _Response(response, self._library)
+        except self._library.InvalidURL:  # its message may quote a password
             raise InvalidUrl from None
-        except httpx2.TransportError as error:
+        except self._library.TransportError as error:
             raise HttpFailure(str(error) or type(error).__name__) from error
+
+    def _with_cookies(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers whose cookies are joined with those of the client, which they would replace."""
+        name = next((name for name in headers if name.lower() == "cookie"), None)
+        if name is None:
+            return headers
+        given = headers[name]
+        named = {pair.partition("=")[0].strip() for pair in given.split(";")}
+        kept = self._http.build_request("GET", url).headers.get("cookie", "")
+        pairs = [pair.strip() for pair in kept.split(";") if pair.partition("=")[0].strip() not in named]
+        return {**headers, name: "; ".join([*filter(None, pairs), given])}
+
+    def _own_query(self, url: str) -> tuple[tuple[str, str], ...] | None:
+        """Return the query of a URL for a client with default parameters, which would replace it.
+
+        Without such parameters, the URL is sent as it is. A default parameter wins over one of the URL.
+        """
+        defaults = self._http.params
+        if not defaults:
+            return None
+        pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+        return tuple((name, value) for name, value in pairs if name not in defaults)
 
     async def close(self) -> None:
         """Close the `AsyncClient`, unless it was passed in."""
@@ -83,9 +118,10 @@ class Httpx2Client:
 class _Response:
     """A response of httpx2."""
 
-    __slots__ = ("_chunks", "_response", "status")
+    __slots__ = ("_chunks", "_library", "_response", "status")
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: httpx2.Response, library: Any) -> None:
+        self._library = library
         self._response = response
         self._chunks = response.aiter_raw()
         self.status = response.status_code
@@ -101,14 +137,14 @@ class _Response:
             async for chunk in self._chunks:
                 if chunk:
                     return chunk
-        except httpx2.StreamError:  # the response was closed, or read before
+        except self._library.StreamError:  # the response was closed, or read before
             raise HttpFailure("the response is closed") from None
-        except httpx2.TransportError as error:
+        except self._library.TransportError as error:
             raise HttpFailure(str(error) or type(error).__name__) from error
         return b""
 
     async def close(self) -> None:
         """Close the response."""
-        with contextlib.suppress(httpx2.TransportError):
+        with contextlib.suppress(self._library.TransportError):
             await self._chunks.aclose()
             await self._response.aclose()

@@ -11,11 +11,12 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 
 from antiphon.errors import BadAnswer, ClientError, RequestError, Unreachable
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.request import RequestId
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.decoding import decode
@@ -34,6 +35,12 @@ _CHUNK_BYTES = 64 * 1024
 _MAX_UNREADABLE_LINES = 100
 """How many lines in a row may be unreadable before the connection fails."""
 
+_MAX_GIVEN_UP = 1000
+"""How many requests that were given up a connection remembers until they are answered."""
+
+_MAX_QUOTED_BYTES = 80
+"""How much of an unreadable line messages quote."""
+
 _receiving: ContextVar[bool] = ContextVar("antiphon_receiving", default=False)
 """Whether the current task runs the receiver, which must not wait for itself."""
 
@@ -50,17 +57,25 @@ class LineConnection:
         *,
         max_message: int,
         max_unread: int = 1024,
+        quotes_output: bool = True,
     ) -> None:
         self._peer = peer
         self._read = read
         self._write = write
         self._receive = receive
         self._max_message = max_message
+        self._quotes_output = quotes_output
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._streams: set[RequestId] = set()
+        self._given_up: set[RequestId] = set()
+        self._last_answered = asyncio.Event()
         self._inbox: asyncio.Queue[Frame | asyncio.Event] = asyncio.Queue(max_unread)
         self._receiving = False
         self._unreadable = 0
+        self.is_silent = True
+        """Whether the other side has sent nothing at all."""
+        self.first_unreadable: str | None = None
+        """The beginning of the first line that was no message."""
         self._failure: ClientError | None = None
         self._writing = asyncio.Lock()
         self._tasks = (asyncio.create_task(self._listen()), asyncio.create_task(self._pump()))
@@ -81,6 +96,11 @@ class LineConnection:
         except ClientError:
             await self._catch_up()  # the server may have sent messages before it died
             raise
+        except asyncio.CancelledError:
+            if (response.cancelled() or not response.done()) and len(self._given_up) < _MAX_GIVEN_UP:
+                self._given_up.add(message.id)
+                self._last_answered.clear()
+            raise
         finally:
             self._pending.pop(message.id, None)
             self._streams.discard(message.id)
@@ -92,6 +112,16 @@ class LineConnection:
         self._check()
         async with self._writing:
             await self._write(message.body + b"\n")
+
+    async def answers_given_up(self, timeout: float) -> bool:
+        """Return whether the other side has answered all requests that were given up, within a time."""
+        try:
+            async with asyncio.timeout(timeout):
+                if self._given_up:
+                    await self._last_answered.wait()
+        except TimeoutError:
+            return False
+        return self._failure is None
 
     def fail(self, failure: ClientError) -> None:
         """Fail all waiting requests, and all later ones, with this error."""
@@ -121,7 +151,9 @@ class LineConnection:
         """Split the input into lines, and handle each."""
         buffer = bytearray()
         scanned = 0
-        while chunk := await self._read(_CHUNK_BYTES):
+        chunk = await self._read(_CHUNK_BYTES)
+        self.is_silent = False
+        while chunk:
             buffer += chunk
             while (end := buffer.find(b"\n", scanned)) >= 0:
                 await self._handle(bytes(buffer[:end]))
@@ -132,6 +164,7 @@ class LineConnection:
                 self.fail(BadAnswer(f"{self._peer} sent a line of more than {self._max_message} bytes."))
             if self._failure is not None:
                 return
+            chunk = await self._read(_CHUNK_BYTES)
 
     async def _handle(self, line: bytes) -> None:
         if not line.strip():
@@ -140,9 +173,15 @@ class LineConnection:
             frame = decode(line)
         except RequestError as error:
             self._unreadable += 1
-            logger.warning("%s printed a line that is not a JSON-RPC message: %.80r", self._peer, line)
+            # A server that logs to its standard output would fill the log.
+            level = logging.WARNING if self.first_unreadable is None else logging.DEBUG
+            quoted = line[:_MAX_QUOTED_BYTES].decode(errors="replace")
+            logger.log(level, "%s printed a line that is not a JSON-RPC message: %r", self._peer, quoted)
+            if self.first_unreadable is None:
+                self.first_unreadable = quoted
             if self._unreadable >= _MAX_UNREADABLE_LINES:
-                self.fail(BadAnswer(f"{self._peer} does not speak MCP. {error.message}"))
+                remark = _stray_remark(self.first_unreadable if self._quotes_output else None)
+                self.fail(BadAnswer(f"{self._peer} does not speak MCP. {error.message} {remark}"))
             return
         self._unreadable = 0
         if frame.method is not UNSET:
@@ -154,6 +193,9 @@ class LineConnection:
         elif response is not None and not response.done():
             response.set_result(frame)
         else:
+            self._given_up.discard(frame.request_id or "")
+            if not self._given_up:
+                self._last_answered.set()
             logger.debug(
                 "%s answered request %r, which is not waiting for a response.", self._peer, frame.request_id
             )
@@ -186,6 +228,12 @@ class LineConnection:
         await reached.wait()
 
 
+def _stray_remark(line: str | None) -> str:
+    """Return a sentence about a line that is no message, for an error message; `None` hides the line."""
+    printed = "a line" if line is None else repr(line)
+    return f"It printed {printed}, which is not MCP: only messages may go to its standard output."
+
+
 def _copy(failure: ClientError) -> ClientError:
     """Return a copy of the error for each request, because each adds its own traceback."""
     return copy.copy(failure)
@@ -199,10 +247,27 @@ class LineChannel:
 
     has_streams = False
     has_headers = False
+    transport: Literal["pipe"] | None = None
+    """How messages travel, as traces name it; `None` in memory."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self._lines: LineConnection | None = None
+
+    def facts(self, method: str) -> MessageFacts:
+        """Return the facts about a message for its span."""
+        return MessageFacts(method, transport=self.transport)
+
+    quotes_output = True
+    """Whether error messages quote a line that is no message. The log always does."""
+
+    @property
+    def remark(self) -> str:
+        """What may explain why the server does not answer."""
+        line = None if self._lines is None else self._lines.first_unreadable
+        if line is None:
+            return ""
+        return _stray_remark(line if self.quotes_output else None)
 
     async def request(self, message: Message) -> Frame:
         """Send a request and return its response."""
@@ -211,6 +276,10 @@ class LineChannel:
     async def send(self, message: Message) -> None:
         """Send a notification or a response."""
         await self._connected().send(message)
+
+    async def answers_given_up(self, timeout: float) -> bool:
+        """Return whether the server has answered all requests that were given up, within a time."""
+        return self._lines is not None and await self._lines.answers_given_up(timeout)
 
     async def listen(
         self,

@@ -36,6 +36,7 @@ class MemoryChannel(LineChannel):
 
     async def open(self, receive: Receiver) -> None:
         """Start the server."""
+        self._frames = asyncio.Queue(_MAX_UNREAD_FRAMES)  # of the event loop that runs now
         await self._running.enter_async_context(self._server.running())
         connection = self._connection = StreamConnection(
             self._server, self._deliver, principal=self._principal

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET
 
 from antiphon.errors import Failure
+from antiphon.instrumentation import current_trace_context, find_instruments
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.question import Question
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
@@ -22,12 +24,18 @@ __all__ = ["PendingQuestions"]
 
 
 class PendingQuestions:
-    """The open questions of one client."""
+    """The open questions of one client. `transport` is how they travel, as spans name it."""
 
-    __slots__ = ("_new_id", "_open")
+    __slots__ = ("_new_id", "_open", "transport")
 
-    def __init__(self, new_id: Callable[[], str] = lambda: f"ask-{secrets.token_hex(8)}") -> None:
+    def __init__(
+        self,
+        new_id: Callable[[], str] = lambda: f"ask-{secrets.token_hex(8)}",
+        *,
+        transport: Literal["tcp", "pipe"] | None = None,
+    ) -> None:
         self._new_id = new_id
+        self.transport = transport
         self._open: dict[str, asyncio.Future[Any]] = {}
 
     async def ask(
@@ -36,15 +44,26 @@ class PendingQuestions:
         dialect: Dialect,
         write: Callable[[bytes], Awaitable[None]],
         task_id: str | None = None,
+        *,
+        facts: Callable[[str], MessageFacts],
     ) -> Any:
-        """Send a question, and return the response; raises `Failure` if the client responds with an error."""
+        """Send a question, and return the response; raises `Failure` if the client responds with an error.
+
+        `facts` returns the facts about a message of a method, for its span.
+        """
         request_id = self._new_id()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:
             method, params = dialect.ask(question, task_id, question_id=request_id)
-            await write(jsonrpc.request(request_id, method, params))
-            return await future
+            instruments = find_instruments("client")
+            if instruments is None:
+                await write(jsonrpc.request(request_id, method, params))
+                return await future
+            with instruments.operation(facts(method), request_id=request_id):
+                dialect.add_meta(params, current_trace_context())
+                await write(jsonrpc.request(request_id, method, params))
+                return await future
         finally:
             del self._open[request_id]
 

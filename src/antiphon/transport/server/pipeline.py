@@ -32,8 +32,6 @@ class Pipeline:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.handle = engine.handle
-        """Serves a call: returns what to await for its outcome. Both may raise."""
         self._client_carrier = engine.client_carrier
         self._connection_carrier = engine.connection_carrier
         self._max_calls = engine.limits.max_calls
@@ -81,7 +79,7 @@ class Pipeline:
     async def serve(self, dialect: Dialect, call: Call[Any]) -> bytes:
         """Serve a call, and return the frame that answers it. Pass any exception to `refuse`."""
         try:
-            outcome = await self.handle(call)
+            outcome = await self._engine.handle(call)
         except asyncio.CancelledError:
             if call.work.stop_reason != "deadline":
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator
 from typing import BinaryIO
@@ -38,7 +39,7 @@ async def serve(engine: Engine) -> None:
     os.dup2(2, 1)
     output = _Output(sink)
     async with engine.running():
-        connection = StreamConnection(engine, output.write)
+        connection = StreamConnection(engine, output.write, transport="pipe")
         stopped = _stop_signal()
         reading = asyncio.ensure_future(_read(source, engine.limits, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -82,10 +83,12 @@ async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
 
 
 async def _chunks(source: BinaryIO) -> AsyncIterator[bytes]:
-    """Yield the bytes of a stream as they arrive; in a thread if the stream is no pipe."""
+    """Yield the bytes of a stream as they arrive; in a thread if the event loop cannot watch the stream."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_READ_BYTES)
     try:
+        if _is_unwatchable(source):
+            raise ValueError("The event loop cannot watch this device.")
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except (ValueError, OSError, NotImplementedError):  # a file, or a platform without readable pipes
         while chunk := await loop.run_in_executor(None, source.read, _READ_BYTES):
@@ -96,6 +99,14 @@ async def _chunks(source: BinaryIO) -> AsyncIterator[bytes]:
             yield chunk
     finally:
         transport.close()
+
+
+def _is_unwatchable(source: BinaryIO) -> bool:
+    """Return whether a stream is a device such as `/dev/null`, which epoll refuses.
+
+    asyncio accepts every device, and reports the refusal to its log only: the end would never be noticed.
+    """
+    return stat.S_ISCHR(os.fstat(source.fileno()).st_mode) and not source.isatty()
 
 
 class _Output:

@@ -7,15 +7,17 @@ frame travel.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET
 
 from antiphon.errors import RequestError
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.question import Question
-from antiphon.model.request import Initialize, Listen, RequestId, RequestMeta
+from antiphon.model.request import LISTENING_REQUESTS, Initialize, RequestId, RequestMeta
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.budget import SMALL_MESSAGE_BYTES, Account, decoded_size
 from antiphon.runtime.engine import Engine
@@ -42,15 +44,23 @@ Write = Callable[[bytes], Awaitable[None]]
 class StreamConnection:
     """Serves one client. Several tasks may call `write` at once, each with a whole frame."""
 
-    def __init__(self, engine: Engine, write: Write, *, principal: Principal = ANONYMOUS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        write: Write,
+        *,
+        principal: Principal = ANONYMOUS,
+        transport: Literal["pipe"] | None = None,
+    ) -> None:
         self._engine = engine
         self._pipeline = Pipeline(engine)
         self._write = write
         self._principal = principal
+        self._opened = time.monotonic()
         self._negotiated: Negotiated | None = None
         self._account = Account(engine.budget, principal.id)
         self._session_state = SessionState(engine.limits, self._account)
-        self._questions = PendingQuestions()
+        self._questions = PendingQuestions(transport=transport)
         self._supervisor = Supervisor()
         self._calls = ActiveCalls()
         self._listeners: set[Supervised] = set()
@@ -89,6 +99,9 @@ class StreamConnection:
         if self._sending_changes is not None:
             self._sending_changes.cancel()
         self._account.close()
+        self._engine.telemetry.record_session(time.monotonic() - self._opened, self._session_facts)
+        if (ending := self._session_state.close()) is not None:
+            self._tasks.add(ending)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
 
@@ -116,7 +129,7 @@ class StreamConnection:
                 self._session_state,
             )
             self._calls[request_id] = work
-            if type(request) is Listen:
+            if type(request) in LISTENING_REQUESTS:
                 self._listeners.add(work)
             answer = await self._pipeline.serve(dialect, call)
             if type(request) is Initialize:
@@ -154,7 +167,7 @@ class StreamConnection:
                 return
             self._pipeline.check_room(len(self._supervisor) - 1)
             caller = _StreamCaller(self._write, self._questions, dialect, 0)
-            await self._pipeline.handle(
+            await self._engine.handle(
                 self._pipeline.call(dialect, request, _NO_META, 0, caller, work, self._principal)
             )
         except BaseException as raised:
@@ -168,6 +181,11 @@ class StreamConnection:
         finally:
             self._supervisor.leave(work)
 
+    @property
+    def _session_facts(self) -> MessageFacts:
+        version = None if self._negotiated is None else self._negotiated.version
+        return MessageFacts("", version, self._questions.transport)
+
     def _initialized(self, request: Initialize, dialect: Dialect) -> None:
         self._negotiated = Negotiated(dialect.version, request.capabilities, request.client_info)
         if self._sending_changes is not None:
@@ -175,7 +193,8 @@ class StreamConnection:
         self._sending_changes = self._spawn(self._send_changes(dialect))
 
     async def _send_changes(self, dialect: Dialect) -> None:
-        with self._engine.changes.listen(self._session_state.is_subscribed_to) as listener:
+        wants = self._engine.visible_changes(self._session_state.is_subscribed_to, self._principal)
+        with self._engine.changes.listen(wants) as listener:
             async for change in listener:
                 await self._write(dialect.notification(change, None))
 
@@ -198,10 +217,22 @@ class _StreamCaller(Caller):
         self._request_id = request_id
         self.can_ask = not dialect.rounds
 
+    def facts(self, request: Any) -> MessageFacts | None:
+        """Return the method and the version of the request."""
+        method = self._dialect.method_of(request)
+        return None if method is None else self._facts(method)
+
+    def _facts(self, method: str) -> MessageFacts:
+        return MessageFacts(method, self._dialect.version, self._questions.transport)
+
+    def code_of(self, error: RequestError) -> int:
+        """Return the code of an error in the version of the request."""
+        return self._dialect.code(error)
+
     async def notify(self, message: CallerMessage) -> None:
         """Send a message to the client."""
         await self._write(self._dialect.notification(message, self._request_id))
 
     async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
         """Ask the client, and wait for its response."""
-        return await self._questions.ask(question, self._dialect, self._write, task_id)
+        return await self._questions.ask(question, self._dialect, self._write, task_id, facts=self._facts)

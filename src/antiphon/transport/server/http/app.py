@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any, Protocol
 
+from antiphon.errors import InternalError
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
@@ -16,15 +18,38 @@ from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.metadata_pages import metadata_pages
 from antiphon.transport.server.http.probes import probe_routes
-from antiphon.transport.server.http.router import Router, Routes
+from antiphon.transport.server.http.router import HttpResponse, Router, Routes
 from antiphon.transport.server.interrupts import Running
 
-__all__ = ["App"]
+__all__ = ["App", "ConsoleOptions", "MountedConsole"]
 
 logger = logging.getLogger("antiphon")
 
 _UNWIND_SECONDS = 2.0
 """How long calls that were stopped may take to unwind and to send their error."""
+
+
+class MountedConsole(Protocol):
+    """The console beside the endpoint: an ASGI app that stops with the server."""
+
+    path: str
+    """The address of its page, without a slash at the end."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose `root_path` ends with the path of the console."""
+
+    def end_streams(self) -> None:
+        """End the streams that have no end of their own."""
+
+    async def close(self) -> None:
+        """Release everything, before the server stops."""
+
+
+class ConsoleOptions(Protocol):
+    """The options of a console, such as a `Console`."""
+
+    def attach(self, server: Any, hosts: Sequence[str] | None) -> MountedConsole:
+        """Return the console of a server; raises `DefinitionError` if the server cannot have one."""
 
 
 class App:
@@ -39,6 +64,7 @@ class App:
         origins: Sequence[str] | None = None,
         routes: Routes | None = None,
         probes: bool = False,
+        console: MountedConsole | None = None,
     ) -> None:
         self._engine = engine
         self._lifespan = ServerLifespan(engine)
@@ -55,12 +81,15 @@ class App:
             start=self._lifespan.start_for_request,
             metadata=metadata_pages(engine.protected_resource, path),
         )
+        self._console = console
         self._leaving = False
         self._stopping: asyncio.TimerHandle | None = None
         self._has_stopped_calls = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if self._console is not None and await self._serve_console(self._console, scope, receive, send):
+                return
             page = self._router.find(scope) if self._router.has_pages else None
             if page is None:
                 await self.endpoint(scope, receive, send)
@@ -70,6 +99,22 @@ class App:
             await self._run_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1003})
+
+    async def _serve_console(
+        self, console: MountedConsole, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Answer a request to the console; return false if it is for another part of the app."""
+        root = scope.get("root_path", "").rstrip("/") + console.path
+        if not (scope["path"] == root or scope["path"].startswith(root + "/")):
+            return False
+        try:
+            await self._lifespan.start_for_request()
+        except InternalError as error:
+            response = HttpResponse(f"{error.message}\n", status=503)
+            await response.send(send, receive, timeout=self._engine.limits.body_timeout)
+        else:
+            await console({**scope, "root_path": root}, receive, send)
+        return True
 
     # Starting and stopping
 
@@ -107,7 +152,9 @@ class App:
         Call it in the thread of the event loop.
         """
         self.announce_shutdown()
-        self._engine.changes.close()
+        self._engine.end_listeners()
+        if self._console is not None:
+            self._console.end_streams()
         remaining = self._engine.begin_drain()
         if self._stopping is None:
             # The host may wait for all responses before it shuts the app down: stop the calls without it.
@@ -122,6 +169,8 @@ class App:
             await supervisor.drained(_UNWIND_SECONDS)
         if self._stopping is not None:
             self._stopping.cancel()
+        if self._console is not None:
+            await self._console.close()
         await self._lifespan.stop()
 
     def _stop_calls(self) -> None:

@@ -14,14 +14,13 @@ import os
 from typing import Any, Protocol
 
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.transport.server.http.unread import count_unread, drop
 
 __all__ = ["Connection", "Connections", "raise_descriptor_limit"]
 
 logger = logging.getLogger("antiphon")
 
-LOG_SECONDS = 60.0
-"""How long the log is silent about a condition after it was logged: a flood must not fill the disk too."""
 SWEEP_SECONDS = 1.0
 """How often deadlines are checked, at least."""
 RESERVED_DESCRIPTORS = 256
@@ -178,27 +177,6 @@ class Connections:
                     "Cannot accept connections: the process has no file descriptor left. Raise its limit "
                     "(ulimit -n), or lower Limits.max_connections."
                 )
-
-
-class RateLimitedLog:
-    """Logs each warning once per `LOG_SECONDS`, and then how often it was left out."""
-
-    def __init__(self) -> None:
-        self._logged: dict[str, tuple[float, int]] = {}
-        """When a message was logged last, and how often it was left out since."""
-
-    def warning(self, message: str, *values: Any) -> None:
-        """Log a warning, unless the same message was logged lately."""
-        now = asyncio.get_running_loop().time()
-        last, left_out = self._logged.get(message, (now - LOG_SECONDS, 0))
-        if now - last < LOG_SECONDS:
-            self._logged[message] = (last, left_out + 1)
-            return
-        self._logged[message] = (now, 0)
-        if left_out:
-            logger.warning(message + " (%d times more since the last such line)", *values, left_out)
-        else:
-            logger.warning(message, *values)
 
 
 def raise_descriptor_limit() -> int | None:

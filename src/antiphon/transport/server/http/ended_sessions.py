@@ -7,8 +7,9 @@ never comes back, however many others are ended.
 
 from __future__ import annotations
 
-import time
 from heapq import heappop, heappush
+
+from antiphon import wall_clock
 
 __all__ = ["EndedSessions"]
 
@@ -27,7 +28,7 @@ class EndedSessions:
 
     def add(self, name: str, expires: int) -> None:
         """Record that a session has ended, whose id is valid until `expires`."""
-        now = int(time.time() * 1000)
+        now = int(wall_clock.now() * 1000)
         while self._by_expiry and self._by_expiry[0][0] <= now:
             self._names.discard(heappop(self._by_expiry)[1])
         if name in self._names or expires <= now:

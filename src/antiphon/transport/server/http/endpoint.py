@@ -26,8 +26,8 @@ from antiphon.errors import (
 )
 from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.request import (
+    LISTENING_REQUESTS,
     CallTool,
-    Listen,
     RequestId,
     RequestMeta,
     SetLogLevel,
@@ -97,7 +97,6 @@ class Endpoint:
         """The paths of plain requests."""
         self.guard = Guard({*paths, "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
-        self._handle = self._pipeline.handle
         self._dialects = self._pipeline.dialects
         self._versions: dict[bytes | None, str | UnsetType | None] = {
             None: None,
@@ -158,7 +157,7 @@ class Endpoint:
         """Answer a usual request, which has been read."""
         self.supervisor.enter(exchange, loop)
         try:
-            outcome = await self._handle(call)
+            outcome = await self._engine.handle(call)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
             if len(answer) > SMALL_BYTES or exchange.event_stream is not None:
                 await self._ending.answer(exchange, call, answer)
@@ -189,11 +188,11 @@ class Endpoint:
             call = await self._read(exchange, scope, headers, body)
             if call is None:
                 return
-            if type(call.request) is Listen:
+            if type(call.request) in LISTENING_REQUESTS:
                 with self._listening(exchange, call.principal):
-                    outcome = await self._handle(call)
+                    outcome = await self._engine.handle(call)
             else:
-                outcome = await self._handle(call)
+                outcome = await self._engine.handle(call)
                 if exchange.session is not None and type(call.request) in _SESSION_REQUESTS:
                     await self._session_relay.forward_change(exchange.session, call.request)
             answer = self._pipeline.response(exchange.dialect, call, outcome)
@@ -228,7 +227,7 @@ class Endpoint:
             lines = scope["headers"]
             if self.checks_heads or len(lines) > self._max_headers:
                 check_head(scope, self._limits)
-            headers = read_headers(lines)
+            exchange.headers = headers = read_headers(lines)
         self.guard.check(scope, headers)
         if body is not None:
             scope["allowed"] = headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type")
@@ -304,15 +303,15 @@ class Endpoint:
                 return frame
             request, request_meta = self._pipeline.read(frame, dialect, negotiated, headers)
             if type(request) is CallTool:
-                if request.name in self._mirrored:
+                if request.name in self._mirrored and not self._engine.hides_tool(request.name, principal):
                     dialect.check_mirrored(self._mirrored[request.name], request, headers)
-            elif type(request) is Listen and not takes_streams:
+            elif type(request) in LISTENING_REQUESTS and not takes_streams:
                 raise NotAcceptable("Changes come as an event stream: accept text/event-stream.")
             self._pipeline.check_room(self._calls)
         except RequestError as error:
             error.request_id = frame.request_id
             raise
-        if not prefers_json or type(request) is Listen:
+        if not prefers_json or type(request) in LISTENING_REQUESTS:
             exchange.streams_only = True
         call = self._begin(exchange, dialect, request, request_meta, request_id, principal)
         if session is not None:
@@ -438,7 +437,7 @@ class Endpoint:
         try:
             self._pipeline.check_room(self._calls)
             call = self._begin(exchange, exchange.dialect, request, _NO_META, 0, principal)
-            await self._handle(call)
+            await self._engine.handle(call)
         except Exception:
             # A response has no answer with an id: the message is refused as a whole.
             exchange.call, exchange.phase = None, "reading"
@@ -454,7 +453,9 @@ class Endpoint:
             raise MethodNotAllowed("Send requests with POST.")
         name = token.decode("latin-1").strip()
         if method == "DELETE":
-            await self._session_relay.forward_end(await self._sessions.end(name, principal))
+            ended = await self._sessions.end(name, principal)
+            self._engine.telemetry.record_session(ended.age, ended.facts)
+            await self._session_relay.forward_end(ended)
             await send_json(exchange.send, 204, b"")
             return
         session = await self._sessions.open(name, principal)
@@ -471,8 +472,7 @@ class Endpoint:
                 await get_streams.resume(found, exchange)
             else:
                 await self._session_relay.request_state(session)
-                changes, until = self._engine.changes, principal.expires_at
-                await get_streams.listen(changes, session, exchange, until=until)
+                await get_streams.listen(self._engine, session, exchange, principal)
 
     def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""

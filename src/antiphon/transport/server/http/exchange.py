@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
+from antiphon.errors import RequestError
+from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId
 from antiphon.model.segment import CallerMessage
@@ -72,6 +74,19 @@ class Exchange(Supervised, Caller):
 
     # While the call runs
 
+    def facts(self, request: Any) -> MessageFacts | None:
+        """Return the method, the version and the session of the request."""
+        method = self.dialect.method_of(request)
+        return None if method is None else self._facts(method)
+
+    def _facts(self, method: str) -> MessageFacts:
+        session = None if self.session is None else self.session.name
+        return MessageFacts(method, self.dialect.version, "tcp", is_http=True, session=session)
+
+    def code_of(self, error: RequestError) -> int:
+        """Return the code of an error in the version of the request."""
+        return self.dialect.code(error)
+
     async def notify(self, message: CallerMessage) -> None:
         """Send a message on the event stream; a client that takes no streams does not get it."""
         if self.takes_streams:
@@ -80,7 +95,8 @@ class Exchange(Supervised, Caller):
     async def ask(self, key: str, question: Question, task_id: str | None = None) -> Any:
         """Ask on the event stream, and wait for the response, which comes as a request of its own."""
         assert self.session is not None
-        return await self.session.questions.ask(question, self.dialect, self.stream().write, task_id)
+        write = self.stream().write
+        return await self.session.questions.ask(question, self.dialect, write, task_id, facts=self._facts)
 
     async def close_stream(self) -> None:
         """Close the connection, if the client can resume the stream."""

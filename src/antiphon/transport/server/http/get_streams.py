@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from antiphon.errors import StreamGone
-from antiphon.runtime.change_feed import ChangeFeed
+from antiphon.model.identity import Principal
+from antiphon.runtime.engine import Engine
 from antiphon.transport.server.http.event_buffer import EventBuffer
 from antiphon.transport.server.http.exchange import Exchange
 from antiphon.transport.server.http.sessions import Session
@@ -13,9 +14,7 @@ from antiphon.transport.server.http.sessions import Session
 __all__ = ["find", "listen", "resume"]
 
 
-async def listen(
-    changes: ChangeFeed, session: Session, exchange: Exchange, *, until: float | None = None
-) -> None:
+async def listen(engine: Engine, session: Session, exchange: Exchange, principal: Principal) -> None:
     """Send changes as they happen, until the caller must authenticate again.
 
     A session has one such stream: a new one ends the previous one.
@@ -25,7 +24,8 @@ async def listen(
     session.listening = exchange
     stream = exchange.stream()
     try:
-        with changes.listen(session.state.is_subscribed_to, until=until) as listener:
+        wants = engine.visible_changes(session.state.is_subscribed_to, principal)
+        with engine.changes.listen(wants, until=principal.expires_at) as listener:
             await stream.open()
             async for change in listener:
                 await exchange.notify(change)

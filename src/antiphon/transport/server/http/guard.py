@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, RequestError
 
-__all__ = ["Guard", "accepts"]
+__all__ = ["Guard", "accepts", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -84,7 +84,7 @@ class Guard:
         Health checks name the process by its address, whatever names its clients use: an address is always
         trusted. A web page that reaches the server through a visitor's browser has a name in its `Host`.
         """
-        host = _without_port(_text(headers.get(b"host")))
+        host = without_port(_text(headers.get(b"host")))
         is_no_name = host in ("", "localhost") or _address(host) is not None
         problem = self._find_origin_problem(scope, headers, trusts_host=is_no_name)
         if problem is not None:
@@ -94,7 +94,7 @@ class Guard:
         self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], *, trusts_host: bool = False
     ) -> RequestError | None:
         server = scope.get("server")
-        local = server is not None and _is_local(str(server[0]))
+        local = server is not None and is_local(str(server[0]))
         host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
         if not trusts_host and not self._is_trusted_host(host, local):
             return BadOrigin(f"This server does not trust the host {host!r}: add it to `hosts`.")
@@ -104,8 +104,8 @@ class Guard:
 
     def _is_trusted_host(self, host: str, local: bool) -> bool:
         if self._hosts is not None:
-            return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
-        return not local or not host or _is_local(_without_port(host))
+            return "*" in self._hosts or host in self._hosts or without_port(host) in self._hosts
+        return not local or not host or is_local(without_port(host))
 
     def _is_trusted_origin(self, origin: str, host: str, local: bool) -> bool:
         if self._origins is not None and ("*" in self._origins or origin in self._origins):
@@ -115,7 +115,7 @@ class Guard:
             return False
         if authority and authority == host:
             return True
-        return self._origins is None and local and _is_local(_without_port(authority))
+        return self._origins is None and local and is_local(without_port(authority))
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
@@ -160,7 +160,7 @@ def _read_accept(accept: str) -> tuple[bool, bool]:
     return bool(json) and (not stream or json[0] <= stream[0]), bool(stream)
 
 
-def _without_port(host: str) -> str:
+def without_port(host: str) -> str:
     """Return a host without its port, or the whole text if this is not a host and a port."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
@@ -168,7 +168,7 @@ def _without_port(host: str) -> str:
     return name if port.isdecimal() or not port else host
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Return whether a host is `localhost` or a loopback address, also one that is mapped into IPv6."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback

@@ -31,6 +31,8 @@ __all__ = ["HttpProtocol"]
 
 LINGER_SECONDS = 2.0
 """How long a refused connection discards what its client still sends, so that the client sees the refusal."""
+LAST_REQUEST_SECONDS = 0.1
+"""How long an idle connection takes a last request when the server ends: one may be on its way."""
 MAX_PIPELINED = 16
 """How many requests may wait for the response to the one before."""
 _MAX_LENGTH_DIGITS = 4
@@ -55,6 +57,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_has_head",
         "_ignores_data",
         "_is_between",
+        "_is_ending",
         "_is_lost",
         "_is_whole",
         "_known_heads",
@@ -93,7 +96,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.idle_until: float | None = None
         self._ignores_data = False
         """Whether the connection is about to end, and what the client still sends is discarded."""
-        self._is_lost = False
+        self._is_lost = self._is_ending = False
         self._bodiless = 0
         """How many bytes of a request came since the last byte of its body."""
         self._last_body: tuple[bytearray, int] | None = None
@@ -215,6 +218,7 @@ class HttpProtocol(HttpToolsProtocol):
         )
         self._cycle_number = self._requests
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and not self._is_ending
         self.headers = NO_TRAILERS
         if self.scope["http_version"] not in ("1.1", "1.0"):
             raise ValueError("This is not HTTP/1.")
@@ -296,8 +300,7 @@ class HttpProtocol(HttpToolsProtocol):
             else:
                 deadlines.setdefault(self, self.loop.time() + self.limits.body_timeout)
             return
-        if self in deadlines:
-            del deadlines[self]
+        deadlines.pop(self, None)
         self._forget_plain()
         self._serve_plain(headers, body)
 
@@ -328,15 +331,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.idle_until = self.loop.time() + self.timeout_keep_alive
         if self.access_log:
             client = "" if self.client is None else f"{self.client[0]}:{self.client[1]}"
-            path = quote(self.url)
-            self.access_logger.info('%s - "%s %s HTTP/%s" %d', client, "POST", path, "1.1", 200)
+            self.access_logger.info('%s - "%s %s HTTP/%s" %d', client, "POST", quote(self.url), "1.1", 200)
         return True
 
     def open_cycle(self, plain: PlainExchange) -> RequestResponseCycle:
         """Create the ASGI cycle of a plain request that is being served: it continues as any other."""
         plain.cycle = cycle = self._create_cycle(plain.headers)
-        cycle.more_body = False
-        cycle.disconnected = self._is_lost
+        cycle.more_body, cycle.disconnected = False, self._is_lost
         self.plain = None
         return cycle
 
@@ -356,10 +357,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.url = url
         self.headers += headers.items()
-        self.scope["method"] = "POST"
-        self.scope["path"] = url.decode("ascii")
-        self.scope["raw_path"] = url
-        self.scope["query_string"] = b""
+        self.scope |= {"method": "POST", "path": url.decode("ascii"), "raw_path": url, "query_string": b""}
         self.cycle = RequestResponseCycle(
             scope=self.scope,
             transport=self.transport,
@@ -391,11 +389,15 @@ class HttpProtocol(HttpToolsProtocol):
             self.idle_until = self.loop.time() + self.timeout_keep_alive
 
     def shutdown(self) -> None:
-        """Close the connection once its request is answered."""
+        """Close the connection once its request is answered. An idle one takes a last request, by ASGI."""
         if self.plain is not None:
             self.open_cycle(self.plain)
         elif self._plain_headers is not None:
             self._leave_short_way()
+        elif not (self._has_cycle or self._is_ending):
+            self._is_ending, self._plain_scopes, self._misses = True, {}, MAX_MISSES
+            self.loop.call_later(LAST_REQUEST_SECONDS, self.shutdown)
+            return
         super().shutdown()
 
     @property

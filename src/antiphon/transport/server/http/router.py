@@ -82,6 +82,8 @@ class HttpRequest:
             return msgspec.json.decode(await self.body())
         except msgspec.DecodeError as error:
             raise InvalidRequest(f"The body is not JSON: {error}.") from None
+        except RecursionError:
+            raise InvalidRequest("The body is not JSON that can be read: it is nested too deeply.") from None
 
     async def _read(self) -> bytes:
         parts = bytearray()

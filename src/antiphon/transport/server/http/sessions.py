@@ -8,15 +8,15 @@ process: if that is exhausted, the sessions used least recently are evicted.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from antiphon import wall_clock
 from antiphon.errors import SealError, SessionLost
+from antiphon.instrumentation.facts import MessageFacts, hashed_session_id
 from antiphon.model.identity import Principal
 from antiphon.model.request import RequestId, RequestMeta
 from antiphon.runtime.budget import Account, MemoryBudget, decoded_size
@@ -89,6 +89,16 @@ class Session:
         self._streams: OrderedDict[str, EventBuffer] = OrderedDict()
 
     @property
+    def age(self) -> float:
+        """How many seconds ago the session was opened, in whichever process."""
+        return max(0.0, wall_clock.now() + self._limits.session_lifetime - self.expires / 1000)
+
+    @property
+    def facts(self) -> MessageFacts:
+        """The facts about the session for metrics."""
+        return MessageFacts("", self.negotiated.version, "tcp", is_http=True)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no request of the session is being served here."""
         return not self.calls and self.listening is None
@@ -150,7 +160,7 @@ class Sessions:
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
         """Create a session, and return its id; raises `Busy` if there is no memory for it."""
         lifetime = self._limits.session_lifetime
-        expires = int((time.time() + lifetime) * 1000)
+        expires = int((wall_clock.now() + lifetime) * 1000)
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated, expires))
         token = self._seal.seal(data, use="session", bound_to=self._bind(principal), lifetime=lifetime)
         self._cache(token, negotiated, principal, expires)
@@ -166,7 +176,7 @@ class Sessions:
             return None
         if session.principal.id != principal.id:
             raise _lost()
-        if session.expires <= time.time() * 1000:
+        if session.expires <= wall_clock.now() * 1000:
             self._stop(session)
             raise _lost()
         self._cached.move_to_end(token)
@@ -186,8 +196,8 @@ class Sessions:
             content = msgspec.msgpack.decode(data, type=_Token)
         except (SealError, msgspec.DecodeError):
             raise _lost() from None
-        name = _name(token)
-        expires = content.expires or int((time.time() + self._limits.session_lifetime) * 1000)
+        name = hashed_session_id(token)
+        expires = content.expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000)
         # A key that expires at once is not recorded, so this only asks whether it was.
         if self._ended.contains(name, expires) or not await self._use_once(_ENDED_KEY + name, until=0):
             raise _lost()
@@ -212,7 +222,7 @@ class Sessions:
 
     def end_by_name(self, name: str, expires: int = 0) -> None:
         """End a session by its name. `expires` is until when its id is valid, or 0 if that is unknown."""
-        self._ended.add(name, expires or int((time.time() + self._limits.session_lifetime) * 1000))
+        self._ended.add(name, expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000))
         session = self.find_by_name(name)
         if session is not None:
             self._stop(session)
@@ -229,7 +239,13 @@ class Sessions:
         size = _SESSION_BYTES + len(token) + decoded_size(msgspec.json.encode(negotiated))
         account.reserve(size, "the session")
         session = Session(
-            _name(token), negotiated, principal, self._limits, account, expires, self._question_ids
+            hashed_session_id(token),
+            negotiated,
+            principal,
+            self._limits,
+            account,
+            expires,
+            self._question_ids,
         )
         self._cached[token] = session
         self._names[session.name] = token
@@ -240,6 +256,7 @@ class Sessions:
     def _evict(self, session: Session) -> None:
         self._cached.pop(self._names.pop(session.name, ""), None)
         session.account.close()
+        session.state.close()
 
     def _reclaim(self, principal_id: str | None, wanted: int) -> None:
         """Evict idle sessions of a principal, or of all, until so many bytes are free."""
@@ -252,10 +269,6 @@ class Sessions:
 
     def _bind(self, principal: Principal) -> bytes:
         return self._bound_to + principal.id.encode()
-
-
-def _name(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()[:32]
 
 
 def _lost() -> SessionLost:

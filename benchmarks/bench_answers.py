@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from environments import ENVIRONMENTS, prepare, versions
 from job import Job, Measurement, drive
-from medians import COLUMNS, line, ratio
+from medians import COLUMNS, described, line, ratio, ratio_table
 from processes import cores, running
 from report import Report, Table, facts, listed
 from traffic import MODERN, SESSIONS
@@ -118,18 +118,14 @@ def main() -> None:
     Report(
         "answers",
         "Plain answers over HTTP",
-        f"`tools/call` of `add(a: int, b: int) -> str`, {CONNECTIONS} keep-alive connections, one worker; "
-        f"medians of {rounds} interleaved rounds of {seconds:g} s.",
+        described(CONNECTIONS, rounds, seconds),
         about,
         [
             Table(
                 ("server", "answers/s", *COLUMNS),
                 [line(row.name, measured) for row, measured in taken.items()],
             ),
-            Table(
-                ("ratio", "answers/s", "by CPU", "aim"),
-                [[str(r["name"]), f"{r['rate']:.2f}", f"{r['cpu']:.2f}", str(r["aim"])] for r in found],
-            ),
+            ratio_table(found),
         ],
         [*NOTES, *(f"{name}: {listed(shown)}" for name, shown in known.items())],
         {

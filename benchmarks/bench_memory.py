@@ -14,6 +14,7 @@ from job import Job, drive
 from processes import cores, resident_mb, running
 from report import Report, Table, facts, listed
 from traffic import MODERN, SESSIONS
+
 from waiting import Waiting, measure
 
 SERVERS = Path(__file__).resolve().parent / "servers"

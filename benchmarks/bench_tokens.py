@@ -12,7 +12,7 @@ from pathlib import Path
 
 from environments import ENVIRONMENTS, prepare, versions
 from job import Job, Measurement, drive
-from medians import COLUMNS, line, ratio
+from medians import COLUMNS, described, line, ratio, ratio_table
 from processes import cores, running
 from report import Report, Table, facts, listed
 from traffic import MODERN
@@ -84,15 +84,11 @@ def main() -> None:
     Report(
         "tokens",
         "Calls with an access token",
-        f"`tools/call` of `add(a: int, b: int) -> str`, {CONNECTIONS} keep-alive connections, one worker; "
-        f"medians of {rounds} interleaved rounds of {seconds:g} s.",
+        described(CONNECTIONS, rounds, seconds),
         about,
         [
             Table(("server", "answers/s", *COLUMNS), [line(name, rows) for name, rows in taken.items()]),
-            Table(
-                ("ratio", "answers/s", "by CPU", "aim"),
-                [[str(found["name"]), f"{found['rate']:.2f}", f"{found['cpu']:.2f}", str(found["aim"])]],
-            ),
+            ratio_table([found]),
         ],
         [*NOTES, f"antiphon: {listed(known)}"],
         {

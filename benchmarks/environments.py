@@ -53,6 +53,15 @@ ENVIRONMENTS = {
             "fastmcp", ("fastmcp==4.1.2", *SERVING), ("fastmcp", "mcp", "pydantic", "starlette", "uvicorn")
         ),
         Environment(
+            "adopted-mcp", ("mcp==2.3.0", *SERVING), ("antiphon", "mcp", "pydantic", "uvicorn"), local=True
+        ),
+        Environment(
+            "adopted-fastmcp",
+            ("fastmcp==4.1.2", *SERVING),
+            ("antiphon", "fastmcp", "mcp", "pydantic", "uvicorn"),
+            local=True,
+        ),
+        Environment(
             "fastmcp-tasks",
             ("fastmcp==4.1.2", "fastmcp-tasks==4.1.2", *SERVING),
             ("fastmcp", "fastmcp-tasks", "pydocket"),

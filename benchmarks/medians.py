@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 from job import Measurement
+from report import Table
 
-__all__ = ["COLUMNS", "line", "ratio"]
+__all__ = ["COLUMNS", "described", "line", "ratio", "ratio_table"]
 
 COLUMNS = ("spread", "median ms", "p99 ms", "server CPU µs", "errors", "generator busy")
 """What `line` says after the name and the rate."""
@@ -41,3 +42,19 @@ def ratio(
     rate = statistics.median(mine.per_second / other.per_second for mine, other in pairs)
     cpu = statistics.median(other.server_cpu_us / mine.server_cpu_us for mine, other in pairs)
     return {"name": name, "rate": round(rate, 3), "cpu": round(cpu, 3), "aim": aim}
+
+
+def ratio_table(found: Sequence[dict[str, str | float]]) -> Table:
+    """A table of ratios that `ratio` has returned."""
+    return Table(
+        ("ratio", "answers/s", "by CPU", "aim"),
+        [[str(r["name"]), f"{r['rate']:.2f}", f"{r['cpu']:.2f}", str(r["aim"])] for r in found],
+    )
+
+
+def described(connections: int, rounds: int, seconds: float) -> str:
+    """What benchmarks of plain answers over HTTP measure, in words."""
+    return (
+        f"`tools/call` of `add(a: int, b: int) -> str`, {connections} keep-alive connections, one worker; "
+        f"medians of {rounds} interleaved rounds of {seconds:g} s."
+    )

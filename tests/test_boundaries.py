@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,37 +15,98 @@ VERSION = re.compile(r"\d{4}-\d\d-\d\d|DRAFT-\d{4}-v\d+")
 KEY = re.compile(r"_meta|[a-z]+[A-Z][A-Za-z]*|partial-content|[a-z]+/[a-z_/A-Z]+|io\.modelcontextprotocol/.*")
 
 JSON_SCHEMA = {
-    *("additionalProperties", "allOf", "anyOf", "enumNames", "exclusiveMaximum", "exclusiveMinimum"),
-    *("maxItems", "maxLength", "minItems", "minLength", "oneOf"),
+    *("additionalProperties", "allOf", "anyOf", "dependentRequired", "dependentSchemas", "enumNames"),
+    *("exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "minItems", "minLength", "oneOf"),
+    *("patternProperties", "prefixItems", "propertyNames", "unevaluatedProperties"),
 }
 """Keywords of JSON Schema, which tools and forms are described in on every version."""
 
 ALLOWED = {
+    # OpenTelemetry's name for a protocol.
+    "cli/run/otel.py": {"http/protobuf"},
     # The values that every version shares are written under their own field names.
     "model": None,
-    # What the command line prints with --json is in the words of MCP, whichever version the server speaks.
+    # The console and its page speak an API of their own.
+    "console": None,
+    # OpenAPI documents and their schemas have keywords of their own.
+    "openapi": None,
+    # What the command line prints with --json is in the words of MCP, whichever version the server speaks. It
+    # writes the files of hosts, and names a protocol of OpenTelemetry.
     "cli": {
         "_meta",
+        "answeredBy",
+        "askedAt",
+        "asksOthers",
         "bytesBefore",
         "createdAt",
+        "hasMore",
+        "http/protobuf",
         "isError",
+        "isNew",
         "kB",
         "lastUpdatedAt",
+        "mcpServers",
+        "resourceTemplates",
         "seqNr",
         "statusMessage",
         "structuredContent",
         "taskId",
     },
+    # Servers of other libraries are called in the words of the protocol, which these libraries take.
+    "adoption": {
+        "_meta",
+        "clientInfo",
+        "completion/complete",
+        "inputRequests",
+        "inputResponses",
+        "io.modelcontextprotocol/",
+        "progressToken",
+        "prompts/get",
+        "prompts/list",
+        "protocolVersion",
+        "requestState",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "resultType",
+        "structuredContent",
+        "subscriptions/listen",
+        "tools/call",
+        "tools/list",
+        "ttlMs",
+        "websiteUrl",
+    },
+    # Other frameworks pass messages to their extensions as the one version with tasks has them.
+    "extensions": {
+        "_meta",
+        "inputRequests",
+        "inputResponses",
+        "requestState",
+        "requiredCapabilities",
+        "resultType",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/update",
+        "tools/call",
+    },
+    # The reasons why a model stopped, which a `sample` callback returns in the words of the protocol.
+    "agents": {"endTurn", "maxTokens", "stopSequence", "toolUse"},
+    # Parameters of a question, which are read as the server sends them.
+    "client/callbacks.py": {"_meta"},
     # Parameters of a question to a model, which travel as the author gives them.
     "runtime/execution/context.py": {"maxTokens", "systemPrompt"},
-    # OpenTelemetry's name for the method.
-    "runtime/observability/telemetry.py": {"tools/call"},
 }
 
 
 def constants(path: Path) -> Iterator[tuple[int, str]]:
     """The strings in a module, without docstrings and the parts of messages."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    gc.disable()  # Python 3.11 fails to build a tree during which the collector runs code that builds another
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        gc.enable()
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     prose |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):

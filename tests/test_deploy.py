@@ -102,6 +102,13 @@ def test_what_is_deployed_can_be_loaded_and_gives_promises() -> None:
     assert "COPY weather.py" in (FOLDER / "Dockerfile").read_text(encoding="utf-8")
 
 
+def test_nothing_is_installed_by_a_name_that_no_index_has() -> None:
+    """There is no release yet: the pages install from a clone, and the image installs a wheel."""
+    pages = [*(ROOT / "docs").rglob("*.md"), FOLDER / "Dockerfile", ROOT / "README.md"]
+    by_name = re.compile(r"""pip install (?:-\S+ )*['"]?antiphon\b""")
+    assert [page.name for page in pages if by_name.search(page.read_text(encoding="utf-8"))] == []
+
+
 def test_the_metrics_of_the_page_are_those_that_there_are() -> None:
     source = (ROOT / "src" / "antiphon" / "runtime" / "observability" / "metrics.py").read_text(
         encoding="utf-8"

@@ -130,9 +130,19 @@ def test_a_client_does_not_load_the_server() -> None:
     assert not modules & {"antiphon.server", "antiphon.runtime.engine", "pydantic", "typer", *FRAMEWORKS}
 
 
+def test_a_group_and_the_tools_of_a_model_load_the_client_alone() -> None:
+    modules, _ = loaded("-c", "import antiphon; antiphon.ClientGroup; antiphon.agents.openai_tools")
+    assert {"antiphon.client.lifetime", "antiphon.agents.openai"} <= modules
+    others = {"anthropic", "openai", "pydantic_ai", "antiphon.server", "antiphon.runtime.engine", "pydantic"}
+    assert not modules & {*others, "typer", *FRAMEWORKS}
+
+
 def test_a_server_does_not_load_the_client() -> None:
     modules, _ = loaded("-c", "from antiphon import Server")
     assert not modules & {"antiphon.client", "antiphon.transport.client", "typer", "sqlite3", *FRAMEWORKS}
+    assert {module for module in modules if module.startswith("antiphon.openapi.")} == {
+        "antiphon.openapi.factories"
+    }
 
 
 @pytest.mark.parametrize(

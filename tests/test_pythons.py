@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import types
 from pathlib import Path
 
 import pytest
 
 from tests.support.process import ROOT
+from tests.support.scripts import load_script
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleType:
     """The script, on a machine whose PATH and pyenv are folders of the test's own."""
-    spec = importlib.util.spec_from_file_location("test_pythons_script", ROOT / "scripts" / "test_pythons.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module: types.ModuleType = load_script("test_pythons")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     return module

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.process import ROOT
+from tests.support.scripts import load_script
 
-
-def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("check_security", ROOT / "scripts" / "check_security.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-check_security = _load()
+check_security = load_script("check_security")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class Line:
 
     peer = "the line"
     has_headers = False
+    remark = ""
 
     def __init__(
         self,

@@ -202,7 +202,7 @@ async def test_segments_that_cannot_be_read_and_are_for_nobody_harm_no_other_str
     line = Line(answer, **STREAMING)
     async with Client(line) as client, client.stream("tool") as stream:
         assert [segment.text async for segment in stream] == ["Done."]
-    assert "segments for an unknown request" in caplog.text
+    assert "a part for an unknown request" in caplog.text
 
 
 async def test_what_is_logged_while_a_stream_is_open_is_heard_beside_it() -> None:

@@ -15,6 +15,7 @@ from antiphon.client import Client
 from antiphon.errors import BadAnswer, TimedOut, Unreachable
 from antiphon.model.notification import Progress
 from antiphon.transport.client.stdio import safe_environment
+from tests.support.polling import until
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -48,15 +49,46 @@ def answering(script: str) -> list[str]:
     )
 
 
-async def test_a_command_that_does_not_exist_is_unreachable() -> None:
-    with pytest.raises(Unreachable, match="Cannot start no-such-program"):
-        async with Client(["no-such-program"]):
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("no-such-program", "there is no program 'no-such-program'. Check its name, or pass its full path."),
+        (__file__, "is not executable. Start a script with its interpreter, such as python."),
+    ],
+)
+async def test_a_command_that_cannot_be_started_is_unreachable(program: str, reason: str) -> None:
+    with pytest.raises(Unreachable, match=f"Cannot start .*{reason}"):
+        async with Client([program]):
+            pass
+
+
+async def test_a_command_in_a_folder_that_does_not_exist_is_unreachable(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="there is no folder .*absent"):
+        async with Client(child("pass"), cwd=tmp_path / "absent"):
             pass
 
 
 async def test_a_child_that_dies_at_once_is_unreachable_with_its_exit_code() -> None:
     with pytest.raises(Unreachable, match="exited with code 3"):
         async with Client(child("sys.exit(3)")):
+            pass
+
+
+async def test_a_child_that_prints_something_else_and_dies_is_quoted() -> None:
+    with pytest.raises(
+        Unreachable, match="exited with code 0.* It printed 'usage: server', which is not MCP"
+    ):
+        async with Client(child("print('usage: server'); print('  --help')")):
+            pass
+
+
+async def test_a_child_that_prints_something_else_and_hangs_is_quoted() -> None:
+    with pytest.raises(TimedOut, match="connecting. It printed 'Listening on port 80', which is not MCP"):
+        async with Client(
+            child("print('Listening on port 80', flush=True); time.sleep(60)"),
+            connect_timeout=2,
+            shutdown_timeout=0.1,
+        ):
             pass
 
 
@@ -121,19 +153,34 @@ async def test_a_child_that_does_not_read_does_not_hang_the_client() -> None:
             await asyncio.gather(*(client.call("tool", data="x" * 300_000, timeout=0.3) for _ in range(3)))
 
 
-async def test_an_old_server_that_ignores_the_first_question_is_asked_the_second() -> None:
-    script = """
-    for message in hear():
-        if message["method"] == "initialize":
-            info = {"name": "old", "version": "1"}
-            result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
-            say(id=message["id"], result=result)
-        elif message["method"] == "tools/call":
-            done(message)
-    """
-    async with Client(child(script), probe_timeout=0.05) as client:
+OLD = """
+for message in hear():
+    if message["method"] == "initialize":
+        info = {"name": "old", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+        say(id=message["id"], result=result)
+    elif message["method"] == "tools/call":
+        done(message)
+"""
+
+
+@pytest.mark.parametrize("timeouts", [{"probe_timeout": 0.05}, {"connect_timeout": 4}])
+async def test_an_old_server_that_ignores_the_first_question_is_asked_the_second(
+    timeouts: dict[str, float],
+) -> None:
+    async with Client(child(OLD), **timeouts) as client:
         assert client.version == "2025-06-18"
         assert (await client.call("tool")).text == "Done."
+
+
+async def test_a_child_that_never_answers_times_out_and_the_error_names_the_option() -> None:
+    said = (
+        "has not answered within 0.3 s: connecting. It has printed nothing to its standard output: check "
+        "that it serves MCP over stdio. Give it more time with connect_timeout=."
+    )
+    with pytest.raises(TimedOut, match=said):
+        async with Client(child("time.sleep(60)"), connect_timeout=0.3, shutdown_timeout=0.1):
+            pass
 
 
 async def test_a_new_server_that_is_slow_to_start_is_still_spoken_to_as_one() -> None:
@@ -257,6 +304,53 @@ async def test_a_child_that_does_not_want_to_end_is_ended(stubborn: str) -> None
         pid = int((await client.call("pid")).text)
         assert alive(pid)
     assert not alive(pid)
+
+
+GRANDCHILD = """
+import subprocess
+grandchild = subprocess.Popen([sys.executable, "-c", %r], stdout=subprocess.PIPE)
+grandchild.stdout.read(1)
+for message in hear():
+    if message["method"] == "server/discover":
+        discovered(message)
+    else:
+        done(message, str(grandchild.pid))
+        %s
+"""
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+)
+
+
+@pytest.mark.parametrize("grandchild", ["import time; print(flush=True); time.sleep(60)", STUBBORN])
+@pytest.mark.parametrize("ending", ["pass", "os._exit(5)"], ids=["stops", "crashes"])
+async def test_the_processes_that_a_child_started_do_not_outlive_it(grandchild: str, ending: str) -> None:
+    async with Client(child(GRANDCHILD % (grandchild, ending)), shutdown_timeout=0.3) as client:
+        pid = int((await client.call("pid")).text)
+        assert alive(pid)
+    await until(lambda: not alive(pid), within=20)
+
+
+async def test_a_child_is_killed_if_the_client_does_not_wait_for_its_end() -> None:
+    script = """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for message in hear():
+        discovered(message) if message["method"] == "server/discover" else done(message, str(os.getpid()))
+    time.sleep(60)
+    """
+    pids = []
+
+    async def use() -> None:
+        async with Client(child(script), shutdown_timeout=60) as client:
+            pids.append(int((await client.call("pid")).text))
+
+    using = asyncio.create_task(use())
+    await until(lambda: bool(pids), within=20)
+    await asyncio.sleep(0.1)
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    await until(lambda: not alive(pids[0]), within=20)
 
 
 async def test_a_child_ends_when_its_input_is_closed(tmp_path: Path) -> None:

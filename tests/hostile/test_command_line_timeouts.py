@@ -44,6 +44,7 @@ async def changing(reply: Reply) -> None:
         (legacy(Reply.hang, tools={}), ("tools", "URL")),
         (modern(Reply.hang, tools={}), ("call", "URL", "tool")),
         (modern(slow_pages, tools={}), ("tools", "URL")),
+        (modern(Reply.hang, resources={}), ("read", "URL", "a://b")),
         (scripted(AS_TASK, **OFFERED), ("call", "URL", "tool")),
         (scripted(AS_TASK, **OFFERED), ("call", "URL", "tool", "--task")),
         (scripted(AS_TASK, **OFFERED), ("call", "URL", "tool", "--stream")),
@@ -57,3 +58,12 @@ def test_the_command_ends_in_time_with_an_error(answer: Answer, words: Sequence[
     assert done.returncode == UNREACHABLE, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.rstrip().endswith("To wait longer, use --timeout.")
+    assert "timeout=" not in done.stderr, "the option of the command, not of the library"
+
+
+@pytest.mark.parametrize("words", [("tools", "URL"), ("call", "URL", "tool"), ("doctor", "URL")])
+def test_the_timeout_bounds_connecting_too(words: Sequence[str]) -> None:
+    with hostile_server(Reply.hang) as server:
+        done = antiphon(*(word.replace("URL", server.url) for word in words), "--timeout", "0.5")
+    assert done.returncode == UNREACHABLE, done.stderr
+    assert "has not answered within 0.5 s: connecting. To wait longer, use --timeout." in done.stderr

@@ -19,7 +19,10 @@ from antiphon.wire.server.dialect import Negotiated, PlainCall
 from antiphon.wire.versions import Dialects
 from tests.support import http
 from tests.support.serving import serving
+from tests.support.sizes import size
 from tests.support.speakers import CLIENT, JSON, KEY, LEGACY, MODERN
+
+pytestmark = pytest.mark.long
 
 META = {KEY + "protocolVersion": MODERN, KEY + "clientInfo": CLIENT, KEY + "clientCapabilities": {}}
 TASK_META = {**META, KEY + "clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
@@ -144,7 +147,7 @@ def read_in_full(
     return dialect, request_id, request, meta
 
 
-@settings(max_examples=600)
+@settings(max_examples=size(200, long=600))
 @given(bodies(), header_sets())
 @example(
     json.dumps({**plain_call(), "params": {**plain_call()["params"], "stream": 1}}).encode(), dict(HEADERS)
@@ -165,7 +168,7 @@ def test_both_paths_read_the_same(body: bytes, headers: dict[bytes, bytes]) -> N
     assert fast[3] == full[3]
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(100, long=300))
 @given(bodies(plain_task_request), header_sets())
 def test_both_paths_read_the_same_request_for_a_task(body: bytes, headers: dict[bytes, bytes]) -> None:
     headers[b"mcp-method"] = b"tasks/get"
@@ -180,7 +183,7 @@ def test_both_paths_read_the_same_request_for_a_task(body: bytes, headers: dict[
 
 
 @pytest.mark.parametrize("version", [LEGACY, "2025-06-18", "2025-03-26"])
-@settings(max_examples=300)
+@settings(max_examples=size(100, long=300))
 @given(body=bodies(session_call))
 def test_both_paths_read_the_same_call_in_a_session(version: str, body: bytes) -> None:
     dialects = Dialects(Implementation("tests", "1"))

@@ -12,7 +12,7 @@ import pytest
 from antiphon import Client
 from antiphon.cli.call.command import call_tool
 from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
-from antiphon.cli.doctor.checks import run_doctor
+from antiphon.cli.doctor.command import run_doctor
 from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.targets import Target, split_call_words
 from antiphon.errors import AntiphonError

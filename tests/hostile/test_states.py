@@ -20,7 +20,10 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.supervisor import Supervised
 from tests.hostile.unwritable import nested
 from tests.support.serving import serving
+from tests.support.sizes import size
 from tests.support.speakers import Modern
+
+pytestmark = pytest.mark.long
 
 NUMBERS = st.sampled_from([0, -1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**100, 10**4000])
 DATA = st.recursive(
@@ -51,7 +54,7 @@ async def round_trip(entries: dict[str, Any], arguments: dict[str, Any], limits:
     return (await carrier.open(call(stopped.sealed, arguments))).entries
 
 
-@settings(max_examples=200)
+@settings(max_examples=size(80, long=200))
 @given(st.dictionaries(TEXT, DATA, min_size=1, max_size=4), st.dictionaries(TEXT, DATA, max_size=2))
 async def test_every_journal_opens_again(entries: dict[str, Any], arguments: dict[str, Any]) -> None:
     assert await round_trip(entries, arguments, Limits()) == entries

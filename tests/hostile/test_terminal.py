@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,33 @@ ASKING = {
     POISON: {"method": "elicitation/create", "params": QUESTION},
     "page": {"method": "elicitation/create", "params": PAGE},
 }
+INBOX = {
+    "dev.antiphon/inbox/list": {
+        "resultType": "complete",
+        "items": [
+            {"taskId": f"{TASK['taskId']}", "key": POISON, "tool": POISON, "owner": POISON, "to": [POISON]}
+            | {"request": {"method": "elicitation/create", "params": params}}
+            for params in (QUESTION, PAGE)
+        ],
+    },
+    "dev.antiphon/inbox/answer": fails_with(POISON, -32602),
+}
+PROMPTS = {
+    "prompts/list": {"prompts": [{"name": "ask", "arguments": [{"name": f"a{POISON}", "required": False}]}]},
+    "prompts/get": {
+        "description": POISON,
+        "messages": [{"role": "user", "content": block} for block in CONTENT[:5]],
+    },
+}
+READ = {
+    "resources/read": {
+        "contents": [
+            {"uri": URL, "text": POISON, "mimeType": "text/markdown"},
+            {"uri": URL, "text": POISON, "mimeType": POISON, "_meta": {"next": f"{URL}?{POISON}"}},
+            {"uri": URL, "blob": "aGk=", "mimeType": POISON},
+        ]
+    }
+}
 FAULT = {"code": -32603, "message": POISON, "data": POISON}
 AS_TASK = {"tools/call": {**TASK, "resultType": "task", "status": "working"}}
 
@@ -106,6 +134,20 @@ CASES: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
     "call-file": ({"tools/call": asks({**PAGE, "url": f"file:{POISON}"})}, ("call", "URL", "tool")),
     "call-prompted": ({"tools/call": asks(QUESTION)}, ("call", "URL", "tool")),
     "call-prompted-page": ({"tools/call": asks(PAGE)}, ("call", "URL", "tool")),
+    "call-save": ({}, ("call", "URL", "tool", "--save", "FOLDER")),
+    "resources": ({}, ("resources", "URL")),
+    "resources-json": ({}, ("resources", "URL", "--json")),
+    "read": (READ, ("read", "URL", "a://b")),
+    "read-save": (READ, ("read", "URL", "a://b", "--save", "FOLDER")),
+    "read-error": ({"resources/read": fails_with(POISON)}, ("read", "URL", "a://b")),
+    "prompts": ({}, ("prompts", "URL")),
+    "prompt": (PROMPTS, ("prompt", "URL", "ask")),
+    "prompt-argument": (PROMPTS, ("prompt", "URL", "ask", "b=c")),
+    "prompt-unknown": ({}, ("prompt", "URL", "nothing")),
+    "complete": (
+        {"completion/complete": {"completion": {"values": [POISON, f"b{POISON}"], "hasMore": True}}},
+        ("complete", "URL", "ask", "a"),
+    ),
     "task": (
         {**AS_TASK, "tasks/get": task("completed", result=text(POISON))},
         ("call", "URL", "tool", "--task"),
@@ -150,6 +192,13 @@ CASES: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
         ("tasks", "cancel", "URL", TASK["taskId"]),
     ),
     "ls": ({}, ("tasks", "ls", "URL")),
+    "inbox": (INBOX, ("inbox", "URL")),
+    "inbox-list": (INBOX, ("inbox", "URL", "--no-input")),
+    "inbox-json": (INBOX, ("inbox", "URL", "--json")),
+    "inbox-task": (INBOX, ("inbox", "URL", TASK["taskId"], "--no-input")),
+    "inbox-declined": (INBOX, ("inbox", "URL", TASK["taskId"], "--default-answer", "decline")),
+    "inbox-nothing": (INBOX, ("inbox", "URL", POISON)),
+    "inbox-error": ({"dev.antiphon/inbox/list": fails_with(POISON)}, ("inbox", "URL", "--timeout", "2")),
 }
 
 
@@ -162,6 +211,8 @@ PIPED = (
     "call-failed",
     "call-stream",
     "call-prompted",
+    "resources",
+    "read",
     "task",
     "doctor",
 )
@@ -170,7 +221,7 @@ PIPED = (
 @pytest.mark.parametrize(
     ("case", "on_terminal"), [*((case, True) for case in CASES), *((case, False) for case in PIPED)]
 )
-def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool) -> None:
+def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool, tmp_path: Path) -> None:
     answers, words = CASES[case]
     script = scripted(
         {**LISTED, **answers},
@@ -183,19 +234,23 @@ def test_the_terminal_gets_printable_text_alone(case: str, on_terminal: bool) ->
     with hostile_server(script) as server:
         # An argument of a process cannot have a NUL.
         arguments = [word.replace("URL", server.url).replace("\0", "") for word in words]
+        arguments = [word.replace("FOLDER", str(tmp_path)) for word in arguments]
         shown = in_pseudo_terminal(arguments) if on_terminal else in_pipes(arguments)
     assert shown.strip(), "it printed nothing"
     assert "Traceback" not in shown
     rest = foreign_text(shown) if on_terminal else shown
     assert_printable(rest)
-    if case in ("call", "call-stream"):
+    if case in ("call", "call-save", "call-stream", "prompt"):
         assert "***@xn--80ak6aa92e.example/" in rest
     elif "json" not in case:
         assert "ada:pw" not in rest.replace("\n", "")
     # The line that the server forges begins no line, except in the text of a result.
     if not any(name in case for name in ("call-failed", "task", "show")) and case not in (
         "call",
+        "call-save",
         "call-stream",
+        "read",
+        "prompt",
     ):
         assert "\nError: forged" not in rest.replace("\r", "")
 
@@ -218,7 +273,11 @@ def test_the_cases_cover_every_command_that_talks_to_a_server() -> None:
     from antiphon.cli.tasks.commands import app as tasks
     from tests.hostile.test_terminal_logins import CASES as LOGIN_CASES
 
-    local = {"run", "worker", "export", "retry", "rm"}
+    # The gateway and `dev` print the names of tools, as `run` does: tests/cli/test_serve.py. The console
+    # prints its own address; what servers say stands in its pages: tests/console. `install`, `mcp-json` and
+    # `new` read and write files of the user.
+    local = {"run", "dev", "console", "gateway", "worker", "export", "import", "retry", "rm", "send"}
+    local |= {"install", "mcp-json", "new"}
     names = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     names |= {each.name or each.callback.__name__ for each in tasks.registered_commands if each.callback}
     covered = {word for _, words in [*CASES.values(), *LOGIN_CASES.values()] for word in words[:2]}

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.cli.command import COMMAND, plain_environment
 from tests.instances.pair import SECRET
 from tests.support import http
+from tests.support.fork_server import PythonProcess, start_process
 from tests.support.process import ROOT, SERVERS, free_port
 from tests.support.proxy import RoundRobin, round_robin
 
@@ -29,7 +30,7 @@ class Member:
         self._arguments = [*COMMAND, *arguments, "--port", str(port)]
         self._log = directory / f"{name}.log"
         self._env = plain_environment(env)
-        self.process: subprocess.Popen[bytes]
+        self.process: PythonProcess
         self.start()
 
     @property
@@ -40,14 +41,7 @@ class Member:
     def start(self) -> None:
         """Start the process, without waiting until it is ready."""
         with self._log.open("ab") as sink:
-            self.process = subprocess.Popen(
-                self._arguments,
-                cwd=ROOT,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-            )
+            self.process = start_process(self._arguments, cwd=ROOT, env=self._env, stdout=sink, stderr=sink)
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""

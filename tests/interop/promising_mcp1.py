@@ -1,6 +1,6 @@
 """The official Python client of 2025-11-25 with tasks, mcp 1, and a person who answers as told.
 
-It is run by the Python in `.venv/mcp-1`, which has neither our library nor the tests.
+It is run by the Python in `.venv/mcp-1`, which does not have the tests.
 """
 
 from __future__ import annotations

@@ -1,27 +1,21 @@
-"""Telemetry of calls: log lines, counters, durations and traces."""
+"""Telemetry of calls: log lines, counters and durations."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from antiphon import Client, Context, Failure, InvalidParams, Server
+from antiphon import Context, Failure, InvalidParams, Server
 from tests.patterns.conftest import in_a_thread
 from tests.patterns.tooling import DIALECTS, make, plainly, redeemed
 from tests.promises.tooling import speaker
 from tests.support.memory import in_memory
 from tests.support.polling import until
 from tests.support.speakers import Modern
-
-PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -180,93 +174,3 @@ async def test_calls_are_timed_once_somebody_wants_to_know() -> None:
         assert timing.buckets[-1][1] == 2
         assert bounds[-1] >= 0.05
         assert server.counters == {("nap", "answer", "complete"): 3}
-
-
-# Traces
-
-
-@pytest.fixture(scope="module")
-def exporter() -> Iterator[InMemorySpanExporter]:
-    """Collect spans. OpenTelemetry accepts one provider per process, so this sets its private variable."""
-    found = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(found))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace, "_TRACER_PROVIDER", provider)
-        yield found
-    provider.shutdown()
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
-    """The exporter, without spans."""
-    exporter.clear()
-    return exporter
-
-
-def finished(spans: InMemorySpanExporter, count: int = 1) -> tuple[ReadableSpan, ...]:
-    found: tuple[ReadableSpan, ...] = spans.get_finished_spans()
-    assert len(found) == count
-    return found
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_is_a_span_of_its_caller_s_trace(dialect: str, spans: InMemorySpanExporter) -> None:
-    with in_a_thread(make(store="memory:")) as where:
-        client = await plainly(dialect, where.port)
-        await client.call("text", {"traceparent": PARENT})
-        await until(lambda: spans.get_finished_spans())
-        (span,) = finished(spans)
-        assert (span.name, span.kind) == ("tools/call text", trace.SpanKind.SERVER)
-        assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"  # type: ignore[union-attr]
-        assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"  # type: ignore[union-attr]
-        assert span.attributes is not None
-        assert span.attributes["gen_ai.tool.name"] == "text"
-        assert span.attributes["antiphon.outcome"] == "complete"
-        assert span.status.is_ok or span.status.status_code is trace.StatusCode.UNSET
-
-
-async def test_failures_and_errors_are_marked(spans: InMemorySpanExporter) -> None:
-    async with in_memory(make()) as client:
-        await client.call("crash")
-        await client.error("tools/call", {"name": "refuse", "arguments": {"error": "params"}})
-    crashed, refused = finished(spans, 2)
-    assert (crashed.attributes or {})["error.type"] == "tool_error"
-    assert (refused.attributes or {})["error.type"] == "-32602"
-    assert crashed.status.status_code is refused.status.status_code is trace.StatusCode.ERROR
-    assert "s3cret" not in crashed.to_json()
-
-
-async def test_what_a_tool_does_is_inside_its_span(spans: InMemorySpanExporter) -> None:
-    server = Server("inner")
-
-    @server.tool
-    async def work() -> str:
-        with trace.get_tracer("tests").start_as_current_span("inside"):
-            return "done"
-
-    async with Client(server) as client:
-        with trace.get_tracer("tests").start_as_current_span("outside") as outside:
-            await client.call("work")
-    inside, call, outer = finished(spans, 3)
-    assert inside.parent is not None
-    assert call.parent is not None
-    assert inside.parent.span_id == call.context.span_id  # type: ignore[union-attr]
-    assert call.parent.span_id == outer.context.span_id, "the client has sent it along"  # type: ignore[union-attr]
-    assert outside is not None
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_task_belongs_to_the_trace_that_it_was_made_in(
-    dialect: str, spans: InMemorySpanExporter
-) -> None:
-    with in_a_thread(make(store="memory:")) as where:
-        client = await speaker(dialect, where.port)
-        params: dict[str, Any] = {"name": "text", "arguments": {}, "_meta": {"traceparent": PARENT}}
-        if dialect != "2026-07-28":
-            params["task"] = {}
-        await client.ask("tools/call", params)
-        await until(lambda: spans.get_finished_spans())
-    (span,) = finished(spans)
-    assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"  # type: ignore[union-attr]
-    assert (span.attributes or {})["antiphon.response"] == "promise"

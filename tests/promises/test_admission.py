@@ -69,9 +69,9 @@ async def test_a_principal_lets_its_share_wait_for_answers_and_others_the_rest(
             await reach(who, waiting[who][-1], "input_required")
         message = (await refused(who, "pick")).error["message"]
         if who is ada:
-            assert "You have 2 of at most 2 tasks that wait for an answer" in message
+            assert "You have 2 of at most 2 tasks that wait for an answer, a time or an event" in message
         else:
-            assert "Too many tasks wait for an answer, 4 of at most 4" in message
+            assert "Too many tasks wait for an answer, a time or an event, 4 of at most 4" in message
     await ada.ask("tasks/input_response", answered(waiting[ada][0], {"number": 2}))
     await reach(ada, waiting[ada][0], "completed")
     await begin(ada, "pick")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.runtime.tasks.claimed_task import task_of
+from antiphon.runtime.tasks.records import task_of
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from tests.runtime.faulty_store import queued_task

@@ -252,7 +252,11 @@ async def test_the_server_declares_tasks(port: int) -> None:
     session = Session(port)
     assert "tasks" not in (await session.open("2025-06-18")).result["capabilities"]
     discovered = (await Patient(port).ask("server/discover")).result
-    assert discovered["capabilities"]["extensions"] == {TASKS: {}, "dev.antiphon/streaming": {}}
+    assert discovered["capabilities"]["extensions"] == {
+        TASKS: {},
+        "dev.antiphon/streaming": {},
+        "dev.antiphon/inbox": {},
+    }
 
 
 async def test_a_version_before_tasks_has_none(port: int) -> None:

@@ -13,13 +13,14 @@ from antiphon import Server
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import claimed_task as held
 from antiphon.runtime.tasks import finished_tasks as recent
-from antiphon.runtime.tasks.claimed_task import now_ms
+from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.memory import MemoryStore
 from tests.promises.speaking import Patient, begin, reach
 from tests.promises.tooling import Workshop
 from tests.support.polling import until
 from tests.support.serving import serving
+from tests.support.speakers import Bare
 
 
 class Slow(MemoryStore):
@@ -73,6 +74,21 @@ async def test_a_look_at_a_task_that_is_being_ended_tells_of_its_end() -> None:
         store.gate.set()
         assert (await look).result["status"] == "completed"
         assert store.looks == 0
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_task_that_expires_while_its_end_is_written_is_not_there() -> None:
+    async with slow() as (store, port):
+        id = (await begin(Bare(port), "add", 1, a=1, b=2))["taskId"]
+        await until(lambda: store.ending)
+        look = asyncio.create_task(Bare(port).ask("tasks/get", {"taskId": id}))
+        await until(lambda: store.lookers(id) == 1 or look.done())
+        await asyncio.sleep(0.002)  # longer than its lifetime
+        store.gate.set()
+        assert (await look).error == {
+            "code": -32602,
+            "message": "Failed to retrieve task: Task not found",
+        }
 
 
 async def test_a_look_does_not_wait_for_an_end_that_takes_long() -> None:

@@ -1,4 +1,4 @@
-"""Ten thousand bodies that are almost requests: each gets the right error, and the server keeps working."""
+"""Thousands of bodies that are almost requests: each gets the right error, and the server keeps working."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,11 +16,13 @@ from tests.robustness.mutation import bodies, expected
 from tests.support import http
 from tests.support.memory import in_memory
 from tests.support.process import ServerProcess
+from tests.support.sizes import size
 from tests.support.speakers import JSON, MODERN, Modern, Session
 
-BODIES = 12_000
+BODIES = size(4_000, long=12_000)
 
 
+@pytest.mark.long
 async def test_every_body_gets_the_right_error(loaded: ServerProcess) -> None:
     session = Session(loaded.port)
     await session.open()
@@ -74,6 +77,24 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+server = Server("tests")
+
+
+@server.tool
+async def add(a: int, b: int) -> str:
+    return str(a + b)
+
+
+@server.resource("u://{name}")
+async def resource(name: str) -> str:
+    return name
+
+
+@server.prompt
+async def prompt(name: str) -> str:
+    return name
+
+
 METHODS = [
     "ping",
     "tools/list",
@@ -86,7 +107,8 @@ METHODS = [
 ]
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.long
+@settings(max_examples=size(200, long=500), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(METHODS),
     st.dictionaries(
@@ -101,20 +123,6 @@ METHODS = [
     ),
 )
 def test_any_params_end_with_a_result_or_an_error_of_the_caller(method: str, params: dict[str, Any]) -> None:
-    server = Server("tests")
-
-    @server.tool
-    async def add(a: int, b: int) -> str:
-        return str(a + b)
-
-    @server.resource("u://{name}")
-    async def resource(name: str) -> str:
-        return name
-
-    @server.prompt
-    async def prompt(name: str) -> str:
-        return name
-
     async def ask() -> dict[str, Any]:
         async with in_memory(server) as client:
             return await client.ask(method, params)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import antiphon
+from tests.support.fork_server import PythonProcess, start_process
 
 ROOT = Path(__file__).parent.parent.parent
 SERVERS = Path(__file__).parent / "servers"
@@ -24,7 +25,7 @@ SERVERS = Path(__file__).parent / "servers"
 class ServerProcess:
     """A running server."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(self, process: PythonProcess, port: int, log: Path) -> None:
         self.process = process
         self.port = port
         self._log = log
@@ -94,13 +95,12 @@ def started(
     )
     limit = ["prlimit", "--nofile={}:{}".format(*descriptors)] if descriptors else []
     with log.open("wb") as sink:
-        process = subprocess.Popen(
+        process = start_process(
             [*limit, sys.executable, *arguments, *options],
             cwd=ROOT,
             env=environment(env),
-            stdin=subprocess.DEVNULL,
             stdout=sink,
-            stderr=subprocess.STDOUT,
+            stderr=sink,
         )
     server = ServerProcess(process, port, log)
     try:
@@ -110,7 +110,7 @@ def started(
         end(process)
 
 
-def end(process: subprocess.Popen[Any]) -> None:
+def end(process: PythonProcess | subprocess.Popen[Any]) -> None:
     """End a process, by force if it does not end by itself."""
     if process.poll() is None:
         process.terminate()

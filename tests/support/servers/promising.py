@@ -1,6 +1,7 @@
 """A server that gives promises: `python promising.py PORT`, its store and its habits from the environment.
 
 `DIE_AFTER=n` kills the process, without a goodbye, right after its n-th write to the store was durable.
+`YIELD_WHILE=path` leaves the tasks in the store to other processes while that file exists.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from antiphon.store import open_store
 
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 DIE_AFTER = int(os.environ.get("DIE_AFTER", "0"))
+YIELD_WHILE = os.environ.get("YIELD_WHILE")
 
 
 class CrashingStore:
@@ -45,10 +47,28 @@ class CrashingStore:
         return writing
 
 
+class YieldingStore:
+    """A store whose process takes up no task while a file exists."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store = store
+        self._path = Path(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, *args: Any, **kwargs: Any) -> Any:
+        return () if self._path.exists() else await self._store.claim(*args, **kwargs)
+
+
 store: Any = open_store(os.environ["ANTIPHON_STORE"])
+if DIE_AFTER:
+    store = CrashingStore(store)
+if YIELD_WHILE:
+    store = YieldingStore(store, YIELD_WHILE)
 server = Server(
     "promising",
-    store=CrashingStore(store) if DIE_AFTER else store,
+    store=store,
     limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=2.0),
     secrets=["a secret of the promising"],
 )

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from antiphon import Server
-from antiphon.errors import Unreachable
+from antiphon.errors import ProcessEnded, Unreachable
 from antiphon.transport.client import stdio as process
 from antiphon.transport.client.channel import Channel
 from antiphon.transport.client.http import HttpChannel
@@ -216,3 +216,15 @@ async def test_pending_writes_fail_when_the_channel_is_closed(
     results = await asyncio.gather(*sending, return_exceptions=True)
     assert {isinstance(result, Unreachable) for result in results} == {True}
     assert "is closed" in str(results[1])
+
+
+async def test_a_channel_that_keeps_errors_has_the_last_lines_of_a_dead_process() -> None:
+    script = "import sys; sys.stderr.write('x' * 100_000 + '\\nthe reason\\n'); sys.exit(4)"
+    channel = StdioChannel([sys.executable, "-c", script], keep_errors=True)
+    await channel.open(Heard())
+    with pytest.raises(ProcessEnded, match=r"has exited with code 4\.\Z"):
+        await channel.request(message("ping"))
+    await channel.close()
+    assert channel.last_errors.endswith("x\nthe reason\n")
+    assert len(channel.last_errors) <= 8192
+    assert channel.ending == "by itself"

@@ -73,6 +73,12 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
     assert frames[0]["error"]["message"] == "The message is too large: this server accepts at most 100 bytes."
 
 
+async def test_the_end_of_a_device_that_epoll_refuses_is_noticed() -> None:
+    with Path(os.devnull).open("rb", buffering=0) as source:
+        async with asyncio.timeout(10):
+            assert await lines(source, 10) == []
+
+
 class Stuck:
     """A standard output that blocks until the test releases it."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 
 from tests.support.polling import until
+from tests.support.process import SERVERS, environment
 from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 from tests.support.stdio import stdio_server
 
@@ -188,3 +190,23 @@ async def test_the_wait_for_a_client_that_does_not_read_has_a_deadline() -> None
         server.process._transport.get_pipe_transport(1).pause_reading()  # type: ignore[attr-defined]
         await until(lambda: server.process.returncode is not None, within=20)
         assert server.process.returncode == 0
+
+
+async def test_a_server_without_input_ends_at_once() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(SERVERS / "everything.py"),
+        "--stdio",
+        env=environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(20):
+            output, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (process.returncode, output, errors) == (0, b"", b"")

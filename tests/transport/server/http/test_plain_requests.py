@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -156,6 +157,24 @@ async def test_a_shutdown_closes_the_connection_after_the_answer() -> None:
         response = await call
     assert response.text == "held"
     assert response.headers["connection"] == "close"
+
+
+async def test_a_shutdown_answers_a_request_that_is_on_its_way_over_an_idle_connection() -> None:
+    async with running(build()) as where:
+        with socket.create_connection(("127.0.0.1", where.port)) as client:
+            request = http.head("POST", "/mcp", JSON, len(BODY)) + BODY
+            client.sendall(request)
+            (protocol,) = await until(lambda: list(connections(where)._open))
+            await until(lambda: protocol.idle_until is not None)
+            protocol.shutdown()
+            await asyncio.sleep(0)  # the server has closed other connections meanwhile
+            client.sendall(request)
+            client.setblocking(False)
+            loop, received = asyncio.get_running_loop(), b""
+            while part := await loop.sock_recv(client, 65536):
+                received += part
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert received.count(b"connection: close") == 1
 
 
 async def test_each_request_has_a_task_and_context_variables_of_its_own() -> None:

@@ -1,0 +1,39 @@
+"""The official conformance suite, its scenarios of tasks, against other frameworks with our tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.test_server import TASKS
+from tests.support.process import started
+
+Run = Callable[..., Sequence[tuple[str, Sequence[dict[str, Any]]]]]
+AT_ONCE = 3
+"""How many scenarios run at the same time. Most of their time is waiting."""
+
+
+@pytest.mark.parametrize("script", ["mcp_server.py", "fastmcp_server.py"])
+def test_all_scenarios_of_tasks_pass(
+    conformance_cli: Run, script: str, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    with started(Path(__file__).with_name(script), tmp_path, options=[store]) as server:
+        url = f"http://localhost:{server.port}/mcp"
+
+        def run(scenario: str) -> Sequence[dict[str, Any]]:
+            ((_, checks),) = conformance_cli("server", "--url", url, "--scenario", scenario)
+            return checks
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            ran = dict(zip(TASKS, pool.map(run, TASKS), strict=True))
+    for scenario, successes in TASKS.items():
+        with subtests.test(scenario=scenario):
+            wrong = [check for check in ran[scenario] if check["status"] not in ("SUCCESS", "INFO")]
+            assert not wrong
+            assert Counter(check["status"] for check in ran[scenario])["SUCCESS"] == successes

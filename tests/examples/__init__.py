@@ -1,0 +1,1 @@
+"""The expense service of `examples/`, and the same service with FastMCP."""

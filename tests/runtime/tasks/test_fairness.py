@@ -79,6 +79,30 @@ async def test_the_tasks_of_others_run_before_the_rest_of_a_long_queue(store: St
         assert shop.order[: len(shop.order) // 2].count(other) >= 4
 
 
+async def test_tasks_that_are_created_during_a_claim_leave_it_its_room(store: Store) -> None:
+    claim, begun, continues = store.claim, asyncio.Event(), asyncio.Event()
+    claimed: list[int] = []
+
+    async def slow_claim(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
+        await continues.wait()
+        claims = await claim(*args, **kwargs)
+        claimed.append(len(claims))
+        return claims
+
+    store.claim = slow_claim  # type: ignore[method-assign]
+    shop = Shop(store)
+    async with shop.server.engine.running():
+        await begun.wait()
+        await shop.submit("ann", 20)
+        already_begun = len(shop.order)
+        continues.set()
+        await until(lambda: claimed and len(shop.order) == already_begun + claimed[0])
+        shop.gate.set()
+        await until(lambda: len(shop.order) == 20)
+    assert shop.most["work"] == 4
+
+
 async def test_a_tool_runs_no_more_tasks_at_once_than_it_may(store: Store) -> None:
     shop = Shop(store, max_running=2)
     async with shop.server.engine.running():

@@ -7,8 +7,9 @@ must not know how a claimed task runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from antiphon.errors import StoreError
@@ -47,7 +48,9 @@ class Capacity:
         self._running = running
         self._run_ended = asyncio.Event()
         self._reserved = 0  # tasks that are being created and will run here
+        self._claiming = 0  # tasks that a claim may return, or has returned and that do not run yet
         self._has_queue = False  # whether tasks may wait for this worker
+        self._has_queued = False  # whether a task was sent to the queue since the last claim began
         self._batch = _CLAIM_BATCH_TASKS  # how many tasks the next claim may claim
         self._has_excess = False  # whether the last claim gave back tasks
         self._first_group = 0
@@ -56,7 +59,7 @@ class Capacity:
     @property
     def room(self) -> int:
         """How many more tasks may run."""
-        room = self._max_running - len(self._running) - self._reserved
+        room = self._max_running - len(self._running) - self._reserved - self._claiming
         return room if room > 0 else room + len(self._running) - sum(1 for _ in self._active())
 
     def _active(self) -> Iterator[ClaimedTask]:
@@ -72,7 +75,7 @@ class Capacity:
         if self._max_of_principal is not None and principal_id:
             return False
         if self._has_queue or self.room <= 0:
-            self._has_queue = True
+            self._has_queue = self._has_queued = True
             return False
         self._reserved += 1
         return True
@@ -99,16 +102,34 @@ class Capacity:
             for wait in waits:
                 wait.cancel()
 
+    @contextlib.asynccontextmanager
     async def claim(
         self, store: Store, tools: Collection[str], *, worker: str, lease: float, server: str | None
-    ) -> Sequence[Claim]:
+    ) -> AsyncIterator[Sequence[Claim]]:
         """Claim as many tasks of these tools as may run, but not too many at once.
 
-        Raises `StoreError`, but not once a task is claimed, because that task must run.
+        Within the context, the tasks have their room, and `reserve` does not give it to others. Raises
+        `StoreError`, but not once a task is claimed, because that task must run.
         """
-        self._run_ended.clear()
         room = min(self.room, self._batch)
-        self._is_full = room <= 0
+        self._claiming = max(room, 0)
+        try:
+            yield await self._claim(store, tools, room, worker=worker, lease=lease, server=server)
+        finally:
+            self._claiming = 0
+
+    async def _claim(
+        self,
+        store: Store,
+        tools: Collection[str],
+        room: int,
+        *,
+        worker: str,
+        lease: float,
+        server: str | None,
+    ) -> Sequence[Claim]:
+        self._run_ended.clear()
+        self._is_full, self._has_queued = room <= 0, False
         claims: list[Claim] = []
         for group in self._groups(tools) if room > 0 else ():
             limit = room - len(claims) if group.room is None else min(room - len(claims), group.room)
@@ -123,7 +144,7 @@ class Capacity:
                     raise
                 break
         if room > 0:
-            self._has_queue = len(claims) >= room
+            self._has_queue, self._claiming = self._has_queued or len(claims) >= room, len(claims)
         if self._max_of_principal is None:
             return claims
         return await self._give_back_excess(store, claims, self._max_of_principal)

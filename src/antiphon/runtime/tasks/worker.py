@@ -282,11 +282,11 @@ class Worker:
         """Claim tasks of tools that this process has, and run them; return whether there were any."""
         await self._renew_ended()
         since, lease = lease_clock(), self._limits.lease_seconds
-        claims = await self._capacity.claim(
+        async with self._capacity.claim(
             self._store, self._tools(), worker=self.name, lease=lease, server=self._server
-        )
-        # Concurrently, so that the store can read their logs in one batch.
-        await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
+        ) as claims:
+            # Concurrently, so that the store can read their logs in one batch.
+            await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
         while self._suspected:  # after the others of the batch were started or given back
             claimed, tool = self._suspected.pop()
             await release(claimed) if self._draining else self.run(claimed, tool)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tests.apps.browser import CHROMIUM, PACKAGES, WAIT_MS
 from tests.console.support import RunningConsole
 
-__all__ = ["AXE", "PHONE", "Tab", "accessibility_problems", "browsing", "open_tab", "small_targets"]
+__all__ = ["AXE", "PHONE", "Tab", "accessibility_problems", "browsing", "expect", "open_tab", "small_targets"]
 
 AXE = PACKAGES / "axe-core" / "axe.min.js"
 PHONE: dict[str, Any] = {
@@ -66,6 +66,14 @@ async def browsing(*arguments: str) -> AsyncIterator[Any]:
             yield browser
         finally:
             await browser.close()
+
+
+def expect(what: Any) -> Any:
+    """Return the assertions of Playwright, which wait until they hold."""
+    from playwright.async_api import expect
+
+    expect.set_options(timeout=WAIT_MS)
+    return expect(what)
 
 
 async def open_tab(browser: Any, console: RunningConsole, path: str = "/", **options: Any) -> Tab:

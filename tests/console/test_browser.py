@@ -13,7 +13,7 @@ from urllib.request import url2pathname
 import pytest
 
 from antiphon.cli.console.browser import BrowserPage
-from tests.console.browser import accessibility_problems, browsing, open_tab
+from tests.console.browser import accessibility_problems, browsing, expect, open_tab
 from tests.console.support import serving_app, serving_console
 
 FOREIGN_REQUESTS = """async url => {
@@ -128,7 +128,7 @@ async def test_the_keyboard_reaches_everything_and_the_theme_is_kept(browser: An
         await page.wait_for_selector("nav")
         await page.keyboard.press("2")
         await page.wait_for_url("**/tasks")
-        assert await page.get_attribute("nav li a[href=tasks]", "aria-current") == "page"
+        await expect(page.locator("nav li a[href=tasks]")).to_have_attribute("aria-current", "page")
         await page.go_back()
         await page.wait_for_selector("nav li a[href=workbench][aria-current]")
         await page.keyboard.press("?")
@@ -189,7 +189,9 @@ async def test_a_form_reads_every_kind_of_field_and_shows_what_is_wrong_at_its_f
             SCHEMA,
         )
         await page.get_by_role("button", name="Answer").click()
-        assert await page.locator("p.error:visible").all_inner_texts() == ["Enter a value.", "Enter a value."]
+        await expect(page.locator("p.error:visible")).to_have_text(
+            ["Enter a value.", "Enter a value."], use_inner_text=True
+        )
         assert (
             await page.evaluate("document.activeElement.previousElementSibling.textContent")
             == "As on the bill."
@@ -223,8 +225,10 @@ async def test_a_form_reads_every_kind_of_field_and_shows_what_is_wrong_at_its_f
             "<img src=x onerror=alert(1)>": "<b>",
         }
         await page.evaluate("window.shown.showErrors({count: 'At most 2.', other: 'Missing.'})")
-        assert await page.locator("p.error:visible").all_inner_texts() == ["At most 2.", "other: Missing."]
-        assert await page.get_by_label("count").get_attribute("aria-invalid") == "true"
+        await expect(page.locator("p.error:visible")).to_have_text(
+            ["At most 2.", "other: Missing."], use_inner_text=True
+        )
+        await expect(page.get_by_label("count")).to_have_attribute("aria-invalid", "true")
         # Names of fields are names, also those that every object has.
         assert await page.evaluate(
             """async text => {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from antiphon import Client, Principal
-from tests.console.browser import PHONE, Tab, accessibility_problems, open_tab, small_targets
+from tests.console.browser import PHONE, Tab, accessibility_problems, expect, open_tab, small_targets
 from tests.console.people import asked, shop, store_source, store_url
 from tests.console.support import RunningConsole, serving_console
 from tests.support.process import started
@@ -49,7 +49,7 @@ async def test_questions_are_answered_by_keyboard_alone(browser: Any, tmp_path: 
         tab = await open_tab(browser, console, "/inbox")
         page = tab.page
         await page.get_by_role("heading", name="How many, and where to?").wait_for()
-        assert await page.locator("nav .badge").first.inner_text() == "3"
+        await expect(page.locator("nav .badge").first).to_have_text("3", use_inner_text=True)
 
         # A wrong value is told at its field; what the browser cannot know, the server says.
         await page.keyboard.press("j")
@@ -61,7 +61,7 @@ async def test_questions_are_answered_by_keyboard_alone(browser: Any, tmp_path: 
         await page.get_by_text("This must be at most 9.").wait_for()
         await page.get_by_text("This must be written as email.").wait_for()
         field = page.get_by_label("How many")
-        assert await field.get_attribute("aria-invalid") == "true"
+        await expect(field).to_have_attribute("aria-invalid", "true")
         assert await accessibility_problems(page) == []
         await page.keyboard.press("ControlOrMeta+a")
         await page.keyboard.type("2")
@@ -137,8 +137,8 @@ async def test_the_second_of_two_browsers_is_told_and_keeps_what_was_typed(
 
         await second.page.get_by_text("Answered elsewhere by operator:tester").wait_for()
         await second.page.get_by_text("What you typed is below. It was not sent.").wait_for()
-        assert await second.page.get_by_label("value").input_value() == "Byron"
-        assert await second.page.get_by_role("button", name="Answer", exact=True).is_disabled()
+        await expect(second.page.get_by_label("value")).to_have_value("Byron")
+        await expect(second.page.get_by_role("button", name="Answer", exact=True)).to_be_disabled()
         assert await accessibility_problems(second.page) == []
         assert await small_targets(second.page) == []
         await second.page.get_by_role("button", name="Dismiss").click()
@@ -164,7 +164,7 @@ async def test_texts_of_others_are_text_and_addresses_open_by_a_click_only(
         page = tab.page
         await page.get_by_role("heading", name="<img src=x").wait_for()
         option = page.locator("option", has_text="<script>hacked=1</script>")
-        assert await option.count() == 1
+        await expect(option).to_have_count(1)
         assert await page.locator(".question img, .question script, .inbox-list img").count() == 0
         assert await accessibility_problems(page) == []
 

@@ -18,7 +18,7 @@ from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
 from tests.apps.browser import until_true
 from tests.cli.stored_tasks import DAY, HOUR, create_task
-from tests.console.browser import PHONE, Tab, accessibility_problems, open_tab, small_targets
+from tests.console.browser import PHONE, Tab, accessibility_problems, expect, open_tab, small_targets
 from tests.console.support import RunningConsole, serving_console
 from tests.console.test_task_api import PIXEL
 
@@ -119,9 +119,9 @@ async def test_fifty_tasks_are_cancelled_after_their_number_is_confirmed(browser
         await page.get_by_role("button", name="Cancel all of these…").click()
         dialog = page.get_by_role("dialog", name="Cancel 50 tasks?")
         confirm = dialog.get_by_role("button", name="Cancel 50 tasks")
-        assert await confirm.is_disabled()
+        await expect(confirm).to_be_disabled()
         await dialog.get_by_label("Type 50 to confirm").fill("49")
-        assert await confirm.is_disabled()
+        await expect(confirm).to_be_disabled()
         await dialog.get_by_label("Type 50 to confirm").fill("50")
         await confirm.click()
         await dialog.get_by_text("50 of 50 tasks cancelled.").wait_for()
@@ -129,7 +129,7 @@ async def test_fifty_tasks_are_cancelled_after_their_number_is_confirmed(browser
         await page.get_by_role("button", name="Waiting 0").wait_for()
         await page.get_by_role("button", name="Cancelled 50").click()
         await until_true(page, "document.querySelectorAll('table.tasks tbody tr.cancelled').length === 50")
-        assert await waiting.get_attribute("aria-pressed") == "false"
+        await expect(waiting).to_have_attribute("aria-pressed", "false")
         assert "status=cancelled" in page.url
         assert no_problems(tab)
         shop.gate.set()
@@ -221,7 +221,7 @@ async def test_a_failed_task_is_one_click_away_and_says_why_first(browser: Any) 
         await page.go_back()
         await page.go_back()
         await page.get_by_role("button", name="Failed 2").wait_for()  # the filter is in the address
-        assert await page.get_by_label("Age").input_value() == "newer:1d"
+        await expect(page.get_by_label("Age")).to_have_value("newer:1d")
         await page.get_by_role("button", name="Clear filters").first.click()
         await page.get_by_role("button", name="All 32").wait_for()
         assert no_problems(tab)
@@ -247,7 +247,7 @@ async def test_hostile_names_arguments_and_results_stay_text(browser: Any) -> No
         assert await page.locator(".page img, .page script, .page iframe").count() == 0
         await page.goto(f"{console.url}/tasks/s/{shown.id}")
         await page.get_by_role("button", name="count").click()
-        assert await page.locator(".artifact tbody td").first.inner_text() == EVIL
+        await expect(page.locator(".artifact tbody td").first).to_have_text(EVIL, use_inner_text=True)
         await page.goto(f"{console.url}/workers")
         await page.get_by_role("row", name=EVIL).wait_for()
         assert dialogs == []

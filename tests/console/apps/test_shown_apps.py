@@ -15,7 +15,7 @@ from antiphon.console.sources import StoreSource
 from antiphon.store import open_store
 from tests.apps.browser import PACKAGES, until_true
 from tests.console.apps.app_page import AppPage, app_page
-from tests.console.browser import accessibility_problems
+from tests.console.browser import accessibility_problems, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -139,7 +139,7 @@ async def test_everything_that_an_official_app_asks_of_a_host(page: AppPage) -> 
     await page.wait_in_app("document.body.innerText.includes('onhostcontextchanged:')")
     for callback in ("ontoolinput", "ontoolinputpartial", "ontoolresult", "ontoolcancelled"):
         assert await count(page, callback) == 1, callback
-    assert await app.locator("#host-context-info dd").first.inner_text() == "dark"
+    await expect(app.locator("#host-context-info dd").first).to_have_text("dark", use_inner_text=True)
     # Messages, logs and context go to the person.
     for button in ("#send-message-text-btn", "#log-warning-btn", "#update-context-structured-btn"):
         await app.locator(button).click()
@@ -180,7 +180,9 @@ async def test_the_app_of_an_artifact_reads_it_through_the_console(page: AppPage
     called = await page.console.post("/api/servers/shop/app/call", {"name": "orders"})
     await page.show("shop", server.artifact_ui, tool="orders", result=called["result"])
     await page.app.get_by_role("columnheader", name="who").wait_for()
-    assert await page.app.locator("tbody tr td:nth-child(2)").all_inner_texts() == ["<b>Ada</b>", "Bob"]
+    await expect(page.app.locator("tbody tr td:nth-child(2)")).to_have_text(
+        ["<b>Ada</b>", "Bob"], use_inner_text=True
+    )
     assert page.problems == []
 
 
@@ -362,7 +364,7 @@ async def test_the_app_of_a_tool_is_beside_its_result_and_its_messages_are_liste
     await page.page.get_by_role("button", name="Call", exact=True).click()
     header = page.app.get_by_role("columnheader", name="who")
     await header.wait_for()
-    assert await page.page.get_by_role("region", name="Answer").get_by_text("Two orders.").count() == 1
+    await expect(page.page.get_by_role("region", name="Answer").get_by_text("Two orders.")).to_have_count(1)
     assert await accessibility_problems(page.page) == []
     # The App starts again if the person comes back to the tool.
     await tool.get_by_text("refresh", exact=True).click()
@@ -442,7 +444,7 @@ async def test_an_app_asks_in_the_inbox(page: AppPage, server: Server) -> None:
     question = page.page.get_by_role("article")
     await question.get_by_role("button", name="Answer in the App").click()
     await page.app.get_by_role("heading", name="Which city?").wait_for()
-    assert await question.get_by_label("city").is_visible()  # the form stays
+    await expect(question.get_by_label("city")).to_be_visible()  # the form stays
     await page.app.get_by_role("button", name="Oslo").click()
     await page.page.get_by_role("dialog").get_by_role("button", name="Back").click()
     await page.app.get_by_role("heading").wait_for(state="detached")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apps.browser import until_true
-from tests.console.browser import PHONE, accessibility_problems, browsing, open_tab, small_targets
+from tests.console.browser import PHONE, accessibility_problems, browsing, expect, open_tab, small_targets
 from tests.console.support import serving_console
 from tests.console.workbench.bench_server import bench_console, bench_server, source_at
 from tests.support.serving import serving
@@ -56,7 +56,7 @@ async def test_a_person_tries_every_kind_of_tool() -> None:
         await page.get_by_text("This is not JSON").wait_for()
         await text.fill('{"a": 40}')
         await page.get_by_role("group").get_by_role("button", name="Form").click()
-        assert await page.get_by_label("a", exact=True).input_value() == "40"
+        await expect(page.get_by_label("a", exact=True)).to_have_value("40")
         await call(page)
         await answer.get_by_text("42", exact=True).wait_for()
 
@@ -108,7 +108,7 @@ async def test_a_person_tries_every_kind_of_tool() -> None:
         exported = await (await saved.value).path()
         assert exported.read_text(encoding="utf-8").startswith('{"antiphon":"messages"')
 
-        assert await page.title() == "Workbench · Antiphon"
+        await expect(page).to_have_title("Workbench · Antiphon")
         assert [error for error in tab.errors if "422" not in error] == []  # the answer that did not fit
         assert tab.outside == []
 

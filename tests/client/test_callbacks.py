@@ -136,7 +136,7 @@ async def test_an_answer_that_the_server_does_not_want_any_more_is_not_worked_on
         await line.say(method="notifications/cancelled", params={"requestId": "never asked"})
         assert not stopped.is_set()
         await line.say(method="notifications/cancelled", params={"requestId": "q1"})
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 30)
         return {"result": DONE}
 
     line = Line(answer, version="2025-11-25")

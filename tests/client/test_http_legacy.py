@@ -212,7 +212,7 @@ async def test_changes_come_on_the_stream_outside_of_requests() -> None:
 
     async with serving(legacy(answer)) as fake, Client(fake.url, on_change=heard.put_nowait) as client:
         await client.subscribe("memo://x")
-        changes = [await asyncio.wait_for(heard.get(), 5) for _ in range(2)]
+        changes = [await asyncio.wait_for(heard.get(), 30) for _ in range(2)]
         await client.unsubscribe("memo://x")
     assert changes == [ListChanged("tools"), ResourceUpdated("memo://x")]
     assert [m for m in fake.methods() if m.startswith("resources/")] == [

@@ -138,7 +138,7 @@ async def test_cancelling_closes_the_stream_and_sends_nothing() -> None:
             calling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await calling
-            await asyncio.wait_for(fake.gone.wait(), 5)
+            await asyncio.wait_for(fake.gone.wait(), 30)
         assert fake.methods() == ["server/discover", "tools/call"]
 
 
@@ -270,7 +270,7 @@ async def test_a_changed_list_is_told_and_asked_for_again() -> None:
     ):
         await client.tools()
         telling.say.put_nowait(CHANGED)
-        assert await asyncio.wait_for(heard.get(), 5) == ListChanged("tools")
+        assert await asyncio.wait_for(heard.get(), 30) == ListChanged("tools")
         await client.tools()
         assert fake.methods().count("tools/list") == 2
     assert telling.interests == [{"toolsListChanged": True}]
@@ -286,7 +286,7 @@ async def test_subscribing_opens_one_stream_for_everything() -> None:
         await client.subscribe("memo://b")
         await client.unsubscribe("memo://a")
         telling.say.put_nowait({"method": "notifications/resources/updated", "params": {"uri": "memo://b"}})
-        assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://b")
+        assert await asyncio.wait_for(heard.get(), 30) == ResourceUpdated("memo://b")
     assert [wanted.get("resourceSubscriptions") for wanted in telling.interests] == [
         None,
         ["memo://a"],
@@ -309,5 +309,5 @@ async def test_listening_iterates_over_changes() -> None:
             async for change in changes:
                 assert change == ListChanged("tools")
                 break
-        await asyncio.wait_for(fake.gone.wait(), 5)
+        await asyncio.wait_for(fake.gone.wait(), 30)
     assert telling.interests == [{"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}]

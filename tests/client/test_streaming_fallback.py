@@ -154,7 +154,7 @@ async def test_a_stream_is_read_inside_its_context_and_once() -> None:
             assert (await anext(stream)).number == 1
             with pytest.raises(ClientError, match="has no result yet"):
                 assert stream.result
-        await asyncio.wait_for(fake.gone.wait(), 5)  # leaving it gives the call up
+        await asyncio.wait_for(fake.gone.wait(), 30)  # leaving it gives the call up
         with pytest.raises(ClientError, match="left before its end"):
             assert stream.result
         with pytest.raises(ClientError, match="read once"):

@@ -159,7 +159,7 @@ async def test_an_answer_that_falls_silent_times_out(dialect: Modern) -> None:
             await read_into(got, stream)
         assert got == [1, 2, 3]
         assert time.monotonic() - began > 0.6  # each segment gave it more time
-        await asyncio.wait_for(fake.gone.wait(), 5)
+        await asyncio.wait_for(fake.gone.wait(), 30)
 
 
 async def test_a_timeout_is_for_all_of_a_stream(dialect: Modern) -> None:
@@ -172,7 +172,7 @@ async def test_a_timeout_is_for_all_of_a_stream(dialect: Modern) -> None:
     async with streaming(dialect, answer, timeout=0.1, within=0.4) as (stream, fake):
         with pytest.raises(TimedOut, match="'tool' has not ended within 0.4 s"):
             await read(stream)
-        await asyncio.wait_for(fake.gone.wait(), 5)
+        await asyncio.wait_for(fake.gone.wait(), 30)
         with pytest.raises(TimedOut):
             assert stream.result
 

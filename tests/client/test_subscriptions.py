@@ -94,10 +94,10 @@ async def test_a_stream_that_breaks_is_opened_again_and_what_was_kept_is_asked_f
         await until(lambda: telling.opened > opened)
         await client.tools()
         assert len(line.asked("tools/list")) == 2
-        missed = [await asyncio.wait_for(heard.get(), 5) for _ in range(2)]
+        missed = [await asyncio.wait_for(heard.get(), 30) for _ in range(2)]
         assert missed == [ListChanged("tools", assumed=True), ResourceUpdated("memo://a", assumed=True)]
         await line.say(method="notifications/resources/updated", params={"uri": "memo://a", "assumed": True})
-        assert await asyncio.wait_for(heard.get(), 5) == ResourceUpdated("memo://a")
+        assert await asyncio.wait_for(heard.get(), 30) == ResourceUpdated("memo://a")
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}
     assert [params["notifications"] for params in line.asked("subscriptions/listen")][-2:] == [wanted] * 2
 
@@ -123,9 +123,9 @@ async def test_a_stream_is_opened_again_however_long_the_server_is_away(
         await until(lambda: attempts > 20)
         assert caplog.text.count("keeps breaking: Nobody there. The client tries to open it again.") == 1
         is_away = False
-        assert await asyncio.wait_for(anext(reading), 5) == ResourceUpdated("memo://a", assumed=True)
+        assert await asyncio.wait_for(anext(reading), 30) == ResourceUpdated("memo://a", assumed=True)
         await line.say(method="notifications/resources/updated", params={"uri": "memo://a"})
-        assert await asyncio.wait_for(anext(reading), 5) == ResourceUpdated("memo://a")
+        assert await asyncio.wait_for(anext(reading), 30) == ResourceUpdated("memo://a")
 
 
 async def test_a_stream_that_is_not_acknowledged_again_is_tried_again() -> None:
@@ -139,7 +139,7 @@ async def test_a_stream_that_is_not_acknowledged_again_is_tried_again() -> None:
     line = Line(answer, **CAPABLE)
     async with Client(line, timeout=0.1) as client, client.listen("memo://a", lists=False) as changes:
         telling.breaking.set()
-        assert await asyncio.wait_for(anext(aiter(changes)), 5) == ResourceUpdated("memo://a", assumed=True)
+        assert await asyncio.wait_for(anext(aiter(changes)), 30) == ResourceUpdated("memo://a", assumed=True)
     assert len(line.asked("subscriptions/listen")) == 3
 
 

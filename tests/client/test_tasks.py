@@ -221,7 +221,7 @@ async def test_news_come_without_polling_and_each_change_once() -> None:
         fakes.append(fake)
         promise = await client.submit("tool")
         seen = [(status.status, status.message) async for status in promise.updates()]
-        await asyncio.wait_for(fake.gone.wait(), 5)
+        await asyncio.wait_for(fake.gone.wait(), 30)
     assert seen == [("working", None), ("working", "one"), ("working", "two"), ("completed", None)]
     assert "tasks/get" not in fake.methods()
 
@@ -292,8 +292,8 @@ async def test_a_stream_that_is_not_for_the_task_is_closed_and_the_task_looked_a
 
     looks = iter([task(), task(), task("completed", result=RESULT)])
     async with serving(promising(answer, listens=True)) as fake, Client(fake.url) as client:
-        assert (await asyncio.wait_for(client.call("tool"), 5)).text == "done"
-        await asyncio.wait_for(fake.gone.wait(), 5)
+        assert (await asyncio.wait_for(client.call("tool"), 30)).text == "done"
+        await asyncio.wait_for(fake.gone.wait(), 30)
     assert fake.methods().count("subscriptions/listen") == 1
 
 

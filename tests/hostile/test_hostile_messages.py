@@ -179,7 +179,7 @@ async def test_a_task_under_another_id_is_refused() -> None:
     answers = {"tasks/get": {"taskId": "other", "status": "working"}}
     async with connected(scripted(answers, **EVERYTHING)) as (client, _):
         with pytest.raises((BadAnswer, TaskLost)):
-            await client.task("t").result(timeout=5)
+            await client.task("t").result(timeout=30)
 
 
 FORMS: list[Any] = [

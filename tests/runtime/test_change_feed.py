@@ -22,7 +22,7 @@ def everything(change: Change) -> bool:
 
 async def taken(listener: Listener, count: int) -> list[Change]:
     found: list[Change] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for change in listener:
             found.append(change)
             if len(found) == count:

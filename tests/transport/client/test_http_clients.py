@@ -241,7 +241,7 @@ async def test_a_connection_that_the_server_closed_is_not_used_again(http: HttpC
         for number in range(3):
             await whole(await http.request("POST", server.url, {}, b"x"))
             server.hang_up()
-            await asyncio.wait_for(_closed(server.connections[number]), 5)
+            await asyncio.wait_for(_closed(server.connections[number]), 30)
         assert [asked.connection for asked in server.asked] == [0, 1, 2]
 
 

@@ -32,7 +32,7 @@ async def test_our_client_can_be_measured(library: str, work: str) -> None:
 
     async with serving(server) as address:
         port = address.url.split(":")[2].split("/")[0]
-        command = [sys.executable, str(LOAD), library, work, port, "2", "0.01"]
+        command = [sys.executable, str(LOAD), library, work, port, "2", "1"]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)

@@ -148,7 +148,7 @@ async def test_one_that_is_not_is_a_promise_and_its_function_runs_on(turning: Tu
     async with behind(turning) as port:
         client, began = of(dialect, port), time.monotonic()
         task = await begin(client, "maybe", wait=True)
-        assert 0.15 < time.monotonic() - began < 2
+        assert 0.15 < time.monotonic() - began < 30
         assert (await look(client, task["taskId"]))["status"] == "working"
         turning.gate.set()
         await reach(client, task["taskId"], "completed")

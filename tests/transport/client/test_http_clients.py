@@ -1,4 +1,4 @@
-"""Both HTTP libraries behind the seam send the same requests, and read the same responses and failures."""
+"""All HTTP clients behind the seam send the same requests, and read the same responses and failures."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from typing import Any
 import httpx2
 import pytest
 
-from antiphon.transport.client import http_aiohttp
+from antiphon.transport.client import http_connecting
 from antiphon.transport.client.http_aiohttp import AiohttpClient
 from antiphon.transport.client.http_client import HttpClient, HttpFailure, HttpResponse, InvalidUrl
+from antiphon.transport.client.http_direct import DirectClient
 from antiphon.transport.client.http_httpx2 import Httpx2Client
 from tests.transport.client.web_server import Asked, always, response, web_server
 
-LIBRARIES = ("aiohttp", "httpx2")
+LIBRARIES = ("direct", "aiohttp", "httpx2")
 
 
 def create(library: str, **options: Any) -> HttpClient:
     given = {"tls": None, "proxy": None, "connect_timeout": 5.0, **options}
+    if library == "direct":
+        return DirectClient(**given)
     return AiohttpClient(**given) if library == "aiohttp" else Httpx2Client(None, auth=None, **given)
 
 
@@ -255,7 +258,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
 async def test_a_connection_closed_while_the_program_blocked_is_not_used_again(
     http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_aiohttp, "_QUIET_SECONDS", 0)
+    monkeypatch.setattr(http_connecting, "QUIET_SECONDS", 0)
     closed = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

@@ -1,4 +1,4 @@
-"""The pool of connections on aiohttp is shared in an event loop, and closed with its last client."""
+"""The pool of connections is shared in an event loop, and closed with its last client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,28 @@ import pytest
 
 from antiphon import Client, Server
 from antiphon.errors import Unreachable
-from antiphon.transport.client import http_aiohttp
+from antiphon.transport.client import http_aiohttp, http_connecting, http_direct
 from antiphon.transport.client.http_aiohttp import AiohttpClient
+from antiphon.transport.client.http_client import HttpClient
+from antiphon.transport.client.http_direct import DirectClient
 from tests.support.polling import until
 from tests.support.serving import serving
 from tests.transport.client.web_server import Asked, always, response, web_server
 
+Kind = type[AiohttpClient] | type[DirectClient]
 
-async def fetch(http: AiohttpClient, url: str) -> bytes:
+
+@pytest.fixture(params=[AiohttpClient, DirectClient])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param  # type: ignore[no-any-return]
+
+
+def no_pool() -> bool:
+    loop = asyncio.get_running_loop()
+    return loop not in http_aiohttp._pools and loop not in http_direct._pools
+
+
+async def fetch(http: HttpClient, url: str) -> bytes:
     found = await http.request("GET", url, {})
     try:
         return await found.read()
@@ -30,9 +44,9 @@ async def fetch(http: AiohttpClient, url: str) -> bytes:
         await found.close()
 
 
-async def test_clients_share_connections_and_the_last_one_closes_them() -> None:
+async def test_clients_share_connections_and_the_last_one_closes_them(kind: Kind) -> None:
     async with web_server(always(response(b"hi"))) as server:
-        first, second = AiohttpClient(), AiohttpClient()
+        first, second = kind(), kind()
         assert await fetch(first, server.url) == await fetch(second, server.url) == b"hi"
         assert [asked.connection for asked in server.asked] == [0, 0]
         await first.close()
@@ -41,26 +55,28 @@ async def test_clients_share_connections_and_the_last_one_closes_them() -> None:
         assert server.open_connections == 1
         await second.close()
         await until(lambda: server.open_connections == 0)
-        third = AiohttpClient()
+        third = kind()
         await fetch(third, server.url)
         await third.close()
-    assert asyncio.get_running_loop() not in http_aiohttp._pools
+    assert no_pool()
 
 
-async def test_a_client_that_is_dropped_gives_up_its_share() -> None:
+async def test_a_client_that_is_dropped_gives_up_its_share(kind: Kind) -> None:
     async with web_server(always(response(b"hi"))) as server:
-        http = AiohttpClient()
+        http = kind()
         await fetch(http, server.url)
         del http
         gc.collect()
         await until(lambda: server.open_connections == 0)
-    assert asyncio.get_running_loop() not in http_aiohttp._pools
+    assert no_pool()
 
 
-async def test_connections_that_have_been_idle_for_long_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_aiohttp, "_IDLE_SECONDS", 0.01)
+async def test_connections_that_have_been_idle_for_long_are_not_used(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connecting, "IDLE_SECONDS", 0.01)
     async with web_server(always(response(b"hi"))) as server:
-        http = AiohttpClient()
+        http = kind()
         for _ in range(2):
             await fetch(http, server.url)
             await asyncio.sleep(0.05)

@@ -1,9 +1,9 @@
-"""The HTTP client on aiohttp, and the pool of connections that all such clients of an event loop share.
+"""The HTTP client on aiohttp: for sessions that users pass, and for what `http_direct` does not do itself.
 
-Each client has cookies of its own, for load balancers that keep a caller at one server. The pool keeps apart
-connections to different hosts, through different proxies and with different TLS settings. It is closed with
-its last client. The errors of aiohttp are not quoted as they are, because some quote a URL with its
-secrets.
+The clients of an event loop share a pool of connections, which keeps apart connections to different hosts,
+through different proxies and with different TLS settings. It is closed with its last client. Each client has
+cookies of its own, for load balancers that keep a caller at one server. The errors of aiohttp are not quoted
+as they are, because some quote a URL with its secrets.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
-import socket
 import ssl
-import sys
 import weakref
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import aiohttp
@@ -24,6 +21,7 @@ from yarl import URL
 
 from antiphon.log_records import clean_records
 from antiphon.printable import printable, redacted_url
+from antiphon.transport.client import http_connecting as connecting
 from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_proxies import environment_proxy
 
@@ -31,11 +29,6 @@ __all__ = ["AiohttpClient"]
 
 clean_records(("aiohttp.client", "aiohttp.internal"))  # they quote cookies
 
-_IDLE_SECONDS = 4.0
-"""How long a connection stays in the pool. Many servers close one after 5 s, and a request sent meanwhile is
-lost."""
-_QUIET_SECONDS = 0.5
-"""After how long without a request a client looks whether servers have closed connections meanwhile."""
 _CLOSE_SECONDS = 2.0
 """How long the pool waits until its connections are closed."""
 _MAX_LINE_BYTES = 16 * 1024
@@ -72,7 +65,7 @@ class AiohttpClient:
         self._connect_timeout = connect_timeout
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
         # A session of the user has TLS settings and proxies of its own, which these values leave as they are.
-        self._tls = tls or (_default_tls() if session is None else True)
+        self._tls = tls or (connecting.default_tls() if session is None else True)
         self._proxy = proxy if session is None else False
         self._routes: dict[str, _Route] = {}
         self._bare: aiohttp.ClientSession | None = None
@@ -94,8 +87,8 @@ class AiohttpClient:
     ) -> HttpResponse:
         """Send a request and return the response, still unread."""
         now = self._loop.time()
-        if now - self._last_request > _QUIET_SECONDS:
-            await _see_closed_connections()
+        if now - self._last_request > connecting.QUIET_SECONDS:
+            await connecting.see_closed_connections()
         self._last_request = now
         if self._session.closed:
             raise HttpFailure("the session is closed")
@@ -126,6 +119,10 @@ class AiohttpClient:
             raise HttpFailure(f"connecting took more than {self._connect_timeout:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise HttpFailure(_reason(error)) from None
+
+    def add_cookies(self, cookies: Sequence[str], url: str) -> None:
+        """Add cookies that a response had, as its headers."""
+        self._session.cookie_jar.update_cookies_from_headers(cookies, URL(url))
 
     async def close(self) -> None:
         """Give up the client's share in the pool; the last client closes the pool."""
@@ -218,7 +215,7 @@ class _Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.users = 0
-        self.connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS)
+        self.connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=connecting.IDLE_SECONDS)
 
     @staticmethod
     def acquire() -> _Pool:
@@ -247,15 +244,6 @@ class _Pool:
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
-async def _see_closed_connections() -> None:
-    """Let the event loop read its sockets, so that the pool knows which connections servers have closed.
-
-    A program that has blocked the loop since the last request would send the next one into such a connection.
-    """
-    for _ in range(2):  # the loop reads the sockets after it has woken this task once
-        await asyncio.sleep(0)
-
-
 def _drop(session: aiohttp.ClientSession, pool: _Pool) -> None:
     """Release the share of a client that was dropped without being closed. Any thread may collect it."""
     session.detach()
@@ -276,15 +264,6 @@ def _run_without_loop(work: Coroutine[Any, Any, None]) -> None:
     work.close()
 
 
-def _default_tls() -> ssl.SSLContext | bool:
-    """Return the TLS settings of clients that have none: certificates as the operating system trusts them."""
-    if sys.platform in ("win32", "darwin"):  # OpenSSL does not know where these keep certificates
-        import truststore
-
-        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return True
-
-
 def _reason(error: Exception) -> str:
     """Return why a request failed, in words that quote no URL."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -298,20 +277,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy cannot be reached: {_os_reason(error.os_error)}"
+        return f"the proxy cannot be reached: {connecting.os_reason(error.os_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return _os_reason(error.os_error)
+        return connecting.os_reason(error.os_error)
     if isinstance(error, OSError):
-        return _os_reason(error)
+        return connecting.os_reason(error)
     return printable(str(error), 200) or type(error).__name__
-
-
-def _os_reason(error: OSError) -> str:
-    """Return the reason of an error of the operating system, of TLS or of the resolver."""
-    if isinstance(error, ConnectionRefusedError):
-        return "Connection refused"
-    if isinstance(error, socket.gaierror):
-        return error.strerror or "the name of the host was not found"
-    if isinstance(error, ssl.SSLError) or not error.errno:
-        return str(error) or type(error).__name__
-    return os.strerror(error.errno)

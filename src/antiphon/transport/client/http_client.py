@@ -2,7 +2,8 @@
 
 An `HttpClient` sends one request and returns a response whose body is still unread. It follows no redirect,
 decodes no body, and raises `HttpFailure` for everything that goes wrong below HTTP. It knows no MCP. Users
-who pass nothing get aiohttp; `httpx2` is used for those who pass a client or an `Auth` of it.
+who pass nothing get `http_direct`; aiohttp and httpx2 are used for those who pass a client of theirs, and
+httpx2 for its `Auth`.
 """
 
 from __future__ import annotations
@@ -122,11 +123,13 @@ def http_client(
         return Httpx2Client(
             http, auth=auth, tls=tls, proxy=proxy, connect_timeout=connect_timeout, is_bare=is_bare
         )
+    if http is None:
+        from antiphon.transport.client.http_direct import DirectClient
+
+        return DirectClient(tls=tls, proxy=proxy, connect_timeout=connect_timeout, cookies=cookies)
     from antiphon.transport.client.http_aiohttp import AiohttpClient
 
-    return AiohttpClient(
-        http, tls=tls, proxy=proxy, connect_timeout=connect_timeout, is_bare=is_bare, cookies=cookies
-    )
+    return AiohttpClient(http, connect_timeout=connect_timeout, is_bare=is_bare)
 
 
 def _is(value: object, library: str, name: str) -> bool:

@@ -1,0 +1,284 @@
+"""One connection to an HTTP server: sends a request, and reads the response with httptools.
+
+A connection carries one request at a time, and serves the next one only if both sides are done with the last.
+What a server sends unasked closes it. It knows no pool: its owner hears when it is free, and when it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+
+from antiphon.printable import printable
+from antiphon.transport.client.http_client import HttpFailure
+from antiphon.transport.client.http_connecting import os_reason
+
+__all__ = ["Connection", "ConnectionClosed", "Response"]
+
+_MAX_FIELD_BYTES = 16 * 1024
+"""How long the name and the value of a header may be."""
+_MAX_HEADERS = 128
+_MAX_HEAD_BYTES = 512 * 1024
+"""How long everything before the body may be, with interim responses."""
+_MAX_BUFFERED_BYTES = 256 * 1024
+"""How much of a body is kept before the connection waits for a reader."""
+
+
+class ConnectionClosed(HttpFailure):
+    """The server closed the connection before it sent anything of a response."""
+
+
+class Response:
+    """A response, whose body is read while it comes."""
+
+    __slots__ = ("_connection", "_headers", "_pieces", "_waiter", "failure", "is_complete", "size", "status")
+
+    def __init__(self, connection: Connection) -> None:
+        self.status = 0
+        self.is_complete = False
+        self.failure: HttpFailure | None = None
+        self.size = 0
+        """How many bytes of the body wait for a reader."""
+        self._connection: Connection | None = connection
+        self._headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of a header, and all challenges; `None` without one."""
+        return self._headers.get(name.lower())
+
+    async def read(self) -> bytes:
+        """Return the bytes that have come; empty at the end of the body. Raises `HttpFailure`."""
+        while not self._pieces:
+            if self.is_complete:
+                return b""
+            if self.failure is not None:
+                raise self.failure
+            await self.wait()
+        pieces, self._pieces, self.size = self._pieces, [], 0
+        if self._connection is not None:
+            self._connection.resume()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def close(self) -> None:
+        """Free the connection if the body has come to its end, and close it if not."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.finish(self)
+
+    # For the connection
+
+    async def wait(self) -> None:
+        """Wait until something has come, or nothing will. Raises nothing."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def wake(self) -> None:
+        """Wake the reader."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def add_header(self, name: str, value: str) -> None:
+        """Add a header. Several challenges or cookies are one value."""
+        found = self._headers.get(name)
+        if found is None:
+            self._headers[name] = value
+        elif name == "www-authenticate":
+            self._headers[name] = f"{found}, {value}"
+        elif name == "set-cookie":
+            self._headers[name] = f"{found}\n{value}"
+
+    def add(self, piece: bytes) -> None:
+        """Add bytes of the body."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def clear_headers(self) -> None:
+        """Forget the headers of an interim response."""
+        self._headers.clear()
+
+
+class Connection(asyncio.Protocol):
+    """A connection. `on_free` is called when it can carry the next request, `on_lost` when it is closed."""
+
+    def __init__(self, on_free: Callable[[Connection], None], on_lost: Callable[[Connection], None]) -> None:
+        self.idle_since = 0.0
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._response: Response | None = None
+        self._is_paused = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._problem = ""  # why the bytes that came are no response
+        self._has_begun = False  # whether anything of the response has come
+        self._has_head = False
+        self._head_bytes = 0
+        self._headers = 0
+        self._is_interim = False
+        self._ends_with_connection = False
+        self._is_reusable = True
+
+    async def send(self, request: bytes, body: bytes | None) -> Response:
+        """Send a request and return its response once the head is there. Raises `HttpFailure`.
+
+        If the caller is cancelled meanwhile, the connection is closed.
+        """
+        assert self._transport is not None
+        assert self._response is None
+        self._begin()
+        response = self._response = Response(self)
+        # One write for a small body: it is one packet then.
+        if body is None or len(body) > _MAX_BUFFERED_BYTES:
+            self._transport.write(request)
+            if body:
+                self._transport.write(body)
+        else:
+            self._transport.write(request + body)
+        try:
+            while not self._has_head:
+                if response.failure is not None:
+                    raise response.failure
+                await response.wait()
+        except BaseException:
+            self.abort()
+            raise
+        return response
+
+    def is_usable(self) -> bool:
+        """Return whether a request can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def resume(self) -> None:
+        """Read on, after the body was read."""
+        if self._is_paused:
+            self._is_paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+
+    def finish(self, response: Response) -> None:
+        """Free the connection after a response, if nothing is left of it."""
+        if self._response is not response:
+            return
+        self._response = None
+        transport = self._transport
+        if (
+            transport is not None
+            and response.is_complete
+            and self._is_reusable
+            and not self._is_paused
+            and not transport.get_write_buffer_size()
+        ):
+            self._on_free(self)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        response = self._response
+        if response is None or response.is_complete:  # nobody has asked for this
+            self._is_reusable = False
+            self.abort()
+            return
+        self._has_begun = True
+        if not self._has_head:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._problem = "it changes to another protocol"
+        except httptools.HttpParserError as error:
+            self._problem = self._problem or printable(str(error), 200) or type(error).__name__
+        if not self._has_head and self._head_bytes > _MAX_HEAD_BYTES:
+            self._problem = self._problem or "its headers are too long"
+        if self._problem:
+            self._fail(HttpFailure(f"the response is not valid HTTP: {self._problem}"))
+            return
+        if response.size > _MAX_BUFFERED_BYTES and not response.is_complete and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        if self._has_head:
+            response.wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._is_reusable = False
+        self._on_lost(self)
+        response = self._response
+        if response is None or response.is_complete:
+            return
+        if self._has_head and self._ends_with_connection and error is None:
+            response.is_complete = True
+            response.wake()
+        elif self._has_head:
+            self._fail(HttpFailure("the connection broke in the middle of the response"))
+        elif self._has_begun:
+            self._fail(HttpFailure("the server closed the connection in the middle of the headers"))
+        elif isinstance(error, OSError) and not isinstance(error, ConnectionResetError | BrokenPipeError):
+            self._fail(HttpFailure(os_reason(error)))
+        else:
+            self._fail(ConnectionClosed("the server closed the connection before it answered"))
+
+    def _fail(self, failure: HttpFailure) -> None:
+        response = self._response
+        if response is not None and response.failure is None:
+            response.failure = failure
+            response.wake()
+        self._is_reusable = False
+        self.abort()
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        if self._response is None or self._response.is_complete:
+            self._is_reusable = False  # a second response, which nobody has asked for
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        response = self._response
+        self._headers += 1
+        if self._headers > _MAX_HEADERS or len(name) + len(value) > _MAX_FIELD_BYTES:
+            self._problem = "its headers are too long"
+        elif response is not None and not self._has_head:  # what comes later is a trailer
+            response.add_header(name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape"))
+
+    def on_headers_complete(self) -> None:
+        response = self._response
+        if response is None or self._has_head:
+            return
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:
+            self._is_interim = True
+            response.clear_headers()
+            return
+        response.status = status
+        self._has_head = True
+        self._ends_with_connection = (
+            response.header("content-length") is None and response.header("transfer-encoding") is None
+        )
+
+    def on_body(self, piece: bytes) -> None:
+        if self._response is not None and not self._response.is_complete:
+            self._response.add(piece)
+
+    def on_message_complete(self) -> None:
+        if self._is_interim:
+            self._is_interim = False
+        elif self._response is not None and not self._response.is_complete:
+            self._response.is_complete = True
+            self._is_reusable = self._is_reusable and self._parser.should_keep_alive()

@@ -225,7 +225,8 @@ async def test_large_documents_redirects_and_private_networks_are_refused(hostil
     assert (await requests.get(f"{hostile.url}/elsewhere")).status == 302
     assert hostile.requests == ["/large", "/elsewhere"]
     public = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=10, allow_private=False)
-    for url in (f"{hostile.url}/x", "https://10.0.0.8/x", "https://[::1]/x", "https://169.254.169.254/x"):
+    addresses = ("10.0.0.8", "[::1]", "169.254.169.254", "127.1", "2130706433", "0x7f000001", "localhost.")
+    for url in (f"{hostile.url}/x", *(f"https://{address}/x" for address in addresses)):
         with pytest.raises(AuthorizationFailed, match="private network"):
             await public.get(url)
     assert hostile.requests == ["/large", "/elsewhere"]

@@ -191,6 +191,40 @@ async def test_an_invalid_url_has_an_error_of_its_own(http: HttpClient) -> None:
     assert isinstance(await refusal(http, "http://ada:s3cret@host:port/"), InvalidUrl)
 
 
+@pytest.mark.parametrize("library", ["direct", "aiohttp"])
+@pytest.mark.parametrize(
+    "address", ["127.1", "2130706433", "0x7f000001", "0x7f.1", "1.2.3", "127.0.0.1.", "127.0.0.1:0"]
+)
+async def test_an_address_that_checks_of_addresses_do_not_know_is_no_url(library: str, address: str) -> None:
+    http = create(library)
+    assert isinstance(
+        await refusal(http, f"http://{address}/"), InvalidUrl if library == "direct" else HttpFailure
+    )
+    await http.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", "a" * 64 + ".example", "-.example"])
+async def test_a_name_that_no_host_can_have_is_a_failure(http: HttpClient, host: str) -> None:
+    for scheme in ("http", "https"):
+        await refusal(http, f"{scheme}://{host}.invalid/")
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST"])
+async def test_a_request_without_a_body_says_so(http: HttpClient, method: str) -> None:
+    async with web_server(always(response())) as server:
+        await whole(await http.request(method, server.url, {}))
+        await whole(await http.request("GET", server.url, {}))
+    assert server.asked[0].header("content-length") in ("0", None if method == "DELETE" else "0")
+    assert server.asked[1].header("content-length") is None
+
+
+async def test_a_method_cannot_hold_another_request(http: HttpClient) -> None:
+    async with web_server(always(response())) as server:
+        with pytest.raises((HttpFailure, ValueError)):
+            await http.request("GET / HTTP/1.1\r\nhost: x\r\n\r\nGET", server.url, {})
+    assert server.asked == []
+
+
 @pytest.mark.parametrize(
     "data",
     [

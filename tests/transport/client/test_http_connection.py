@@ -129,6 +129,11 @@ async def test_what_a_server_sends_unasked_closes_the_connection(http: DirectCli
         b"HTTP/1.1 200 OK\r\nx: a\r\n continued\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nbad name: 1\r\n\r\n",
         b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20_000,
+        b"HTTP/1.1 104 Upload\r\ncontent-length: 5\r\n\r\nEVILS" + response(b"ok"),
+        b"HTTP/1.1 200 OK\r\nmcp-session-id: " + b"x" * 20_000 + b"\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"content-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: " + b"y" * 2_000_000,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;x=" + b"y" * 2_000_000,
     ],
     ids=[
         "another protocol",
@@ -138,6 +143,11 @@ async def test_what_a_server_sends_unasked_closes_the_connection(http: DirectCli
         "folded",
         "bad name",
         "endless interim",
+        "interim with a body",
+        "long header",
+        "many headers",
+        "endless trailer",
+        "endless chunk head",
     ],
 )
 async def test_a_response_that_could_be_read_in_two_ways_is_refused(http: DirectClient, data: bytes) -> None:
@@ -220,3 +230,92 @@ async def test_a_second_response_of_one_request_is_no_answer_to_the_next(http: D
         assert await fetch(http, server.url) == (200, b"first")
         await until(lambda: not http._pool._open)
         assert await fetch(http, server.url) == (200, b"second")
+
+
+async def test_a_server_that_answers_before_a_request_is_sent_whole_is_heard(http: DirectClient) -> None:
+    read, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\n\r\ntoo large")
+        writer.write_eof()
+        await writer.drain()
+        await read.wait()  # and reads nothing of the body
+        writer.transport.abort()
+        ended.set()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0, limit=1024)
+    async with listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        found = await http.request("POST", url, {}, b"x" * 20_000_000)
+        assert (found.status, await found.read(), await found.read()) == (413, b"too large", b"")
+        await found.close()
+        read.set()
+        await ended.wait()
+        await asyncio.sleep(0)
+
+
+async def test_after_an_early_refusal_of_a_large_request_the_connection_is_not_used(
+    http: DirectClient,
+) -> None:
+    async with web_server(always(response(b"no", "413 Content Too Large"))) as server:
+        for _ in range(2):
+            found = await http.request("POST", server.url, {}, b"x" * 300_000)
+            assert await found.read() == b"no"
+            await found.close()
+        assert [asked.connection for asked in server.asked] == [0, 1]
+
+
+async def test_a_reader_hears_that_its_response_was_closed(http: DirectClient) -> None:
+    async with web_server(always(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")) as server:
+        found = await http.request("GET", server.url, {})
+        assert await found.read() == b"ab"
+        reading = asyncio.create_task(found.read())
+        await asyncio.sleep(0)
+        await found.close()
+        for read in (reading, found.read()):
+            with pytest.raises(HttpFailure, match="closed"):
+                await asyncio.wait_for(read, 30)
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\npart"], ids=["waiting", "reading"])
+async def test_a_client_that_is_closed_sends_nothing_again_and_ends_its_responses(head: bytes) -> None:
+    http = DirectClient()
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(b"hi") if len(server.asked) == 1 else head)
+
+    async with web_server(answer) as server:
+        await fetch(http, server.url, "GET")  # the connection is used again
+        waiting = asyncio.create_task(fetch(http, server.url, "GET"))
+        await until(lambda: len(server.asked) == 2)
+        await asyncio.sleep(0.05)
+        await http.close()
+        with pytest.raises(HttpFailure):
+            await asyncio.wait_for(waiting, 30)
+        with pytest.raises(HttpFailure, match="the client is closed"):
+            await http.request("GET", server.url, {})
+        assert len(server.asked) == 2
+    assert not http._pool._open
+
+
+def test_a_client_whose_event_loop_has_ended_can_be_closed() -> None:
+    async def use() -> DirectClient:
+        async with web_server(always(response(b"hi"))) as server:
+            http = DirectClient()
+            await fetch(http, server.url)
+        return http
+
+    http = asyncio.run(use())
+
+    async def other() -> None:
+        with pytest.raises(HttpFailure, match="another event loop"):
+            await http.request("GET", "http://127.0.0.1:9/", {})
+        await http.close()
+
+    asyncio.run(other())
+
+
+async def test_a_header_that_cannot_be_encoded_is_a_failure(http: DirectClient) -> None:
+    with pytest.raises(HttpFailure, match="cannot be sent"):
+        await http.request("GET", "http://127.0.0.1:9/", {"x": "\ud800"})

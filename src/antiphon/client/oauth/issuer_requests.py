@@ -16,6 +16,7 @@ import msgspec
 from antiphon.authorization.urls import problem_of_url, shown_url
 from antiphon.errors import AuthorizationFailed, BadAnswer
 from antiphon.transport.client.http_client import HttpClient, HttpFailure
+from antiphon.transport.client.http_connecting import is_short_address
 from antiphon.transport.client.http_response import body
 
 __all__ = ["Document", "IssuerRequests"]
@@ -135,4 +136,7 @@ def _is_private(url: str) -> bool:
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
+        pass
+    name = host.rstrip(".")
+    is_local = name == "localhost" or name.endswith((".localhost", ".local", ".internal"))
+    return is_local or is_short_address(host)

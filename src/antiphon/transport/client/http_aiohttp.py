@@ -138,7 +138,7 @@ class AiohttpClient:
         try:
             # A URL in ASCII is sent as the user wrote it: some are signed.
             url = URL(text, encoded=text.isascii() and text.isprintable() and " " not in text)
-            if url.scheme not in ("http", "https") or not url.host:
+            if url.scheme not in ("http", "https") or not url.host or connecting.is_short_address(url.host):
                 raise InvalidUrl
         except ValueError:  # its message may quote a password
             raise InvalidUrl from None

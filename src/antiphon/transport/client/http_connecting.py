@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
+import re
 import socket
 import ssl
 import sys
 from functools import cache
 
-__all__ = ["IDLE_SECONDS", "QUIET_SECONDS", "default_tls", "os_reason", "see_closed_connections"]
+__all__ = [
+    "IDLE_SECONDS",
+    "QUIET_SECONDS",
+    "default_tls",
+    "is_short_address",
+    "os_reason",
+    "see_closed_connections",
+]
 
 IDLE_SECONDS = 4.0
 """How long a connection stays in the pool. Many servers close one after 5 s, and a request sent meanwhile is
 lost."""
 QUIET_SECONDS = 0.5
 """After how long without a request a client looks whether servers have closed connections meanwhile."""
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+
+
+def is_short_address(host: str) -> bool:
+    """Return whether resolvers read a host as an IPv4 address that is not written as four numbers.
+
+    `127.1` and `0x7f000001` are 127.0.0.1 to them, and names to a check that looks for private addresses. No
+    name on the internet ends with a number.
+    """
+    if not _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
 
 
 @cache

@@ -22,9 +22,9 @@ _MAX_FIELD_BYTES = 16 * 1024
 """How long the name and the value of a header may be."""
 _MAX_HEADERS = 128
 _MAX_HEAD_BYTES = 512 * 1024
-"""How long everything before the body may be, with interim responses."""
+"""How much may come without a byte of the body: headers with interim responses, trailers."""
 _MAX_BUFFERED_BYTES = 256 * 1024
-"""How much of a body is kept before the connection waits for a reader."""
+"""How much of a body is kept before the connection waits for a reader, and how large a small request is."""
 
 
 class ConnectionClosed(HttpFailure):
@@ -114,14 +114,16 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._response: Response | None = None
         self._is_paused = False
+        self._is_aborted = False
         self._begin()
 
     def _begin(self) -> None:
         self._problem = ""  # why the bytes that came are no response
         self._has_begun = False  # whether anything of the response has come
         self._has_head = False
-        self._head_bytes = 0
+        self._bytes_without_body = 0
         self._headers = 0
+        self._is_large = False  # whether the request may be on its way when a response comes
         self._is_interim = False
         self._ends_with_connection = False
         self._is_reusable = True
@@ -136,12 +138,12 @@ class Connection(asyncio.Protocol):
         self._begin()
         response = self._response = Response(self)
         # One write for a small body: it is one packet then.
-        if body is None or len(body) > _MAX_BUFFERED_BYTES:
+        if body is not None and len(body) > _MAX_BUFFERED_BYTES:
+            self._is_large = True
             self._transport.write(request)
-            if body:
-                self._transport.write(body)
+            self._transport.write(body)
         else:
-            self._transport.write(request + body)
+            self._transport.write(request + body if body else request)
         try:
             while not self._has_head:
                 if response.failure is not None:
@@ -169,19 +171,20 @@ class Connection(asyncio.Protocol):
             return
         self._response = None
         transport = self._transport
-        if (
-            transport is not None
-            and response.is_complete
-            and self._is_reusable
-            and not self._is_paused
-            and not transport.get_write_buffer_size()
-        ):
-            self._on_free(self)
-        else:
-            self.abort()
+        # Transports of TLS do not say how much of a request is unsent.
+        is_sent = transport is not None and not transport.get_write_buffer_size()
+        if response.is_complete and self._is_reusable and is_sent and not self._is_paused:
+            if not (self._is_large and response.status >= 400):
+                self._on_free(self)
+                return
+        elif not response.is_complete and response.failure is None:
+            response.failure = HttpFailure("the response was closed")
+            response.wake()
+        self.abort()
 
     def abort(self) -> None:
         """Close the connection at once."""
+        self._is_aborted = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -197,15 +200,14 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._has_begun = True
-        if not self._has_head:
-            self._head_bytes += len(data)
+        self._bytes_without_body += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._problem = "it changes to another protocol"
         except httptools.HttpParserError as error:
             self._problem = self._problem or printable(str(error), 200) or type(error).__name__
-        if not self._has_head and self._head_bytes > _MAX_HEAD_BYTES:
+        if self._bytes_without_body > _MAX_HEAD_BYTES and not response.is_complete:
             self._problem = self._problem or "its headers are too long"
         if self._problem:
             self._fail(HttpFailure(f"the response is not valid HTTP: {self._problem}"))
@@ -216,16 +218,25 @@ class Connection(asyncio.Protocol):
         if self._has_head:
             response.wake()
 
+    def eof_received(self) -> None:
+        # Some servers respond and close before a request is sent whole: a transport waits for the rest.
+        self._end(None)
+
     def connection_lost(self, error: Exception | None) -> None:
+        self._end(error)
         self._transport = None
-        self._is_reusable = False
         self._on_lost(self)
+
+    def _end(self, error: Exception | None) -> None:
+        """End the response: nothing comes any more."""
+        self._is_reusable = False
         response = self._response
-        if response is None or response.is_complete:
+        if response is None or response.is_complete or response.failure is not None:
             return
-        if self._has_head and self._ends_with_connection and error is None:
+        if self._has_head and self._ends_with_connection and error is None and not self._is_aborted:
             response.is_complete = True
             response.wake()
+            self.abort()
         elif self._has_head:
             self._fail(HttpFailure("the connection broke in the middle of the response"))
         elif self._has_begun:
@@ -243,6 +254,11 @@ class Connection(asyncio.Protocol):
         self._is_reusable = False
         self.abort()
 
+    def _refuse(self, problem: str) -> ValueError:
+        """Note what is wrong with the response, and return an error that stops the parser."""
+        self._problem = problem
+        return ValueError(problem)
+
     # Called by the parser
 
     def on_message_begin(self) -> None:
@@ -253,8 +269,8 @@ class Connection(asyncio.Protocol):
         response = self._response
         self._headers += 1
         if self._headers > _MAX_HEADERS or len(name) + len(value) > _MAX_FIELD_BYTES:
-            self._problem = "its headers are too long"
-        elif response is not None and not self._has_head:  # what comes later is a trailer
+            raise self._refuse("its headers are too long")
+        if response is not None and not self._has_head:  # what comes later is a trailer
             response.add_header(name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape"))
 
     def on_headers_complete(self) -> None:
@@ -273,6 +289,9 @@ class Connection(asyncio.Protocol):
         )
 
     def on_body(self, piece: bytes) -> None:
+        if self._is_interim:
+            raise self._refuse("an interim response has a body")
+        self._bytes_without_body = 0
         if self._response is not None and not self._response.is_complete:
             self._response.add(piece)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 
 from antiphon.transport.client import http_connecting as connecting
-from antiphon.transport.client.http_client import HttpFailure, HttpResponse
+from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_connection import Connection, ConnectionClosed, Response
 from antiphon.transport.client.http_proxies import environment_proxy
 from antiphon.version import VERSION
@@ -43,7 +43,9 @@ _FOR_AIOHTTP = frozenset(
 """Headers of users with which a request is not an ordinary one."""
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUES = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_PLAIN_HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}|\[[0-9A-Fa-f:.]+\]")
+_WITHOUT_BODY = frozenset({"GET", "OPTIONS", "TRACE"})
+"""The methods of requests that say nothing about a body that they do not have."""
 
 
 class _Address(NamedTuple):
@@ -93,8 +95,7 @@ class DirectClient:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> HttpResponse:
         """Send a request and return the response, still unread."""
-        if not self._dropped.alive:
-            raise HttpFailure("the client is closed")
+        self._check_open()
         route = None if self._has_cookies else (self._routes.get(url) or self._find_route(url))
         head = None if route is None else self._head(route, method, headers)
         if route is None or head is None:
@@ -102,12 +103,14 @@ class DirectClient:
         now = self._loop.time()
         if now - self._last_request > connecting.QUIET_SECONDS:
             await connecting.see_closed_connections()
+            self._check_open()
         self._last_request = now
-        length = (
-            b"\r\n" if body is None and method != "POST" else b"content-length: %d\r\n\r\n" % len(body or b"")
-        )
-        response = await self._send(route.address, method, head + length, body)
-        if self._cookies and (cookies := response.header("set-cookie")) is not None:
+        if body is None and method in _WITHOUT_BODY:
+            head += b"\r\n"
+        else:
+            head += b"content-length: %d\r\n\r\n" % len(body or b"")
+        response = await self._send(route.address, method, head, body)
+        if self._cookies and self._dropped.alive and (cookies := response.header("set-cookie")) is not None:
             self._through_aiohttp().add_cookies(cookies.split("\n"), url)
             self._has_cookies = True
         return response
@@ -125,21 +128,33 @@ class DirectClient:
             try:
                 return await connection.send(request, body)
             except ConnectionClosed:
-                if method not in _REPEATABLE:
+                if method not in _REPEATABLE or not self._dropped.alive:
                     raise
         connection = await self._connect(address)
+        if not self._dropped.alive:
+            connection.abort()
+            self._check_open()
         return await connection.send(request, body)
+
+    def _check_open(self) -> None:
+        """Raise `HttpFailure` if no request can be sent."""
+        if not self._dropped.alive:
+            raise HttpFailure("the client is closed")
+        if asyncio.get_running_loop() is not self._loop:
+            raise HttpFailure("the client belongs to another event loop")
 
     async def _connect(self, address: _Address) -> Connection:
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(self._connect_timeout) as limit:
                 return await self._pool.connect(address)
-        except TimeoutError:
-            raise HttpFailure(f"connecting took more than {self._connect_timeout:g} s") from None
         except ssl.SSLCertVerificationError as error:
             raise HttpFailure(str(error)) from None
         except OSError as error:
+            if limit.expired():
+                raise HttpFailure(f"connecting took more than {self._connect_timeout:g} s") from None
             raise HttpFailure(connecting.os_reason(error)) from None
+        except ValueError:  # a name that no resolver or certificate can have
+            raise InvalidUrl from None
 
     def _find_route(self, text: str) -> _Route | None:
         """Return the route of a URL, and remember it; `None` if aiohttp has to find out what it means."""
@@ -152,6 +167,8 @@ class DirectClient:
             return None
         if url.scheme not in ("http", "https") or "@" in url.netloc or not url.hostname:
             return None
+        if port == 0 or connecting.is_short_address(url.hostname):
+            raise InvalidUrl
         name = url.netloc if port is None else url.netloc.rpartition(":")[0]
         if not _PLAIN_HOST.fullmatch(name) or self._proxy or self._uses_proxy(url.scheme, url.hostname, port):
             return None
@@ -177,7 +194,7 @@ class DirectClient:
         if found is not None:
             return found
         names = {name.lower() for name in headers}
-        if names & _FOR_AIOHTTP or method == "HEAD":
+        if not method.isalpha() or not method.isupper() or method == "HEAD" or names & _FOR_AIOHTTP:
             return None
         lines = [f"{method} {route.target} HTTP/1.1"]
         lines += [f"host: {route.host}"] * ("host" not in names)
@@ -191,7 +208,11 @@ class DirectClient:
             lines.append(f"{name}: {value}")
         if len(route.heads) >= _MAX_HEADS:
             route.heads.clear()
-        head = route.heads[key] = ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
+        try:
+            head = ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise HttpFailure("a header of the request has characters that cannot be sent") from None
+        route.heads[key] = head
         return head
 
     def _through_aiohttp(self) -> AiohttpClient:
@@ -239,8 +260,9 @@ class _Pool:
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._idle.clear()
-        for connection in tuple(self._open):
-            connection.abort()
+        if not self.loop.is_closed():
+            for connection in tuple(self._open):
+                connection.abort()
 
     def take(self, address: _Address) -> Connection | None:
         """Return the idle connection that was used last; `None` without one."""
@@ -263,6 +285,7 @@ class _Pool:
         )
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _, connection = await self.loop.create_connection(
                 lambda: Connection(self._keep, self._forget),
                 sock=sock,

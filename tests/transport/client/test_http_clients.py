@@ -162,6 +162,7 @@ async def test_cookies_of_the_server_are_sent_back_by_the_same_client_only() -> 
             await first.close()
             await second.close()
             assert [asked.header("cookie") for asked in server.asked] == [None, "node=7", None]
+            assert len({asked.header("user-agent") for asked in server.asked}) == 1
             server.asked.clear()
 
 

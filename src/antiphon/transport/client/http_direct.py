@@ -41,6 +41,7 @@ _FOR_AIOHTTP = frozenset(
     {"connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 """Headers of users with which a request is not an ordinary one."""
+_USER_AGENT = f"antiphon/{VERSION}"
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUES = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PLAIN_HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}|\[[0-9A-Fa-f:.]+\]")
@@ -99,6 +100,8 @@ class DirectClient:
         route = None if self._has_cookies else (self._routes.get(url) or self._find_route(url))
         head = None if route is None else self._head(route, method, headers)
         if route is None or head is None:
+            if not any(name.lower() == "user-agent" for name in headers):
+                headers = {**headers, "user-agent": _USER_AGENT}
             return await self._through_aiohttp().request(method, url, headers, body)
         now = self._loop.time()
         if now - self._last_request > connecting.QUIET_SECONDS:
@@ -199,7 +202,7 @@ class DirectClient:
         lines = [f"{method} {route.target} HTTP/1.1"]
         lines += [f"host: {route.host}"] * ("host" not in names)
         lines += ["accept: */*"] * ("accept" not in names)
-        lines += [f"user-agent: antiphon/{VERSION}"] * ("user-agent" not in names)
+        lines += [f"user-agent: {_USER_AGENT}"] * ("user-agent" not in names)
         for name, value in headers.items():
             if not _NAME.fullmatch(name) or _NOT_IN_VALUES.search(value):
                 raise HttpFailure(

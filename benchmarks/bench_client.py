@@ -56,9 +56,9 @@ RATIOS = (
     ("antiphon / mcp, one after the other", Row("antiphon", 1), Row("mcp", 1), "at least 3"),
     ("antiphon / fastmcp, 16 at once", Row("antiphon", 16), Row("fastmcp", 16), "–"),
     ("antiphon / fastmcp, one after the other", Row("antiphon", 1), Row("fastmcp", 1), "–"),
-    ("aiohttp / httpx2, 16 at once", Row("antiphon", 16), Row("antiphon-httpx2", 16), "–"),
+    ("antiphon / antiphon with httpx2, 16 at once", Row("antiphon", 16), Row("antiphon-httpx2", 16), "–"),
     (
-        "aiohttp / httpx2, segments",
+        "antiphon / antiphon with httpx2, segments",
         Row("antiphon", 1, "segments"),
         Row("antiphon-httpx2", 1, "segments"),
         "at least 1",

@@ -22,7 +22,7 @@ Work = Callable[[], Awaitable[int]]
 
 @asynccontextmanager
 async def antiphon(work: str, url: str, *, with_httpx2: bool = False) -> AsyncIterator[Work]:
-    """Our client, with aiohttp or with the other library that it can use."""
+    """Our client, as it comes or with httpx2."""
     from antiphon import Client
 
     async with AsyncExitStack() as stack:

@@ -170,14 +170,15 @@ class Connection(asyncio.Protocol):
         if self._response is not response:
             return
         self._response = None
-        transport = self._transport
-        # Transports of TLS do not say how much of a request is unsent.
-        is_sent = transport is not None and not transport.get_write_buffer_size()
+        is_sent = self._transport is not None and not self._transport.get_write_buffer_size()
+        if self._is_large and response.status >= 400:
+            is_sent = (
+                False  # it may be refused before all of it is sent, and with TLS the buffer does not tell
+            )
         if response.is_complete and self._is_reusable and is_sent and not self._is_paused:
-            if not (self._is_large and response.status >= 400):
-                self._on_free(self)
-                return
-        elif not response.is_complete and response.failure is None:
+            self._on_free(self)
+            return
+        if not response.is_complete and response.failure is None:
             response.failure = HttpFailure("the response was closed")
             response.wake()
         self.abort()

@@ -200,9 +200,8 @@ class DirectClient:
         if not method.isalpha() or not method.isupper() or method == "HEAD" or names & _FOR_AIOHTTP:
             return None
         lines = [f"{method} {route.target} HTTP/1.1"]
-        lines += [f"host: {route.host}"] * ("host" not in names)
-        lines += ["accept: */*"] * ("accept" not in names)
-        lines += [f"user-agent: {_USER_AGENT}"] * ("user-agent" not in names)
+        defaults = {"host": route.host, "accept": "*/*", "user-agent": _USER_AGENT}
+        lines += [f"{name}: {value}" for name, value in defaults.items() if name not in names]
         for name, value in headers.items():
             if not _NAME.fullmatch(name) or _NOT_IN_VALUES.search(value):
                 raise HttpFailure(

@@ -59,8 +59,9 @@ RATIOS = (
 
 NOTES = (
     "Every server runs on uvicorn with uvloop and httptools, without access log, in its own virtual "
-    "environment, pinned to one core; the generator has another. Ours is started by `antiphon run`, which "
-    "hands plain requests from uvicorn's protocol to the endpoint; as an ASGI app it is under uvicorn alone.",
+    "environment, pinned to one core; the generator has another, and polls: a server does not pay for waking "
+    "it. Ours is started by `antiphon run`, which hands plain requests from uvicorn's protocol to the "
+    "endpoint; as an ASGI app it is under uvicorn alone.",
     "All answer as plain JSON: the peers with `json_response=True`, FastMCP without sessions "
     "(`stateless_http=True`). The tool is declared in each as its documentation declares one; the peers "
     "answer a string as structured content too, which is their default.",

@@ -57,7 +57,7 @@ def main() -> None:
         }
         for number in range(1, rounds + 1):
             for name, (pid, port) in places.items():
-                common = {"port": port, "server": pid, "core": load_core}
+                common = {"port": port, "server": pid, "core": load_core, "polls": load_core is not None}
                 one = drive(python, **common, seconds=seconds, connections=CONNECTIONS, what="redeem")
                 taken[name].append(one)
                 print(f"round {number}: {TITLES[name]}: {one['per_second']:,.0f}/s", flush=True)
@@ -70,6 +70,7 @@ def main() -> None:
                 seconds=seconds / 2,
                 connections=1,
                 what="resume",
+                polls=False,
             )
             resumed.append(alone["median_ms"])
         known = {name: versions(ENVIRONMENTS[name]) for name in SERVERS}
@@ -110,7 +111,7 @@ def _report(
             Table(
                 ("what", "measured", "aim"),
                 [
-                    ["antiphon on disk / fastmcp-tasks in memory, tasks/s", f"{ratio:.1f}", "at least 15"],
+                    ["antiphon on disk / fastmcp-tasks in memory, tasks/s", f"{ratio:.1f}", "at least 30"],
                     ["the same, by CPU time of the server", f"{by_cpu:.1f}", "–"],
                     [
                         "antiphon: a parked task answered, until its end is seen",

@@ -59,7 +59,8 @@ RATIOS = (
 
 NOTES = (
     "Both servers run on uvicorn with uvloop and httptools, without access log, in their own virtual "
-    "environments, pinned to one core; the generator has another. Both seal under a key of the process.",
+    "environments, pinned to one core; the generator has another, and polls: a server does not pay for "
+    "waking it. Both seal under a key of the process.",
     "mcp: a parameter with a resolver that returns `Elicit`, the documented way, which always sends a sealed "
     "state. By hand: an `InputRequiredResult` without state is returned.",
     "antiphon: `await ctx.elicit(…)`. The id of the call and the fingerprint of the question travel in a "

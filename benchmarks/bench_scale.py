@@ -76,7 +76,13 @@ def main() -> None:
         home = HERE / "servers"
         mine = start(running(prepare("antiphon-postgres").python, home / "antiphon_scale.py", server_core))
         peer = start(running(prepare("fastmcp-tasks").python, home / "fastmcp_promises.py", server_core))
-        common = {"core": load_core, "seconds": seconds, "connections": CONNECTIONS, "what": "redeem"}
+        common = {
+            "core": load_core,
+            "seconds": seconds,
+            "connections": CONNECTIONS,
+            "what": "redeem",
+            "polls": False,  # the database needs the core too
+        }
         for number in range(1, rounds + 1):
             before = (commits(mine[1]), measure(what="counted", dsn=dsn)["transactions"])
             one = drive(python, port=mine[1], server=mine[0], **common)
@@ -138,7 +144,7 @@ def _report(
                     [
                         "antiphon on PostgreSQL / fastmcp-tasks on Redis, tasks/s",
                         f"{ratio:.1f}",
-                        "at least 10",
+                        "at least 35",
                     ],
                     ["commits a task", f"{middle(ours, 'commits'):.2f}", "under 4"],
                     ["statements a task", f"{middle(ours, 'statements'):.2f}", "under 10"],

@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one job gave; `generator_busy` is the share of its core that the generator used.
+    """What one job gave; `generator_busy` is the share of its core that the generator used, without polling.
 
     With a rate, latencies count from the planned times, and `late_p99_ms` says how late the generator was.
     """
@@ -57,6 +57,8 @@ class Measurement:
     generator_busy: float
     answer_bytes: int
     late_p99_ms: float = 0.0
+    typical_tail: float = 0.0
+    """p99 in multiples of p50, in the median window of a fifth of a second."""
 
 
 def drive(job: Job) -> Measurement:

@@ -2,12 +2,15 @@
 
 It is given a job as JSON in its first argument and prints a measurement as JSON. It runs on uvloop,
 pinned to its own core, with requests rendered beforehand, so that it costs far less than any server;
-its own share of its core is part of the measurement, to show it. It must not know any server.
+its own share of its core is part of the measurement, to show it. On a core of its own it polls: if it slept,
+the server would wake it with every answer, and waking a virtual core can cost as much as a plain answer. The
+clients of a real server are on other machines. It must not know any server.
 """
 
 import asyncio
 import gc
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +39,10 @@ from traffic import (
 
 PATIENCE = 30.0
 """Seconds to wait for answers under way after the last request was sent."""
+
+WINDOW_SECONDS = 0.2
+MIN_WINDOW = 1000
+"""How long a window is in which latencies are compared, and how many answers it has at least."""
 
 POOL = 64
 """How many second rounds a connection repeats in turn, each with a state of its own."""
@@ -111,8 +118,9 @@ class Generator:
         Without a `rate`, every connection is kept busy.
         """
         expected = EXPECTED[self.job.round]
+        polls = self.job.core is not None
         self._phase = phase = (
-            Phase(count, expected) if rate is None else OpenPhase(count, expected, rate=rate)
+            Phase(count, expected, polls) if rate is None else OpenPhase(count, expected, rate=rate)
         )
         timer = asyncio.get_running_loop().call_later(seconds, setattr, phase, "left", 0)
         phase.start(self.connections)
@@ -145,6 +153,7 @@ async def measure(job: Job) -> Measurement:
     seconds = time.perf_counter() - begun
     own, server = time.process_time() - own, cpu_seconds(job.server) - server
     await generator.close()
+    typical_tail = _typical_tail(phase.latencies, max(MIN_WINDOW, int((job.rate or 0) * WINDOW_SECONDS)))
     latencies = sorted(phase.latencies)
     answers = len(latencies) - phase.errors
     return Measurement(
@@ -156,10 +165,18 @@ async def measure(job: Job) -> Measurement:
         p99_ms=_percentile(latencies, 0.99),
         p999_ms=_percentile(latencies, 0.999),
         server_cpu_us=server / max(1, answers) * 1e6,
-        generator_busy=own / seconds,
+        generator_busy=(seconds - phase.idle_ns / 1e9) / seconds if phase.polls else own / seconds,
         answer_bytes=phase.answer_bytes,
         late_p99_ms=_percentile(sorted(phase.delays), 0.99),
+        typical_tail=typical_tail,
     )
+
+
+def _typical_tail(latencies: list[int], window: int) -> float:
+    """p99 in multiples of p50, in the median of the windows of so many answers; 0 if there are too few."""
+    windows = [sorted(latencies[at : at + window]) for at in range(0, len(latencies) - window + 1, window)]
+    tails = [_percentile(each, 0.99) / _percentile(each, 0.5) for each in windows]
+    return statistics.median(tails) if tails else 0.0
 
 
 def _percentile(ordered: list[int], share: float) -> float:

@@ -24,6 +24,10 @@ class Phase:
 
     left: int
     expected: Callable[[int], bytes]
+    polls: bool = False
+    """Whether the generator looks for answers all the time, and does not sleep until one arrives."""
+    idle_ns: int = 0
+    """How long a generator that polls had nothing to do."""
     under_way: int = 0
     errors: int = 0
     first_error: str = ""
@@ -36,6 +40,16 @@ class Phase:
         """Send the first request of every connection."""
         for connection in connections:
             self.begin(connection)
+        if self.polls:
+            self._poll(len(self.latencies), time.perf_counter_ns())
+
+    def _poll(self, answers: int, before: int) -> None:
+        """Keep the generator awake: the loop does not wait for input while it has something to call."""
+        now = time.perf_counter_ns()
+        if len(self.latencies) == answers:
+            self.idle_ns += now - before
+        if not self.done.is_set():
+            asyncio.get_running_loop().call_soon(self._poll, len(self.latencies), now)
 
     def begin(self, connection: Connection) -> None:
         """Send this connection's next request, if any are left to send."""

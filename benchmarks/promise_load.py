@@ -1,6 +1,7 @@
 """The load of promises: each connection makes a task, looks until it has ended, and begins again.
 
-A process of its own, pinned to a core. Prints what it measured as JSON. Everything it reads is checked.
+A process of its own, pinned to a core. Prints what it measured as JSON. Everything it reads is checked. If
+nothing else needs its core it polls, for the reason that `load.py` gives.
 """
 
 import asyncio
@@ -72,7 +73,9 @@ class Caller:
         raise RuntimeError(f"a task does not end: {id}")
 
 
-async def measure(port: int, server: int, seconds: float, connections: int, what: str) -> dict[str, float]:
+async def measure(
+    port: int, server: int, seconds: float, connections: int, what: str, *, polls: bool
+) -> dict[str, float]:
     """Keep all connections busy for so long."""
     callers = [Caller(port) for _ in range(connections)]
     for caller in callers:
@@ -81,13 +84,20 @@ async def measure(port: int, server: int, seconds: float, connections: int, what
         await getattr(caller, what)(1)
     taken: list[float] = []
     begun, cpu = time.perf_counter(), cpu_seconds(server)
+    loop, is_over = asyncio.get_running_loop(), False
+
+    def poll() -> None:
+        if polls and not is_over:
+            loop.call_soon(poll)
 
     async def busy(caller: Caller, number: int) -> None:
         while time.perf_counter() - begun < seconds:
             taken.append(await getattr(caller, what)(number))
 
+    poll()
     await asyncio.gather(*(busy(caller, 100 + number) for number, caller in enumerate(callers)))
     spent = time.perf_counter() - begun
+    is_over = True
     return {
         "per_second": len(taken) / spent,
         "median_ms": statistics.median(taken) * 1000,

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from antiphon import Context, Server
@@ -20,7 +21,10 @@ from antiphon.client import Client
 from antiphon.errors import InternalError, TaskCancelled, Unreachable
 from antiphon.model.outcome import Result
 from antiphon.model.task_status import TaskStatus
-from tests.support.polling import until
+from tests.cli.command import PATIENCE
+from tests.cli.pseudo_terminal import in_terminal
+from tests.support.polling import until, wait_until
+from tests.support.process import free_port, started
 
 REMOTE = Target("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", {}, 10)
 LOCAL = Target("mine.py", ["antiphon", "run", "mine.py", "--stdio"], {}, 10)
@@ -172,3 +176,61 @@ async def test_follow_yields_only_visible_changes(tmp_path: Path) -> None:
             continued.set()
             await watching
     assert seen == ["working", "completed"]
+
+
+WAITING = '''
+import asyncio
+
+from antiphon import Server
+
+server = Server("waiting")
+
+
+@server.tool(task="optional")
+async def wait() -> str:
+    """Never end."""
+    await asyncio.Event().wait()
+    return "done"
+'''
+
+
+@pytest.mark.parametrize("options", [("--task",), ("--task", "--stream"), ()], ids=" ".join)
+def test_a_task_that_its_server_has_forgotten_is_not_called_running(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    file, port = tmp_path / "waiting.py", free_port()
+    file.write_text(WAITING)
+    with (
+        started(file, tmp_path, command=True, port=port) as server,
+        in_terminal("call", server.url, "wait", *options) as command,
+    ):
+        wait_until(lambda: "antiphon_tasks_running 1" in _metrics(port))
+        server.process.kill()
+        server.process.wait()
+        with started(file, tmp_path, command=True, port=port):
+            code, _ = command.wait()
+    assert code == 3
+    assert "The server does not know the task" in command.screen
+    assert "running" not in command.screen
+
+
+@pytest.mark.parametrize("options", [("--task",), ("--task", "--stream"), ()], ids=" ".join)
+def test_a_task_whose_server_does_not_respond_may_be_running(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    file, port = tmp_path / "waiting.py", free_port()
+    file.write_text(WAITING)
+    with (
+        started(file, tmp_path, command=True, port=port) as server,
+        in_terminal("call", server.url, "wait", "--timeout", "5", *options) as command,
+    ):
+        wait_until(lambda: "antiphon_tasks_running 1" in _metrics(port))
+        server.process.kill()
+        server.process.wait()
+        code, _ = command.wait()
+    assert code == 3
+    assert "may still be running. To follow it: antiphon tasks watch" in command.screen
+
+
+def _metrics(port: int) -> str:
+    return httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).text

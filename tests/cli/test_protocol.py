@@ -57,7 +57,7 @@ def test_a_task_of_the_draft_is_shown_and_answered_by_key(url: str) -> None:
     assert "Ada Byron" in shown.stdout
     listed = antiphon("tasks", "ls", url, *DRAFT)
     assert listed.returncode != 0  # a server without authentication lists nobody's tasks
-    assert "antiphon tasks show URL ID" in listed.stderr
+    assert f"antiphon tasks show {url} ID" in listed.stderr
 
 
 def test_tools_are_listed_in_the_version(url: str) -> None:

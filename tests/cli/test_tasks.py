@@ -230,6 +230,11 @@ def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served
     done = antiphon("tasks", "ls", served.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "This server cannot list tasks in protocol version 2026-07-28" in done.stderr
+    assert f"antiphon tasks show {served.url} ID" in done.stderr
+    assert "antiphon tasks ls sqlite:///tasks.db" in done.stderr
+    assert "antiphon inbox" not in done.stderr, (
+        "it is always empty for somebody whom the server does not know"
+    )
     stranger = antiphon("tasks", "ls", served.url, *LEGACY)
     assert (stranger.returncode, stranger.stdout) == (2, "")
     assert "A list of tasks needs authentication" in stranger.stderr
@@ -243,6 +248,11 @@ def test_a_caller_lists_its_own_tasks_in_versions_that_support_it(served: Served
     header = ("--header", "Authorization: Bearer token-of-ada")
     with running(program, directory=tmp_path) as server:
         assert antiphon("call", server.url, "done", *header).returncode == 0
+        refused = antiphon("tasks", "ls", server.url, *header)
+        assert refused.returncode == 2
+        assert f"antiphon tasks ls {server.url} --protocol 2025-11-25" in refused.stderr
+        assert f"antiphon inbox {server.url}" in refused.stderr
+        assert antiphon("inbox", server.url, *header).stdout == "Nobody asks you anything.\n"
         (listed,) = json.loads(antiphon("tasks", "ls", server.url, *LEGACY, *header, "--json").stdout)
     assert listed["taskId"].startswith("done_")
 

@@ -337,6 +337,33 @@ async def test_leaving_the_stream_of_a_task_early_does_not_stop_it(dialect: Mode
     assert "tasks/cancel" not in fake.methods()
 
 
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+async def test_a_silent_stream_that_was_open_for_long_is_opened_again_however_often(
+    dialect: Modern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_segments, "STABLE_STREAM_SECONDS", -1.0)
+    breaks = iter(range(2 * task_segments._MAX_BREAKS))
+
+    async def follow(reply: Reply) -> None:
+        await reply.events()
+        if next(breaks, None) is None:
+            await dialect.part(reply, 1, task_id=TASK)
+            await reply.hang()
+
+    def look(reply: Reply) -> Any:
+        return dialect.status(reply, "working", 0)
+
+    monkeypatch.setattr(requests, "_LONGEST_RETRY_SECONDS", 0.01)
+    answer = dialect.serve(on(dialect, Reply.hang, follow, look), task=True)
+    async with (
+        asyncio.timeout(30),
+        serving(answer) as fake,
+        Client(fake.url) as client,
+        client.task(TASK).stream() as stream,
+    ):
+        assert (await anext(stream)).number == 1
+
+
 async def test_a_number_before_the_first_is_refused() -> None:
     async with serving(modern(Reply.hang)) as fake, Client(fake.url) as client:
         with pytest.raises(ValueError, match="numbers start at 1"):

@@ -90,7 +90,7 @@ async def test_progress_is_the_status_message_of_a_task(
     made.gate.set()
     task = await reach(client, id, "completed")
     assert task.get("statusMessage") != "3 of 10: box 3"
-    assert META not in task.get("_meta", {})
+    assert task["_meta"][META] == {"progress": 10, "total": 10, "message": "closed"}
 
 
 async def test_the_log_has_the_last_report_only(packing: tuple[Packing, Address]) -> None:
@@ -161,7 +161,7 @@ async def test_on_progress_is_called_for_a_call_that_became_a_task(
         handle = await client.submit("pack", on_progress=note)
         assert (await handle.result(timeout=30)).text == "packed"
         assert handle.id is not None
-    assert seen == [Progress(handle.id, 3, 10, "box 3")]
+    assert seen == [Progress(handle.id, 3, 10, "box 3"), Progress(handle.id, 10, 10, "closed")]
 
 
 @ALL
@@ -179,7 +179,10 @@ async def test_on_progress_of_the_client_is_called_for_its_tasks(
         first = await client.submit("pack")
         assert first.id is not None
         assert (await client.task(first.id).result(timeout=30)).text == "packed"
-    assert [(progress.progress, progress.total, progress.message) for progress in seen] == [(3, 10, "box 3")]
+    assert [(progress.progress, progress.total, progress.message) for progress in seen] == [
+        (3, 10, "box 3"),
+        (10, 10, "closed"),
+    ]
 
 
 async def test_log_messages_of_a_task_go_into_the_servers_log(

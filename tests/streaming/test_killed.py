@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from antiphon import Client
+from antiphon.client import Elicitation
+from antiphon.client.tasks import requests
 from antiphon.store import open_store
 from tests.promises.speaking import reach
 from tests.streaming.planting import planted
@@ -26,6 +28,7 @@ from tests.streaming.speaking import (
     task_id,
     wish,
 )
+from tests.support.polling import until
 from tests.support.process import ServerProcess, free_port, started
 
 N = 40
@@ -124,6 +127,53 @@ async def test_our_client_goes_on_by_itself(tmp_path: Path, version: str) -> Non
             assert found == [(number, str(number)) for number in range(1, 16)]
             final = await client.task(stream.task_id or "").result()
             assert stream.result.content == final.content
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_segments_come_one_by_one_after_an_outage_during_a_question(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.02)
+    place, outages = Place(tmp_path), 0
+    with ExitStack() as servers:
+        server = servers.enter_context(place.serving())
+
+        async def elicit(question: Elicitation) -> dict[str, str]:
+            nonlocal outages
+            if not outages:
+                outages += 1
+                server.process.send_signal(signal.SIGKILL)
+                server.process.wait()
+                await _refuse_connections(place.port, 12)
+                servers.enter_context(place.serving())
+            return {"name": "Ada"}
+
+        async with (
+            asyncio.timeout(60),
+            Client(f"http://127.0.0.1:{place.port}/mcp", protocol=version, elicit=elicit) as client,
+        ):
+            handle = await client.submit("ask_then_paced", n=3)
+            async with handle.stream() as stream:
+                for number in (1, 2, 3):
+                    place.allow(number)  # the task cannot end before the last segment is allowed
+                    segment = await anext(stream)
+                    assert (segment.number, segment.text) == (number, f"{number} Ada")
+                with pytest.raises(StopAsyncIteration):
+                    await anext(stream)
+    assert outages == 1
+
+
+async def _refuse_connections(port: int, times: int) -> None:
+    """Be a server that is down, until clients have tried to connect to it so many times."""
+    refused = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal refused
+        refused += 1
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", port):
+        await until(lambda: refused >= times)
 
 
 async def test_taking_up_a_task_that_has_said_much_costs_little_memory(tmp_path: Path) -> None:

@@ -53,7 +53,10 @@ class TaskCancelled(ClientError):
 
 
 class TaskLost(ClientError):
-    """The server does not know the task: it has expired, belongs to another caller, or never existed."""
+    """The server does not know the task: it has expired, belongs to another caller, or never existed.
+
+    A server without a store keeps its tasks in memory, and does not know them after a restart.
+    """
 
 
 class BadAnswer(ClientError):

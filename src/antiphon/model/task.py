@@ -206,7 +206,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     segments: int = 0
     """The number of segments in the log. The content of the result comes after them."""
     progress: TaskProgress | None = None
-    """The progress that `message` describes, while the task works. It is not in the log."""
+    """The progress that `message` describes, while the task works. It is not in the log.
+
+    A task that has ended has the last report of its function, which is in the entry that ended the task.
+    """
     keep: int | None = None
     """How long the store keeps the task after its end at most, in milliseconds; `None` means for ever."""
     waits: Mapping[str, Wait] = {}
@@ -301,6 +304,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
             changes["result"] = data["result"]
         elif kind == "faulted":
             changes["fault"] = msgspec.convert(data["fault"], Fault)
+        if kind in ("ended", "faulted") and "progress" in data:
+            changes["progress"] = msgspec.convert(data["progress"], TaskProgress)
         if state in _ENDED and (self.questions or self.waits):
             changes.update(questions={}, problems={}, waits={}, late=())
         if self.keep is not None and state in _ENDED and state != self.state:

@@ -50,7 +50,10 @@ class TaskStatus(msgspec.Struct, frozen=True):
     error: Fault | None = None
     """The JSON-RPC error of a failed task, in protocol versions that send it with the status."""
     progress: Progress | None = None
-    """The progress that `message` describes, if the server sends the numbers too."""
+    """The progress that `message` describes, if the server sends the numbers too.
+
+    If the task has ended, it is the last progress that the tool reported.
+    """
 
     @property
     def has_ended(self) -> bool:

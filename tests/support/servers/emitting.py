@@ -67,6 +67,14 @@ async def ask(ctx: Context) -> AsyncIterator[str]:
     yield f"2 {name.name}"
 
 
+@server.tool(task="optional", poll_interval=0.05)
+async def ask_then_paced(n: int, ctx: Context) -> AsyncIterator[str]:
+    """Asks, and then emits like `paced`."""
+    name = await ctx.elicit("Who?", Name, key="who")
+    async for number in paced(n):
+        yield f"{number} {name.name}"
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--stdio":
         asyncio.run(server.stdio())

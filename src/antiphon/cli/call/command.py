@@ -136,7 +136,7 @@ async def _wait_for_call(target: Target, client: Client, name: str, arguments: d
         return await client.call(name, arguments, timeout=target.limit, check=False, on_task=handles.append)
     except BaseException as error:
         for handle in handles:
-            status = await current_status(handle)
+            status = await current_status(handle, error)
             raise_if_failed(status, error)
             await _leave(target, handle, status)
         raise

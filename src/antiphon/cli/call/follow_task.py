@@ -6,7 +6,6 @@ On a terminal, one line shows the status of the task and is rewritten in place.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.targets import Target
-from antiphon.errors import AntiphonError, RequestError, TaskCancelled
+from antiphon.errors import AntiphonError, RequestError, TaskCancelled, TaskLost
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.task import TaskProgress
@@ -37,16 +36,26 @@ __all__ = [
 REDRAW_SECONDS = 0.5
 GIVE_UP_SECONDS = 2.0
 """How long a command that ends tries to find out about its task, or to cancel it."""
+LOST = "lost"
+"""The status of a task that the server does not know. It is not a status of MCP."""
 MAX_LINE_CHARACTERS = 100
 _CLEAR_LINE = "\r\x1b[2K"
 
 
-async def current_status(handle: TaskHandle) -> str | None:
-    """Return the status of a task, for a command that ends; `None` if the server does not respond."""
-    with contextlib.suppress(AntiphonError, TimeoutError):
+async def current_status(handle: TaskHandle, error: BaseException) -> str | None:
+    """Return the status of a task, for a command that `error` ends; `None` if the server does not respond.
+
+    If the server does not know the task, the status is `LOST`.
+    """
+    if isinstance(error, TaskLost):
+        return LOST
+    try:
         async with asyncio.timeout(GIVE_UP_SECONDS):
             return (await handle.status()).status
-    return None
+    except TaskLost:
+        return LOST
+    except (AntiphonError, TimeoutError):
+        return None
 
 
 def raise_if_failed(status: str | None, error: BaseException) -> None:
@@ -137,7 +146,7 @@ class TaskFollower:
             raise CommandError(str(error), FAILED) from None
         except BaseException as error:
             self._clear()
-            status = await current_status(handle)
+            status = await current_status(handle, error)
             raise_if_failed(status, error)
             if self._target.is_remote:
                 self._print_hint(handle, status)
@@ -147,8 +156,10 @@ class TaskFollower:
         """Print how to go on with a task that has not ended, as far as is known."""
         if status == "input_required":
             print_question_hint(self._target, handle)
-        elif status in ("working", None):
+        elif status == "working":
             print_task_hint(self._target, handle, "The task is still running.")
+        elif status is None:
+            print_task_hint(self._target, handle, "The task may still be running.")
 
     async def _follow_status(self, handle: TaskHandle) -> None:
         if self.has_line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
@@ -56,22 +57,33 @@ class ServerTasks:
         try:
             statuses = await self._client.tasks()
         except MethodNotFound as error:
-            if "authentication" in error.message:
-                raise CommandError(
-                    f"{error.message} From the command line: antiphon tasks show URL ID. Or list all tasks "
-                    "of a store: antiphon tasks ls sqlite:///tasks.db."
-                ) from None
-            if not self._client.offers.tasks:
-                raise CommandError(
-                    f"This server has no tasks in protocol version {self._client.version}."
-                ) from None
-            raise CommandError(
-                f"This server cannot list tasks in protocol version {self._client.version}. Show a task by "
-                "its ID: antiphon tasks show URL ID. Or list tasks in an older version: --protocol "
-                "2025-11-25. Or list all tasks of a store: antiphon tasks ls sqlite:///tasks.db."
-            ) from None
+            raise CommandError(self._without_list(error)) from None
         tasks = [TaskView.from_status(status) for status in statuses]
         return [task for task in tasks if _matches(filter, task)][:limit]
+
+    def _without_list(self, error: MethodNotFound) -> str:
+        """Return why the server does not list tasks, and which commands show tasks all the same."""
+        client, target = self._client, self.target
+        name = shlex.quote(target.name) if target.is_remote else "TARGET"
+        elsewhere = (
+            f"antiphon tasks show {name} ID. If you operate the server, list all tasks of its store: "
+            "antiphon tasks ls sqlite:///tasks.db."
+        )
+        if "authentication" in error.message:
+            return f"{error.message} From the command line: {elsewhere}"
+        if not client.offers.tasks:
+            return f"This server has no tasks in protocol version {client.version}."
+        reason = f"This server cannot list tasks in protocol version {client.version}."
+        older = (
+            "A server that authenticates you lists your tasks in an older version: antiphon tasks ls "
+            f"{name} --protocol 2025-11-25."
+        )
+        inbox = (
+            f" To see what other people's tasks ask you: antiphon inbox {name}."
+            if client.offers.inbox
+            else ""
+        )
+        return f"{reason} Show a task by its ID: {elsewhere} {older}{inbox}"
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry] | None]:
         """Return a task with its result. Older versions send the result on request only."""

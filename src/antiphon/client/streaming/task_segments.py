@@ -11,11 +11,20 @@ from typing import Any, TypeAlias
 
 from antiphon.client.connection import Callback
 from antiphon.client.streaming.segment_queue import SegmentQueue
-from antiphon.client.tasks.following import poll_delay
+from antiphon.client.tasks.following import STABLE_STREAM_SECONDS, poll_delay
 from antiphon.client.tasks.redeeming import LATE_RESULT_SECONDS, Redemption, outcome
 from antiphon.client.tasks.requests import TaskRequests, reconnecting
-from antiphon.errors import BadAnswer, InternalError, InvalidParams, RequestError, TaskLost, Unreachable
+from antiphon.errors import (
+    BadAnswer,
+    InternalError,
+    InvalidParams,
+    RequestError,
+    TaskLost,
+    TimedOut,
+    Unreachable,
+)
 from antiphon.model.outcome import Result
+from antiphon.model.request import GetTask
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
 
@@ -25,7 +34,7 @@ Begun: TypeAlias = asyncio.Task[Any] | StreamPart | None
 """How the stream of a task has begun: with a request that goes on, with the response to one, or not yet."""
 
 _MAX_BREAKS = 5
-"""How often in a row a request for segments may bring nothing; then the client only follows the status."""
+"""How often in a row a stream of segments may break early; then the client only follows the status."""
 _GAP_SECONDS = 0.5
 """How long the client waits for a missing segment on the same stream."""
 _MAX_GAP_RETRIES = 3
@@ -105,9 +114,10 @@ class TaskSegments:
 
     async def _read(self, begun: Begun) -> Result | None:
         """Request segments until the result comes; returns `None` if the server does not send them."""
+        loop = asyncio.get_running_loop()
         backoff, breaks, tries = reconnecting(), 0, 0
         while True:
-            last, parts, wait = self._tracker.last, self._segments.parts, None
+            last, parts, wait, opened = self._tracker.last, self._segments.parts, None, loop.time()
             try:
                 response = begun if isinstance(begun, StreamPart) else await self._request(begun)
                 breaks = 0
@@ -121,7 +131,10 @@ class TaskSegments:
                 is_lost = isinstance(error, Unreachable) and not self._tasks.connection.channel.has_streams
                 if is_lost or self._has_ended:
                     raise
-                breaks = 0 if self._segments.parts > parts else breaks + 1
+                is_stable = loop.time() - opened > STABLE_STREAM_SECONDS
+                breaks = 0 if is_stable or self._segments.parts > parts else breaks + 1
+                if breaks < _MAX_BREAKS and not await self._is_task_known():
+                    return None
             except RequestError:
                 if self._has_ended:
                     raise
@@ -138,6 +151,17 @@ class TaskSegments:
                 return None
             delay = backoff.next_delay()
             await asyncio.sleep(delay if wait is None else wait)
+
+    async def _is_task_known(self) -> bool:
+        """Return whether the server knows the task, once the server responds again after a lost connection.
+
+        An outage may last longer than a few breaks, and says nothing about whether the server can stream.
+        """
+        try:
+            await self._tasks.ask(GetTask(self.id))
+        except (RequestError, TimedOut):
+            return False
+        return True
 
     async def _request(self, calling: asyncio.Task[Any] | None) -> Any:
         """Return the response to a request for segments; `None` if the stream skipped a segment."""
@@ -178,6 +202,7 @@ class TaskSegments:
                     f"The client asked for the task {self.id}, and the server sent the task {last.id}."
                 )
             self._has_ended = last.has_ended
+            await self._redemption.report(last.progress)
             return outcome(last) if last.has_ended else None
         assert isinstance(last, StreamPart)
         self._segments.add(last)
@@ -185,6 +210,7 @@ class TaskSegments:
             return None
         self._has_ended = True
         status = await self._tasks.get(self.id)
+        await self._redemption.report(status.progress)
         if last.end.is_error or status.status in ("cancelled", "failed") or not self._tracker.is_whole:
             return await self._redeem(status)
         return self._tracker.merged(last.end)

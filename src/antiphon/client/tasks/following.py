@@ -14,7 +14,7 @@ from antiphon.errors import AntiphonError
 from antiphon.model.request import Listen, RequestMeta, SubscriptionFilter
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["follow", "poll_delay"]
+__all__ = ["STABLE_STREAM_SECONDS", "follow", "poll_delay"]
 
 _SHORTEST_POLL_SECONDS, _DEFAULT_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.02, 1.0, 60.0
 _EAGER_POLLS = 10
@@ -23,7 +23,7 @@ _TRUSTED_POLL_SECONDS = 15.0
 """How often the client polls a task whose stream is open, in case a notification was lost."""
 _MAX_BREAKS = 5
 """How often in a row a stream may break early before the client polls instead."""
-_STABLE_STREAM_SECONDS = 5.0
+STABLE_STREAM_SECONDS = 5.0
 """How long a stream has to stay open to count as stable."""
 
 
@@ -143,7 +143,7 @@ class _StatusStream:
             try:
                 await self._read_once()
             finally:
-                is_stable = self._is_accepted and loop.time() - opened > _STABLE_STREAM_SECONDS
+                is_stable = self._is_accepted and loop.time() - opened > STABLE_STREAM_SECONDS
                 self._breaks = 0 if is_stable else self._breaks + 1
                 self._is_wanted = self._is_accepted and self._breaks < _MAX_BREAKS
                 self._is_accepted = self._has_caught_up = False

@@ -15,10 +15,11 @@ from typing import Any
 from antiphon.client.connection import Callback, deliver
 from antiphon.client.tasks.following import follow
 from antiphon.client.tasks.requests import TaskRequests, new_inbox
-from antiphon.errors import BadAnswer, Failure, InvalidParams, RequestError, TaskCancelled
+from antiphon.errors import AntiphonError, BadAnswer, Failure, InvalidParams, RequestError, TaskCancelled
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.model.question import Question
+from antiphon.model.request import GetTask
 from antiphon.model.task_status import TaskStatus
 from antiphon.printable import printable_text
 from antiphon.wire.client.tasks import fault_error
@@ -27,6 +28,8 @@ __all__ = ["LATE_RESULT_SECONDS", "Redemption", "checked", "outcome"]
 
 LATE_RESULT_SECONDS = 1.0
 """How long the client waits for the result on the open request after the end of the task."""
+_LAST_PROGRESS_SECONDS = 1.0
+"""How long the client waits for the last progress of a task whose result it has."""
 _ASKED_AGAIN_SECONDS = 1.0
 """How long the client waits for an answer of its own before it asks again for the result or the questions."""
 
@@ -108,12 +111,14 @@ class Redemption:
             async for status in statuses:
                 if status.has_ended:
                     self.has_ended = True
+                else:
+                    self._answer_new(status)
+                await self.report(status.progress)
+                if status.has_ended:
                     return status
-                self._answer_new(status)
-                await self._report(status.progress)
         raise AssertionError("the statuses end with the end of the task")
 
-    async def _report(self, progress: Progress | None) -> None:
+    async def report(self, progress: Progress | None) -> None:
         """Call the callback for progress, if the status has progress that is new."""
         if self._on_progress is not None and progress is not None and progress != self._progress:
             self._progress = progress
@@ -190,7 +195,7 @@ class Redemption:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if waiting is not None and waiting.done():
                 try:
-                    return self._redeemed(waiting.result())
+                    return await self._redeemed(waiting.result())
                 except RequestError as error:
                     await self._raise_if_ended(error)
             status = await polling
@@ -223,8 +228,17 @@ class Redemption:
                 async with asyncio.timeout(_ASKED_AGAIN_SECONDS):
                     await self._has_answered.wait()
 
-    def _redeemed(self, result: Result) -> Result:
+    async def _redeemed(self, result: Result) -> Result:
+        """Return the result, after the last progress of the task, which only the status carries."""
         self.has_ended = True
+        if self._on_progress is None:
+            return result
+        progress = None
+        with contextlib.suppress(AntiphonError, TimeoutError):  # the result counts, with or without progress
+            # The timeout of the request does not bound a login, for which the result must not wait.
+            async with asyncio.timeout(_LAST_PROGRESS_SECONDS):
+                progress = (await self._tasks.connection.ask(GetTask(self._id))).progress
+        await self.report(progress)
         return result
 
     async def _raise_if_ended(self, error: RequestError) -> None:
@@ -232,6 +246,7 @@ class Redemption:
         status = await self._tasks.get(self._id)
         if status.has_ended:
             self.has_ended = True
+            await self.report(status.progress)
             if status.status == "cancelled":
                 outcome(status)
         if status.status != "working":

@@ -136,8 +136,9 @@ class TaskRequests:
             status: TaskStatus = await self.ask(GetTask(id), timeout=timeout)
         except InvalidParams as error:
             raise TaskLost(
-                f"The server does not know the task {id}: it has expired, belongs to another caller, or "
-                f"never existed. The server says: {error.message}"
+                f"The server does not know the task {id}: it has expired, belongs to another caller, never "
+                "existed, or was in the memory of a server that has been restarted. The server says: "
+                f"{error.message}"
             ) from error
         if status.id != id:
             raise BadAnswer(f"The client asked for the task {id}, and the server sent the task {status.id}.")

@@ -37,7 +37,8 @@ class ServerSwitches:
         `names` has names of tools and prompts, and URIs of resources and templates. With `tags`, everything
         that has one of these tags is disabled. Both concern what is registered later, too. Callers get the
         same error as for an unknown name. Tasks that were accepted before go on. Raises `NotFound` for a name
-        that nothing has, unless another server is mounted that may have it.
+        that nothing has, unless another server is mounted that may have it. A tag that nothing has when the
+        server has started is a warning in its log.
         """
         self._engine.switch(names, tags, enabled=False)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from antiphon import Client, DefinitionError, NotFound, Principal, RequestError, Server
 from antiphon.model.catalog import Kind
+from tests.cli.command import running
 from tests.support.polling import until
 from tests.support.serving import serving
 
@@ -181,6 +183,69 @@ async def test_a_gateway_does_not_ask_the_server_behind_it_for_what_is_disabled(
             for uri in ("shop://all", "shop://tea"):
                 with pytest.raises(RequestError, match="Resource not found"):
                     await client.read(uri)
+
+
+# Tags that nothing has
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "has the tag" in record.getMessage()]
+
+
+def test_a_tag_that_nothing_has_is_a_warning_when_the_server_starts(tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(
+        "from antiphon import Server\n\nserver = Server('shop')\nserver.disable(tags={'amdin', 'late'})\n\n\n"
+        "@server.tool(tags={'admin', 'late'})\ndef reset() -> str:\n    return 'reset'\n\n\n"
+        "@server.tool\ndef look() -> str:\n    return 'looked'\n"
+    )
+    with running(program, directory=tmp_path) as server:
+        assert (
+            "No tool, resource or prompt of the server 'shop' has the tag 'amdin', with which "
+            "server.enable or server.disable was called. Tags in use: 'admin', 'late'."
+        ) in server.log
+        assert "has the tag 'late'" not in server.log, "it was registered after the switch"
+
+
+async def test_a_tag_that_nothing_has_is_a_warning_while_the_server_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = shop()
+    async with Client(server):
+        assert complaints(caplog) == []
+        server.enable(tags={"admin", "slwo"})
+        server.disable(tags={"slwo"})
+        (line,) = complaints(caplog)
+        assert "has the tag 'slwo'" in line
+        assert "Tags in use: 'admin', 'slow'." in line
+        server.add_tool(lambda: "", name="quiet", tags={"slwo"})
+        assert "quiet" not in server.tools, "a switch is for what comes, too"
+
+
+async def test_a_mounted_server_may_have_any_tag_at_any_time(caplog: pytest.LogCaptureFixture) -> None:
+    inner, outer = shop(), Server("outer")
+    outer.disable(tags={"later"})
+    outer.mount("in", inner)
+    async with Client(outer):
+        outer.disable(tags={"even later"})
+    assert complaints(caplog) == []
+
+
+async def test_a_server_inside_another_is_checked_too(caplog: pytest.LogCaptureFixture) -> None:
+    inner, outer = shop(), Server("outer")
+    inner.disable(tags={"amdin"})
+    outer.mount("in", inner)
+    async with Client(outer):
+        (line,) = complaints(caplog)
+    assert "of the server 'shop' has the tag 'amdin'" in line
+
+
+async def test_a_server_without_tags_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("plain")
+    server.enable(tags={"admin"})
+    async with Client(server):
+        (line,) = complaints(caplog)
+    assert "Nothing has a tag." in line
 
 
 # Options

@@ -59,6 +59,8 @@ __all__ = ["Engine", "Lifespan", "Settings"]
 
 logger = logging.getLogger("antiphon")
 
+_MAX_NAMED_TAGS = 20
+"""How many tags the warning about a tag that nothing has names."""
 _LATE_CLOSE_SECONDS = 1.0
 """How long a shutdown waits for dependencies to close when its `drain_timeout` is over."""
 
@@ -175,6 +177,7 @@ class Engine:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
         self._logged_mistaken_principal = False
+        self._reported_tags: set[str] = set()
         self._lifespan = settings.lifespan
         self._users = 0
         self._drain_ends: float | None = None
@@ -248,6 +251,25 @@ class Engine:
                 f"{wrong[0]!r} is not a name. Pass each name by itself: 'a', 'b'. For tags, write tags={{…}}."
             )
         self.registry.switch(names, checked_tags("tags", tags), enabled=enabled)
+        if self._users:
+            self._report_unused_tags()
+
+    def _report_unused_tags(self) -> None:
+        """Log each tag that was enabled or disabled and that nothing has: it may be a mistake in the name.
+
+        It is not an error, because a switch is also for items that are registered later. So the engine looks
+        when the server has started, and after each switch from then on.
+        """
+        for tag in sorted(self.registry.unused_tags - self._reported_tags):
+            self._reported_tags.add(tag)
+            used = ", ".join(map(repr, sorted(self.registry.tags)[:_MAX_NAMED_TAGS]))
+            logger.warning(
+                "No tool, resource or prompt of the server %r has the tag %r, with which server.enable or "
+                "server.disable was called. %s Correct the tag, unless you register something with it later.",
+                self.info.name,
+                tag,
+                f"Tags in use: {used}." if used else "Nothing has a tag.",
+            )
 
     def remove_tool(self, name: str) -> None:
         """Withdraw a tool; raises `NotFound`."""
@@ -315,6 +337,7 @@ class Engine:
                 self.environment.lifespan = await stack.enter_async_context(self._lifespan())
             for provider in self.registry.providers:
                 await stack.enter_async_context(provider.running())
+            self._report_unused_tags()
             yield
 
     def stop_claiming(self) -> None:
@@ -349,6 +372,7 @@ class Engine:
             self.environment.lifespan = await self._open.enter_async_context(self._lifespan())
         for provider in self.registry.providers:
             await self._open.enter_async_context(provider.running())
+        self._report_unused_tags()
         if self.registry.task_tools or self.tasks.is_needed:
             self._dispatcher.task_handlers = await self.tasks.start()
 

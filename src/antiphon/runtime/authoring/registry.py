@@ -138,6 +138,23 @@ class Registry:
                 if unregistered and self.offers(kind):
                     self._publish(kind)  # the list of a provider may have changed
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags of all items, also of those that are disabled."""
+        with self.changing:
+            items = [item for registered in self._registered.values() for item in registered.values()]
+        return frozenset[str]().union(*(item.offer.tags for item in items))
+
+    @property
+    def unused_tags(self) -> frozenset[str]:
+        """The tags that were enabled or disabled and that no item has.
+
+        There are none if there are providers, which may register items with other tags at any time.
+        """
+        if self.providers:
+            return frozenset()
+        return frozenset(value for by, value in self._switches if by == "tag") - self.tags
+
     def is_disabled(self, kind: Kind, key: str) -> bool:
         """Return whether an item is disabled, also if a provider has it and does not register it."""
         if key in self._registered[kind]:

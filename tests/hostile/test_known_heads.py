@@ -217,7 +217,8 @@ async def test_a_head_with_a_secret_is_forgotten_with_its_connection(
         "cookie: a=b",
         "Mcp-Session-Id: a",
         "X-Api-Key: a",
-        "Mcp-Method: tasks/get\r\nMcp-Name: a",
+        "Mcp-Method: tasks/update\r\nMcp-Name: a",
+        "Mcp-Method: tasks/get\r\nMcp-Name: a\r\nX-Api-Key: a",
         "Mcp-Name: a",
     ):
         parsed.clear()
@@ -225,6 +226,91 @@ async def test_a_head_with_a_secret_is_forgotten_with_its_connection(
             await exchange(where.port, post(PING, USUAL, line), post(LONGER, USUAL, line))
         assert parsed.count(b"/mcp") == 2
     assert len(shared(where)) == 0
+
+
+def get_task(id: str, *lines: str) -> bytes:
+    return post(PING, USUAL, "Mcp-Method: tasks/get", f"Mcp-Name: {id}", *lines)
+
+
+async def test_connections_share_the_head_of_requests_about_tasks_without_the_id(
+    where: Address, parsed: list[bytes]
+) -> None:
+    for first, second in (("add_1", "add_2.x-Y"), ("add_3", "add_3")):
+        await exchange(where.port, get_task(first), post(PING, USUAL), get_task(second), get_task(first))
+    assert parsed.count(b"/mcp") == 2  # with a task, and without one
+    assert not any(b"add_" in kept for kept in shared(where).kept)
+
+
+async def test_the_id_of_a_task_is_the_one_of_its_request() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def authenticate(headers: Mapping[str, str]) -> Principal:
+        seen.append((headers["mcp-method"], headers["mcp-name"]))
+        return Principal("a")
+
+    ids = ["add_1", "add_22", "add_1", "a"]
+    async with running(build(authenticate=authenticate)) as where:
+        await exchange(where.port, *map(get_task, ids))
+        assert len(shared(where)) == 0
+    assert seen == [("tasks/get", id) for id in ids]
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["", " a", "a ", "a\t", "a b", "a\n", "a\nX: b", "é", "=?base64?YQ==?=", "a" * 257, "a\0", "a:", "a: b"],
+)
+async def test_an_unusual_id_is_for_the_parser(
+    where: Address, monkeypatch: pytest.MonkeyPatch, id: str
+) -> None:
+    known, other = await both_ways(where, monkeypatch, get_task("a"), get_task(id))
+    assert known == other
+
+
+async def test_an_id_is_only_taken_from_the_header_that_names_the_task(
+    where: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = get_task("a", "X-Frame: b")
+    moved = post(PING, USUAL, "X-Frame: b", "Mcp-Method: tasks/get", "Mcp-Name: a")
+    empty = post(PING, USUAL, "Mcp-Method: tasks/get", "Mcp-Name: ", "X-Frame: b")
+    for last in (moved, empty, get_task("", "X-Frame: c"), get_task("a", "X-Frame: "), post(PING, USUAL)):
+        known, other = await both_ways(where, monkeypatch, usual, usual, moved, last)
+        assert known == other
+
+
+@pytest.mark.parametrize("line", ["Mcp-Name:", "MCP-NAME: ", "Mcp-Name: ", "mcp-name:\t"])
+@pytest.mark.parametrize("method", ["tools/call", "tasks/get"])
+async def test_an_empty_name_does_not_let_a_body_grow_beyond_its_length(
+    where: Address, monkeypatch: pytest.MonkeyPatch, method: str, line: str
+) -> None:
+    for more in (b"  ame: GETX\r", b"\r\nmcp-name: GETX\r"):
+        body = PING + more
+        short = post(body, USUAL, f"Mcp-Method: {method}", line).replace(
+            b"Content-Length: %d" % len(body), b"Content-Length: %d" % (len(body) - 4)
+        )
+        empty = post(PING, USUAL, f"Mcp-Method: {method}", line)
+        known, other = await both_ways(where, monkeypatch, empty, empty, short)
+        assert known == other
+
+
+@pytest.mark.parametrize("header", ["User-Agent: name", "X-Name", "Name", "X-Mcp-Name"])
+async def test_the_id_is_not_taken_from_a_header_before_it(header: str) -> None:
+    seen: list[tuple[str, str]] = []
+    name = header.partition(":")[0].lower()
+
+    def authenticate(headers: Mapping[str, str]) -> Principal:
+        seen.append((headers[name].strip(), headers["mcp-name"]))
+        return Principal("a")
+
+    pairs = [("mine", "mine"), ("mine", "mine"), ("victim", "mine"), ("mine", "victim"), ("", "")]
+    async with running(build(authenticate=authenticate)) as where:
+        requests = [
+            post(PING, USUAL, f"{header}: {other}", "Mcp-Method: tasks/get", f"Mcp-Name: {id}")
+            for other, id in pairs
+        ]
+        await exchange(where.port, *requests)
+    prefix = header.partition(": ")[2]
+    values = [f"{prefix}: {other}".strip() if prefix else other for other, _ in pairs]
+    assert seen == [(value, id) for value, (_, id) in zip(values, pairs, strict=True)]
 
 
 async def test_an_authenticator_sees_the_headers_of_each_request(parsed: list[bytes]) -> None:

@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError, HeaderMismatch
 
-__all__ = ["Mirrored", "check", "declared", "decode_value", "encode_value", "mirror", "names_only_tool"]
+__all__ = [
+    "Mirrored",
+    "check",
+    "declared",
+    "decode_value",
+    "encode_value",
+    "mirror",
+    "names_only_tool",
+    "task_id_in",
+]
 
 Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
 """Header names in lower case, each with the path of the argument that it mirrors."""
@@ -120,7 +129,12 @@ def check(mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[byt
 
 def names_only_tool(headers: Mapping[bytes, bytes]) -> bool:
     """Return whether the headers name nothing but a tool. The id of a task may be a secret, for example."""
-    return headers.get(b"mcp-name") is None or headers.get(b"mcp-method") == b"tools/call"
+    return not headers.get(b"mcp-name") or headers.get(b"mcp-method") == b"tools/call"
+
+
+def task_id_in(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """Return the id of the task whose status is requested; `None` if the headers name none."""
+    return headers.get(b"mcp-name") if headers.get(b"mcp-method") == b"tasks/get" else None
 
 
 def _same(given: str, value: Any) -> bool:

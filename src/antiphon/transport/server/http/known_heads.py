@@ -1,18 +1,20 @@
 """Heads of plain requests that were parsed before, so that each is parsed once.
 
-A client sends the same head with every call, except for the length of the body. Owns which heads are kept,
+A client sends the same head with every call, except for the length of the body. A client that looks at tasks
+sends another id each time, too: the head of such a request is kept without the id. Owns which heads are kept,
 and which of them the connections of a process share. Knows nothing about the meaning of headers, except which
-of them may hold secrets.
+of them may hold secrets, and which one holds the id of a task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from antiphon.wire.mirrored_headers import names_only_tool
+from antiphon.wire.mirrored_headers import names_only_tool, task_id_in
 
-__all__ = ["MAX_MISSES", "Head", "KnownHeads", "read_head"]
+__all__ = ["MAX_MISSES", "ConnectionHeads", "Head", "KnownHeads", "PlainRequest", "read_head"]
 
 MAX_HEADS = 1024
 """How many heads the connections of a process share."""
@@ -25,6 +27,10 @@ MAX_HEADERS = 32
 _LENGTH_LINE = b"\r\ncontent-length: "
 _LENGTH = b"ength: "
 """How the name of that header ends in its usual spellings: a search for any spelling takes longer."""
+_NAME_LINE = b"\r\nmcp-name: "
+_NAME = b"ame: "
+"""How the name of that header ends in its usual spellings."""
+_is_task_id = re.compile(rb"[A-Za-z0-9_.-]{1,256}").fullmatch
 _END = b"\r\n\r\n"
 _PUBLIC = frozenset(
     (
@@ -54,6 +60,8 @@ class Head(NamedTuple):
     """The bytes behind the digits, with the empty line."""
     url: bytes
     headers: Mapping[bytes, bytes]
+    lacks_task_id: bool = False
+    """Whether the head is kept without the id of the task that its request names."""
 
     def body_of(self, data: bytes) -> bytes | None:
         """Return the body; `None` unless the data are this head, with the body that it announces."""
@@ -81,6 +89,11 @@ class KnownHeads:
     def __len__(self) -> int:
         return len(self._heads)
 
+    @property
+    def kept(self) -> Collection[bytes]:
+        """The heads that are kept, as they were sent, without the digits of the content length."""
+        return self._heads.keys()
+
     def find(self, data: bytes) -> Head | None:
         """Return the head that the data may begin with, which `Head.body_of` checks; `None` if unknown."""
         start = data.find(_LENGTH, 0, MAX_HEAD_BYTES) + len(_LENGTH)
@@ -95,11 +108,99 @@ class KnownHeads:
         self._heads[head.before + head.after] = head
 
 
+class PlainRequest(NamedTuple):
+    """A plain request whose head was parsed before."""
+
+    url: bytes
+    headers: Mapping[bytes, bytes]
+    """The headers. The content length is the one of the request that was parsed."""
+    body: bytes
+
+
+class ConnectionHeads:
+    """The heads that one connection knows: those that it has kept itself, and the shared ones.
+
+    A head with a secret is forgotten with its connection.
+    """
+
+    __slots__ = ("_last", "_last_of_task", "_misses", "_shared")
+
+    def __init__(self, shared: KnownHeads) -> None:
+        self._shared = shared
+        self._last: Head | None = None
+        self._last_of_task: Head | None = None
+        """The last head that was kept without the id of a task."""
+        self._misses = 0
+        """How many plain requests in a row had heads that were not known."""
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether to look for heads: the client has repeated one lately."""
+        return self._misses < MAX_MISSES
+
+    def close(self) -> None:
+        """Find no head any more."""
+        self._misses = MAX_MISSES
+
+    def find(self, data: bytes) -> PlainRequest | None:
+        """Return the plain request that the data are, if its head is known."""
+        head, body = self._match(self._last, data)
+        if head is not None and not head.lacks_task_id:
+            self._last, self._misses = head, 0
+            return PlainRequest(head.url, head.headers, body)
+        if (split := _split_task_id(data)) is None:
+            return None
+        id, rest = split
+        head, body = self._match(self._last_of_task, rest)
+        if head is None or not head.lacks_task_id:
+            return None
+        self._last_of_task, self._misses = head, 0
+        return PlainRequest(head.url, {**head.headers, b"mcp-name": id}, body)
+
+    def _match(self, last: Head | None, data: bytes) -> tuple[Head | None, bytes]:
+        """Return the head of the data, which may be the last one, and the body; no head if it is unknown."""
+        if last is not None and (body := last.body_of(data)) is not None:
+            return last, body
+        head = self._shared.find(data)
+        if head is not None and (body := head.body_of(data)) is not None:
+            return head, body
+        return None, b""
+
+    def keep(
+        self, data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: bytes, *, share: bool
+    ) -> None:
+        """Keep the head of a plain request, and `share` it unless it may hold a secret."""
+        self._misses += 1
+        head = read_head(data, url, headers, body)
+        if head is not None and head.lacks_task_id:
+            self._last_of_task = head
+        else:
+            self._last = head
+        if head is not None and share and not head.is_private:
+            self._shared.add(head)
+
+
+def _split_task_id(data: bytes) -> tuple[bytes, bytes] | None:
+    """Return the id in the line of the data that names a task, and the data without the id.
+
+    The line may be in the body. Only a head that is known without its id shows that it is not: if the data
+    without the id begin with such a head, the id was in the place where the head lacks it.
+    """
+    start = data.find(_NAME, 0, MAX_HEAD_BYTES) + len(_NAME)
+    if start < len(_NAME_LINE) or data[start - len(_NAME_LINE) : start].lower() != _NAME_LINE:
+        return None
+    end = data.find(b"\r", start, MAX_HEAD_BYTES)
+    return (data[start:end], data[:start] + data[end:]) if _is_task_id(data, start, end) else None
+
+
 def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: bytes) -> Head | None:
     """Return the head of a request, after the parser has read it from these data and nothing else.
 
     Returns `None` for a head that is not kept, because it is long or has an unusual content length.
     """
+    split, lacks_task_id = _split_task_id(data), False
+    if split is not None and split[0] == task_id_in(headers):
+        data, headers, lacks_task_id = split[1], {**headers, b"mcp-name": b""}, True
     length, end = b"%d" % len(body), len(data) - len(body)
     start = data.find(_LENGTH + length + b"\r", 0, end) + len(_LENGTH)
     before, after = data[:start], data[start + len(length) : end]
@@ -110,4 +211,4 @@ def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: byt
         and before[-len(_LENGTH_LINE) :].lower() == _LENGTH_LINE
         and data[end:] == body
     )
-    return Head(before, after, url, headers) if is_kept else None
+    return Head(before, after, url, headers, lacks_task_id) if is_kept else None

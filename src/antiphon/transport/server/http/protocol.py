@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.transport.server.http.headers import NO_TRAILERS
-from antiphon.transport.server.http.known_heads import MAX_MISSES, Head, read_head
+from antiphon.transport.server.http.known_heads import ConnectionHeads
 from antiphon.transport.server.http.plain_exchange import PlainExchange, start
 from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.responses import Responses
@@ -55,16 +55,14 @@ class HttpProtocol(HttpToolsProtocol):
         "_cycle_number",
         "_endpoint",
         "_has_head",
+        "_heads",
         "_ignores_data",
         "_is_between",
         "_is_ending",
         "_is_lost",
         "_is_whole",
-        "_known_heads",
         "_last_body",
-        "_last_head",
         "_max_plain_body",
-        "_misses",
         "_plain_body",
         "_plain_headers",
         "_plain_scopes",
@@ -111,12 +109,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
-        self._known_heads = config.known_heads
+        self._heads = ConnectionHeads(config.known_heads)
         self._responses = config.responses
-        self._last_head: Head | None = None
-        """The head of the last plain request."""
-        self._misses = 0
-        """How many plain requests in a row had heads that were not known."""
         self._is_between = True
         """Whether all data so far were whole plain requests, so that the next data begin another request."""
         self._plain_headers: Mapping[bytes, bytes] | None = None
@@ -162,7 +156,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.open_cycle(self.plain)  # another request follows, which waits for this one
         before = self._requests
         idle_until, self.idle_until = self.idle_until, None
-        is_start = self._is_between and self._misses < MAX_MISSES and not self._has_cycle
+        is_start = self._is_between and self._heads.is_useful and not self._has_cycle
         self._is_between = False
         if is_start and self._take_known(data):
             return
@@ -177,7 +171,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._ignores_data = True
         if self._plain_headers is not None:
             if is_start and self._is_whole:
-                self._keep_head(data, self._plain_headers)
+                headers, body = self._plain_headers, self._plain_body
+                self._heads.keep(data, self.url, headers, body, share=not self._authenticates)
             self._take_plain(self._plain_headers)
             return
         if len(self.pipeline) > MAX_PIPELINED:
@@ -264,30 +259,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _take_known(self, data: bytes) -> bool:
         """Serve a request whose head was parsed before, and return whether the data are such a request."""
-        head = self._last_head
-        body = None if head is None else head.body_of(data)
-        if body is None:
-            head = self._known_heads.find(data)
-            body = None if head is None else head.body_of(data)
-        if head is None or body is None or len(body) > self._max_plain_body:
+        found = self._heads.find(data)
+        if found is None or len(found.body) > self._max_plain_body:
             return False
         if self._awaits_head:
             self._stop_awaiting_head()
-        self._misses = 0
-        self._last_head, self.url, headers = head, head.url, head.headers
+        self.url, headers, body = found
         self._requests += 1
         self._has_head = True
         if self._authenticates:  # the author's function sees all headers, so the length has to be right
             headers = {**headers, b"content-length": b"%d" % len(body)}
         self._serve_plain(headers, body)
         return True
-
-    def _keep_head(self, data: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Keep the head of a plain request. A head with a secret is forgotten with the connection."""
-        self._misses += 1
-        self._last_head = head = read_head(data, self.url, headers, self._plain_body)
-        if head is not None and not (head.is_private or self._authenticates):
-            self._known_heads.add(head)
 
     def _take_plain(self, headers: Mapping[bytes, bytes]) -> None:
         """Serve a plain request, or wait for the rest of its body."""
@@ -395,7 +378,8 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._plain_headers is not None:
             self._leave_short_way()
         elif not (self._has_cycle or self._is_ending):
-            self._is_ending, self._plain_scopes, self._misses = True, {}, MAX_MISSES
+            self._is_ending, self._plain_scopes = True, {}
+            self._heads.close()
             self.loop.call_later(LAST_REQUEST_SECONDS, self.shutdown)
             return
         super().shutdown()

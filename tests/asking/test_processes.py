@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.asking.driving import Able, accept, drive, once
-from tests.support.process import ServerProcess, started
+from tests.support.process import ServerProcess, free_port, started
 from tests.support.proxy import round_robin
 from tests.support.speakers import Bare
 
@@ -84,7 +84,33 @@ async def test_a_process_with_another_secret_refuses_the_state(tmp_path: Path, e
         state = (await once(Able(one.port), "five_rounds"))["result"]["requestState"]
         frame = await once(Able(other.port), "five_rounds", answers={"name_0": NAMES["name_0"]}, state=state)
         assert frame["error"]["code"] == -32602
+        message = frame["error"]["message"]
+        assert "make the call again, without it" in message
+        assert "sealed with a secret that this process of the server does not have" in message
+        assert "Give all processes the same ANTIPHON_SECRETS" in message
         assert "Cannot open the request state" in other.log
+        assert "Check that all processes have the same ANTIPHON_SECRETS" in other.log
+
+
+async def test_a_restarted_process_without_a_secret_says_how_calls_survive(
+    tmp_path: Path, effects: Path
+) -> None:
+    port = free_port()
+    with started("asking.py", tmp_path, env={"ANTIPHON_SECRETS": ""}, port=port) as before:
+        state = (await once(Able(port), "five_rounds"))["result"]["requestState"]
+        before.process.kill()
+        before.process.wait()
+    with started("asking.py", tmp_path, env={"ANTIPHON_SECRETS": ""}, port=port) as after:
+        answers = {"name_0": NAMES["name_0"]}
+        altered = state[:-2] + ("AA" if state[-2:] != "AA" else "BB")
+        frames = [
+            await once(Able(port), "five_rounds", answers=answers, state=each) for each in (state, altered)
+        ]
+        assert frames[0]["error"] == frames[1]["error"], "the words are the same for every reason"
+        assert "ANTIPHON_SECRETS" in frames[0]["error"]["message"]
+        assert after.log.count("No secret is configured, so this process opens no token") == 1, (
+            "once a minute"
+        )
 
 
 async def test_a_new_key_is_rolled_in_while_the_old_one_still_opens(tmp_path: Path) -> None:

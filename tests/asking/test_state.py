@@ -18,7 +18,7 @@ from antiphon.errors import InvalidParams
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool
-from antiphon.runtime.carriers.client import ClientCarrier
+from antiphon.runtime.carriers.client import REFUSAL, ClientCarrier
 from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import Call, Caller
@@ -83,11 +83,7 @@ async def tried(
 
 
 def refused(frame: Any) -> bool:
-    error = frame.get("error", {})
-    return error == {
-        "code": -32602,
-        "message": "The request state is not valid: make the call again, without it.",
-    }
+    return bool(frame.get("error", {}) == {"code": -32602, "message": REFUSAL})
 
 
 async def test_a_state_opens_for_its_own_call() -> None:

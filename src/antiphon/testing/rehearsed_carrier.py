@@ -79,9 +79,9 @@ class RehearsedCarrier:
         """Return `None`: a rehearsal always goes on."""
         return None
 
-    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
         """Stop the run: the test answers before the next round."""
-        await run.suspend(key, question)
+        return run.suspend(key, question)
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Seal the journal into the outcome."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from antiphon import Context, InputRequired, Limits, Server
 from antiphon.model.question import Elicit
 from antiphon.model.request import CallTool
+from antiphon.runtime.carriers.client import REFUSAL
 from antiphon.runtime.carriers.store import StoreCarrier
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.journal import Journal
@@ -140,7 +141,7 @@ async def test_a_resource_can_ask_and_its_state_is_bound_to_its_uri(client: InMe
     refused = await client.error("resources/read", params("u://milk", "where", "Oslo", **state), meta=ABLE)
     assert (refused["code"], refused["message"]) == (
         -32602,
-        "The request state is not valid: make the call again, without it.",
+        REFUSAL,
     )
     read = await client.result("resources/read", params("u://tea", "where", "Oslo", **state), meta=ABLE)
     assert read["contents"][0]["text"] == "tea for Ada in Oslo"

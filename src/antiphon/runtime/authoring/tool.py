@@ -188,10 +188,12 @@ class Tool:
         try:
             if not self._is_plain or call.request.request_state is not None:
                 result = await self._perform(call, environment)
-                if type(result) is InputRequired:
+                if isinstance(result, InputRequired):
                     self.counters.questions += 1
-                else:
+                elif result.is_error or call.task_id is not None or call.wants_stream:
                     self.counters.add(*classify(call, result), None)
+                else:
+                    self.counters.answers += 1
                 return result
             # The fast path of a plain call: no context, no artifacts, no telemetry.
             try:

@@ -75,10 +75,10 @@ class Carrier(Protocol):
         belongs to another process or to nobody.
         """
 
-    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
-        """Return the answer to a question, or stop the run at it.
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
+        """Return an awaitable for the answer to a question; `None` if the run has stopped at the question.
 
-        Raises `Failure` if there is no way to reach the caller.
+        The awaitable raises `Failure` if there is no way to reach the caller.
         """
 
     async def close(

@@ -6,11 +6,11 @@ expired or is bound to something else does not open. The caller learns only that
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,13 +24,14 @@ from antiphon.runtime.carriers.seal import Seal, Use
 from antiphon.runtime.execution.fingerprints import json_spellings
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.runtime.writable import MAX_NESTING, is_nested_deeply
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.call import Call
     from antiphon.runtime.execution.run import Run
 
-__all__ = ["ClientCarrier", "HeldPlace"]
+__all__ = ["REFUSAL", "ClientCarrier", "HeldPlace"]
 
 logger = logging.getLogger("antiphon")
 
@@ -38,6 +39,15 @@ T = TypeVar("T")
 
 HeldPlace: TypeAlias = tuple[str, str, int]
 """Where the run of a call waits: the process, the run, and the number of the round that comes next."""
+
+REFUSAL = (
+    "The request state is not valid: make the call again, without it. The state was altered, has expired, "
+    "was used before, belongs to another call, or was sealed with a secret that this process of the server "
+    "does not have. If you operate the server: its log has the reason. Give all processes the same "
+    "ANTIPHON_SECRETS, and keep it when they restart."
+)
+"""The error for a request state that does not open: the same for every reason, which only the log names."""
+_CANNOT_OPEN = "Cannot open the request state of request %r: "
 
 _COMPRESSED, _JSON = 1, 2
 """The bits of the first byte of a sealed journal, which says how the rest is packed.
@@ -83,47 +93,56 @@ class ClientCarrier:
     ) -> None:
         self._seal = seal
         self._use_once = use_once
-        self._server = server.encode()
+        self._binding_prefix = b"state\0%b\0" % server.encode()
         self._limits = limits
         self._warned = seal.shared
+        self._log = RateLimitedLog()
 
     async def open(self, call: Call[Any]) -> Journal:
         """Return the journal in the caller's request state, or a new one; raises `InvalidParams`."""
         if call.request.request_state is None:
             return Journal()
-        return Journal(await self._opened(call, "state", self._unpacked))
+        entries = self._opened(call, "state", self._unpacked)
+        if self._use_once is not None:
+            await self._check_first_use(call, self._use_once)
+        return Journal(entries)
 
     async def open_place(self, call: Call[Any]) -> HeldPlace:
         """Return where the run of a call waits, from the caller's request state; raises `InvalidParams`."""
-        return await self._opened(call, "held", _places.decode)
+        place: HeldPlace = self._opened(call, "held", _places.decode)
+        if self._use_once is not None:
+            await self._check_first_use(call, self._use_once)
+        return place
 
     def seal_place(self, call: Call[Any], place: HeldPlace) -> str:
         """Return a request state that says where the run of a call waits."""
         return self._sealed(call, _pack(place), "held")
 
-    async def _opened(self, call: Call[Any], use: Use, read: Callable[[bytes], T]) -> T:
-        token = call.request.request_state
-        assert token is not None
+    def _opened(self, call: Call[Any], use: Use, read: Callable[[bytes], T]) -> T:
         try:
-            found = read(self._seal.open(token, use=use, bound_to=self._bindings(call)))
-            if self._use_once is not None and not await self._first_use(token):
-                raise SealError("The token has been used before.")
+            return read(self._seal.open(_token(call), use=use, bound_to=self._bindings(call)))
         except (SealError, ValueError, RecursionError, zlib.error) as error:
-            logger.warning("Cannot open the request state of request %r: %s", call.id, error)
-            raise InvalidParams("The request state is not valid: make the call again, without it.") from None
-        return found
+            raise self._refused(call, error) from None
 
-    async def _first_use(self, token: str) -> bool:
-        assert self._use_once is not None
+    async def _check_first_use(self, call: Call[Any], use_once: Callable[..., Awaitable[bool]]) -> None:
         until = int((wall_clock.now() + self._limits.state_lifetime) * 1000)
-        return await self._use_once(hashlib.sha256(token.encode()).hexdigest(), until=until)
+        if not await use_once(sha256(_token(call).encode()).hexdigest(), until=until):
+            raise self._refused(call, SealError("The token has been used before."))
+
+    def _refused(self, call: Call[Any], error: Exception) -> InvalidParams:
+        """Log why a request state does not open, and return the error for the caller: it has no reason."""
+        if isinstance(error, SealError):  # its texts are few: each has a line, however often another comes
+            self._log.warning(_CANNOT_OPEN + str(error), call.id)
+        else:
+            self._log.warning(_CANNOT_OPEN + "%s", call.id, error)
+        return InvalidParams(REFUSAL)
 
     def confirm(self) -> None:
         """Return `None`: the caller has the journal, and makes the request again if this process is lost."""
 
-    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[NoReturn] | None:
         """Stop the run; the caller gets the question as the outcome of its request."""
-        await run.suspend(key, question)
+        return run.suspend(key, question)
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Seal the journal into the outcome, if anything is recorded in it."""
@@ -178,7 +197,7 @@ class ClientCarrier:
             raw = zlib.decompressobj().decompress(raw, self._limits.max_state_bytes * _MAX_EXPANSION)
         return _entries_in_json.decode(raw) if kind & _JSON else _entries.decode(raw)
 
-    def _bindings(self, call: Call[Any]) -> tuple[bytes, ...]:
+    def _bindings(self, call: Call[Any]) -> list[bytes]:
         """Return what tokens are bound to: this server, this caller, and this request with its arguments.
 
         The first binding is to what the arguments mean. The second one is to how numbers are spelled: older
@@ -187,9 +206,13 @@ class ClientCarrier:
         request = call.request
         kind = _SEALED_NAMES[type(request)]
         named = (
-            [kind, request.uri]
-            if isinstance(request, ReadResource)
-            else [kind, request.name, request.arguments]
+            [kind, request.uri] if type(request) is ReadResource else [kind, request.name, request.arguments]
         )
-        prefix = b"\0".join((b"state", self._server, call.principal.id.encode(), b""))
-        return tuple([prefix + hashlib.sha256(each).digest() for each in json_spellings(named)])
+        prefix = b"%b%b\0" % (self._binding_prefix, call.principal.id.encode())
+        return [prefix + sha256(each).digest() for each in json_spellings(named)]
+
+
+def _token(call: Call[Any]) -> str:
+    token: str | None = call.request.request_state
+    assert token is not None
+    return token

@@ -41,6 +41,16 @@ _MAX_CIPHERS = 256
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _FROM_URL_SAFE = bytes.maketrans(b"-_+/=", b"+/!!!")
 """The other alphabet and padding become a character that base64 does not have."""
+_LAST_CHARACTERS = tuple(
+    frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[::step])
+    for step in (1, 16, 4)
+)
+"""The last characters of tokens, by the bytes in the last group: bits that belong to no byte are zero."""
+_SHARED_ADVICE = "Check that all processes have the same ANTIPHON_SECRETS."
+_RANDOM_ADVICE = (
+    "No secret is configured, so this process opens no token of another process or of the time before a "
+    "restart: set ANTIPHON_SECRETS or Server(secrets=…)."
+)
 _ADVICE = "Secrets come from Server(secrets=…) or ANTIPHON_SECRETS; create one with `openssl rand -hex 32`."
 
 
@@ -81,9 +91,10 @@ class Seal:
         if data is None:
             data = self._open_first_format(raw, bindings)
         if data is None:
+            advice = _SHARED_ADVICE if self.shared else _RANDOM_ADVICE
             raise SealError(
                 "The token was altered, is bound to another call, or was sealed with an unknown key. "
-                "Check that all processes have the same ANTIPHON_SECRETS."
+                + advice
             )
         return data
 
@@ -95,17 +106,24 @@ class Seal:
             return None
         for number, secret in enumerate(self._secrets):
             place = (number, use, salt)
-            cipher = self._ciphers.pop(place, None) or _derive(secret, use, salt)
+            known = self._ciphers.get(place)
+            cipher = known or _derive(secret, use, salt)
             data = _decrypt(cipher, rest, bindings)
             if data is None:
                 continue
             # Only a key that opened a token is kept, so that invented salts do not evict those in use.
-            while len(self._ciphers) >= _MAX_CIPHERS:
-                del self._ciphers[next(iter(self._ciphers))]
-            self._ciphers[place] = cipher
+            if known is None or len(self._ciphers) > 1:
+                self._keep_cipher(place, cipher)
             _check_expiry(rest)
             return data
         return None
+
+    def _keep_cipher(self, place: tuple[int, Use, bytes], cipher: Any) -> None:
+        """Keep a cipher behind the others, in place of the one that was not used for the longest time."""
+        self._ciphers.pop(place, None)
+        while len(self._ciphers) >= _MAX_CIPHERS:
+            del self._ciphers[next(iter(self._ciphers))]
+        self._ciphers[place] = cipher
 
     def _open_first_format(self, raw: bytes, bindings: Sequence[bytes]) -> bytes | None:
         """Return the data of a token of an earlier version, whose key was a hash of the secret."""
@@ -195,7 +213,6 @@ def _decode(token: str) -> bytes:
     except ValueError:  # binascii.Error is one
         raise SealError("The token is not base64.") from None
     # Only the bits behind the last byte can be spelled in several ways.
-    end = len(raw) // 3
-    if len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES or _encode(raw[end * 3 :]) != token[end * 4 :]:
+    if len(raw) <= _NONCE_BYTES + _EXPIRY_BYTES or token[-1] not in _LAST_CHARACTERS[len(raw) % 3]:
         raise SealError("The token is too short, or is not in canonical base64.")
     return raw

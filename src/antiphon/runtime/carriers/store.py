@@ -51,9 +51,9 @@ class StoreCarrier:
         """Return `None` if this process surely holds the task, else an awaitable that asks the store."""
         return None if self._confirm is None else self._confirm()
 
-    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
         """Stop the run; the worker parks the task."""
-        await run.suspend(key, question)
+        return run.suspend(key, question)
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Return the questions as they are: the log has the journal already."""

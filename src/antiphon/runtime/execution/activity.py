@@ -31,9 +31,9 @@ class Activity:
         """How many steps, writes and short pauses of the run have not ended."""
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a branch of the run waits to be stopped."""
-        return bool(self._waiting)
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, and no branch waits to be stopped."""
+        return self.under_way == 0 and not self._waiting
 
     def __enter__(self) -> None:
         self.under_way += 1

@@ -21,7 +21,7 @@ from antiphon.runtime.execution.journal import Journal
 if TYPE_CHECKING:
     from antiphon.runtime.execution.run import Run
 
-__all__ = ["Branch", "escape", "next_key"]
+__all__ = ["Branch", "branch_key", "escape", "next_key"]
 
 _ESCAPED = str.maketrans({character: f"%{ord(character):02X}" for character in "%#@"})
 _ESCAPED_WITH_COLONS = _ESCAPED | str.maketrans({":": "%3A"})
@@ -70,14 +70,18 @@ def escape(text: str, *, colons: bool = False) -> str:
 
 
 async def next_key(run: Run, kind: str, name: str) -> str:
-    """Return the key of the next entry of this kind and name in the current branch, and take it.
+    """Return the key of the next entry of this kind and name in the current branch, and take it."""
+    own = None if run.branch else run.journal.take_key(kind, name)
+    return own or await branch_key(run, kind, name)
+
+
+async def branch_key(run: Run, kind: str, name: str) -> str:
+    """Take the next key for the current branch, after `Journal.take_key` found none for the function itself.
 
     An entry that the branch has recorded in an earlier run comes first. An entry of another branch is taken
     only if that branch does not ask for it: a function may distribute its work in another way in each run.
     """
     journal, branch = run.journal, run.branch
-    if not branch and (found := journal.take_key(kind, name)) is not None:
-        return found
     base = f"{kind}:{name}"
     key, others = _search(journal, base, branch)
     if others and not journal.knows(key):

@@ -5,6 +5,8 @@ Owns their documentation. It must not know which carrier or which transport the 
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -31,13 +33,15 @@ State = TypeVar("State", default=Any)
 class CallContext(Generic[State]):
     """The part of the `Context` that knows the call and its caller."""
 
-    __slots__ = ("_call", "_environment", "_progress", "_run")
+    __slots__ = ("_call", "_environment", "_loop", "_progress", "_run")
 
     def __init__(self, run: Run, environment: Environment) -> None:
         self._run = run
         self._call = run.call
         self._environment = environment
-        self._progress = float("-inf")
+        task = run.call.work.task
+        self._loop = asyncio.get_running_loop() if task is None else task.get_loop()
+        self._progress = -math.inf
 
     @property
     def principal(self) -> Principal:

@@ -38,7 +38,7 @@ from antiphon.runtime.execution.failures import contain
 from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.nested_steps import current_step
 from antiphon.runtime.execution.retrying import Retry, run_with_retries
-from antiphon.runtime.execution.run import Run, Suspended
+from antiphon.runtime.execution.run import Suspended
 from antiphon.runtime.execution.waiting import Duration, Recipient
 from antiphon.runtime.execution.waiting_context import WaitingContext
 
@@ -59,11 +59,7 @@ class Context(WaitingContext[State]):
     coroutine to `wait`, as in `ctx.wait(ctx.progress(1))`.
     """
 
-    __slots__ = ("_loop",)
-
-    def __init__(self, run: Run, environment: Environment) -> None:
-        super().__init__(run, environment)
-        self._loop = asyncio.get_running_loop()
+    __slots__ = ()
 
     # Asking. After a question, the function may run again from its beginning: see `step`.
 
@@ -157,7 +153,8 @@ class Context(WaitingContext[State]):
             value, problem = parsed.read(response.content)
             return problem
 
-        question = Elicit(message, parsed.schema, mode, self._shown_ui(ui, to))
+        shown_ui = msgspec.UNSET if ui is None else self._shown_ui(ui, to)
+        question = Elicit(message, parsed.schema, mode, shown_ui)
         if to is not None:
             answers = await waiting.ask_others(
                 self._run, question, key, check, to=to, approvals=approvals, within=within, remind=remind
@@ -168,14 +165,16 @@ class Context(WaitingContext[State]):
             return values[0] if approvals is None else values
         if approvals is not None:
             raise ValueError("ctx.elicit(approvals=) needs to=: who can approve.")
-        deadline = await waiting.question_deadline(self._run, message, within=within, remind=remind)
+        deadline = None
+        if within is not None or remind is not None:
+            deadline = await waiting.question_deadline(self._run, message, within=within, remind=remind)
         answer = await self._run.ask(question, key or parsed.key(message), check, deadline)
         raise_if_declined(answer, message)
         return value
 
-    def _shown_ui(self, ui: str | None, to: Any) -> str | msgspec.UnsetType:
+    def _shown_ui(self, ui: str, to: Any) -> str | msgspec.UnsetType:
         """Return the App that asks a question, unless the caller is asked and does not let Apps ask."""
-        if ui is None or (to is None and not asks_in_ui(self._call.request_meta.capabilities)):
+        if to is None and not asks_in_ui(self._call.request_meta.capabilities):
             return msgspec.UNSET
         return ui
 

@@ -84,12 +84,14 @@ class Journal:
 
     def take_key(self, kind: str, name: str) -> str | None:
         """Take the next key for the function itself; return `None` if an entry of a branch has the key."""
-        key = self.key(kind, name)
-        while self.is_taken(key):
+        key, taken = self.key(kind, name), self._taken
+        if taken is None:
+            taken = self._taken = set()
+        while key in taken:
             key = self.key(kind, name)
-        if self.branch_of(key):
+        if self.entries.get(_BRANCH + key):
             return None
-        self._take(key)
+        taken.add(key)
         return key
 
     def take_for_branch(self, key: str, branch: str) -> None:

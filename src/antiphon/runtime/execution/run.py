@@ -23,13 +23,14 @@ from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
 from antiphon.runtime.carriers.base import GATHER_TURNS, Check
 from antiphon.runtime.execution.activity import Activity
-from antiphon.runtime.execution.asking import QuestionDeadline, checked_answer, require, unused_answers
-from antiphon.runtime.execution.branches import Branch, next_key
+from antiphon.runtime.execution.asking import QuestionDeadline, require, unused_answers
+from antiphon.runtime.execution.branches import Branch, branch_key, next_key
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, StopSignal, as_exception
 from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.nested_steps import NESTED_KIND, current_step, run_nested_step
+from antiphon.runtime.execution.recorded import find_answer, find_step
 from antiphon.runtime.execution.replay import Replay
 from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
@@ -39,6 +40,7 @@ __all__ = ["Run", "Shed", "Suspended"]
 Shed: TypeAlias = Callable[[float], bool]
 """Returns whether to hand a call back to its caller, given the seconds spent in it."""
 
+_ANSWER_PREFIX = answer_entry("")
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 
@@ -54,6 +56,7 @@ class Run:
     """One run of a function, from its beginning to its end or to a question."""
 
     __slots__ = (
+        "_activity",
         "_attempts",
         "_limits",
         "_questions",
@@ -62,7 +65,6 @@ class Run:
         "_shed",
         "_waits",
         "abandoned",
-        "activity",
         "answerers",
         "call",
         "journal",
@@ -99,14 +101,20 @@ class Run:
         """Why the run was stopped, if the journal does not fit the function."""
         self.answerers: dict[str, Sequence[Principal]] | None = None
         """Whose answers this run has accepted, by the key of the question; `None` before the first."""
-        self._attempts = StepAttempts(journal, self.replay)
+        self._attempts: StepAttempts | None = None
         self._limits = limits
         self._shed = shed
         self._questions: dict[str, Question] = {}
         self._waits: dict[str, Wait] = {}
-        self.activity = Activity()
+        self._activity: Activity | None = None
         self._replayed = 0
         self._root: Branch | None = None
+
+    @property
+    def activity(self) -> Activity:
+        """What goes on in the run beside its waits."""
+        self._activity = activity = self._activity or Activity()
+        return activity
 
     # Asking
 
@@ -125,45 +133,51 @@ class Run:
         self._check_running()
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
-        key = await self.question_key(key or question_key(question))
+        name, call = key or question_key(question), self.call
+        entry = self.journal.take_key(ANSWER_KIND, name) if self._is_sequential else None
+        if entry is None:
+            entry = await branch_key(self, ANSWER_KIND, name)
+        key = entry.removeprefix(_ANSWER_PREFIX)
         if deadline is not None:
             deadline.check(key)
-        renamed, attempts, problem = key, 1, None
-        while (recorded := self.journal.find(answer_entry(renamed))) is not MISSING:
-            answer, problem = checked_answer(question, renamed, recorded, check)
-            self._attempts.note_progress()
-            self.check_replayed_answer(renamed, question, is_accepted=problem is None)
+        tried: tuple[str, ...] = (key,)
+        problem: str | None = None
+        if self.journal.find(entry) is not MISSING:
+            answer, problem, tried = find_answer(self, question, key, check)
             if problem is None:
-                self.note_answerers(key, (self.call.principal,))
+                self.note_answerers(key, (call.principal,))
                 await self.yield_in_replay()
                 return answer
-            # Earlier versions asked again under a new key, and their logs and request states contain it.
-            attempts += 1
-            renamed = f"{key}~{attempts}"
-        require(question, self.call)
-        self.note_question(key, question)
-        for given in (key,) if renamed == key else (key, renamed):
-            response = self.responses.get(given)
-            if response is None or response == self.journal.find(answer_entry(given)):
-                continue
-            answer = read_answer(question, given, response)
-            problem = None if check is None else check(answer)
-            if problem is None:
-                self.record_answer(key, response)
-                self.note_answerers(key, (self.call.principal,))
-                return answer
-        if (confirming := self.call.carrier.confirm()) is not None:
+        require(question, call)
+        self._note_print(entry, question_print(question))
+        if self.responses:
+            for given in tried:
+                response = self.responses.get(given)
+                if response is None or response == self.journal.find(answer_entry(given)):
+                    continue
+                answer = read_answer(question, given, response)
+                problem = None if check is None else check(answer)
+                if problem is None:
+                    self.record_answer(key, response)
+                    self.note_answerers(key, (call.principal,))
+                    return answer
+        if (confirming := call.carrier.confirm()) is not None:
             await self.confirm(confirming)
         if deadline is not None:
             self._waits[key] = await deadline.wait(key)
         add_event("antiphon.question", {"antiphon.question.kind": question_kind(question)})
-        answer = await self.call.carrier.ask(self, key, with_problem(question, problem), check)
-        self.note_answerers(key, (self.call.principal,))
+        if problem is not None:
+            question = with_problem(question, problem)
+        asking = call.carrier.ask(self, key, question, check)
+        if asking is None:
+            raise asyncio.CancelledError
+        answer = await asking
+        self.note_answerers(key, (call.principal,))
         return answer
 
     async def question_key(self, name: str) -> str:
         """Return the key of the next question of this name in the current branch."""
-        return (await next_key(self, ANSWER_KIND, name)).removeprefix(answer_entry(""))
+        return (await next_key(self, ANSWER_KIND, name)).removeprefix(_ANSWER_PREFIX)
 
     def note_answerers(self, key: str, principals: Sequence[Principal]) -> None:
         """Note whose answers to a question this run has accepted."""
@@ -184,22 +198,28 @@ class Run:
                 self.replay.check_question(key, question, is_accepted)
                 self.replay.check_audience(key, audience)
             except ReplayMismatch as mismatch:
-                self._stop_at(mismatch)
+                self.stop_for(mismatch)
 
     def record_answer(self, key: str, response: Any) -> None:
         """Record the response to a question in the journal."""
         self.journal.record(answer_entry(key), response)
-        self._attempts.note_progress()
+        self.note_progress()
         if self.replay is not None:
             self.replay.use(answer_entry(key))
 
-    async def suspend(self, key: str, question: Question) -> NoReturn:
-        """Stop the run at a question, together with others that are asked in the same moment."""
+    def suspend(self, key: str, question: Question) -> Awaitable[NoReturn] | None:
+        """Stop the run at a question; return `None` if that is done, else an awaitable that waits for it."""
         self._questions[key] = question
-        try:
-            await self._stop_here()
-        finally:
-            self._withdraw(key)
+        if (
+            (self._activity is None or self._activity.is_idle)
+            and self.call.carrier.parking is None
+            and not self.threaded
+            and self._is_sequential
+        ):
+            # What the function started beside can ask in the next round. In a task, an event has to wake it.
+            self.suspending = True
+            return None
+        return self._wait_to_stop(key)
 
     async def park(self, key: str, wait: Wait) -> NoReturn:
         """Stop the run of a task until a time, an event or the answer of somebody else."""
@@ -207,31 +227,17 @@ class Run:
             await self.confirm(confirming)
         self._waits[key] = wait
         add_event("antiphon.wait", {"antiphon.wait.kind": wait.kind})
+        await self._wait_to_stop(key)
+
+    async def _wait_to_stop(self, key: str) -> NoReturn:
+        """Stop the run at a question or wait, once nothing else of the run goes on."""
         try:
-            await self._stop_here()
+            await self.activity.wait(GATHER_TURNS, self._suspend)
         finally:
-            self._withdraw(key)
-
-    async def _stop_here(self) -> NoReturn:
-        activity = self.activity
-        if (
-            self.call.carrier.parking is None
-            and not activity.is_waiting
-            and activity.under_way == 0
-            and asyncio.current_task() is self.call.work.task
-        ):
-            # The function itself asks. What it started beside can ask in the next round. In a task, it could
-            # not: an event that it waits for has to wake the task.
-            self.suspending = True
-            raise asyncio.CancelledError
-        await activity.wait(GATHER_TURNS, self._suspend)
+            if not self.suspending:  # the function has cancelled the branch that waited, and goes on
+                self._questions.pop(key, None)
+                self._waits.pop(key, None)
         raise AssertionError("the run was stopped; another run gets the answer")
-
-    def _withdraw(self, key: str) -> None:
-        """Forget a question or wait if the run goes on: the function has cancelled the branch that waited."""
-        if not self.suspending:
-            self._questions.pop(key, None)
-            self._waits.pop(key, None)
 
     # Emitting
 
@@ -281,11 +287,12 @@ class Run:
         is_sequential = self._is_sequential
         if not is_sequential:
             _ = self.branch  # the first use of the context counts
-        attempt = self._attempts.next(name, fingerprint, is_sequential=is_sequential)
+        self._attempts = attempts = self._attempts or StepAttempts(self.journal, self.replay)
+        attempt = attempts.next(name, fingerprint, is_sequential=is_sequential)
         if self.replay is not None:
-            recorded = await self._find_step(self.replay, attempt.key, fingerprint, is_sequential)
+            recorded = await find_step(self, self.replay, attempt.key, fingerprint, is_sequential)
             if recorded is not None:
-                self._attempts.note_progress()
+                self.note_progress()
                 self.replay.use(recorded)
                 await self.yield_in_replay()
                 return self.journal.find(recorded)
@@ -304,7 +311,7 @@ class Run:
             value = dump(await work())
             self._note_step(attempt, fingerprint, is_sequential)
             self.journal.record(attempt.key, value)
-            self._attempts.note_progress()
+            self.note_progress()
             if self.replay is not None:
                 self.replay.use(attempt.key)
                 self.replay.diverged |= attempt.had_failed
@@ -317,7 +324,7 @@ class Run:
                 # then does not take the path that follows here.
                 attempt = attempt._replace(had_failed=True)
             self._note_step(attempt, fingerprint, is_sequential)
-            self._attempts.note_failure(name, fingerprint, attempt)
+            attempts.note_failure(name, fingerprint, attempt)
             self.journal.restart_counts(f"{NESTED_KIND}:{attempt.identity}/")
             if isinstance(error, UNSAFE_IN_TASKS) and not self.call.work.is_current:
                 # The step runs in an asyncio task that the function started.
@@ -328,6 +335,11 @@ class Run:
             self.activity.end()
         await self.checkpoint()
         return value
+
+    def note_progress(self) -> None:
+        """Note that the run has got an answer or the result of a step."""
+        if self._attempts is not None:
+            self._attempts.note_progress()
 
     async def commit(self) -> None:
         """Write the journal; unwind the function if that is not possible any more."""
@@ -408,34 +420,15 @@ class Run:
 
     def note_question(self, key: str, question: Question, audience: Sequence[str] = ()) -> None:
         """Note the fingerprint of a question, and who can answer it if that is not the caller."""
-        notes: dict[str, Any] = {fingerprint_key(answer_entry(key)): question_print(question)}
+        self._note_print(answer_entry(key), question_print(question))
         if audience:
-            notes[fingerprint_key(others_entry(key))] = list(audience)
-        for entry, note in notes.items():
-            if self.journal.entries.get(entry) != note:
-                self.journal.note(entry, note)
+            self._note_print(others_entry(key), list(audience))
 
-    async def _find_step(
-        self, replay: Replay, key: str, fingerprint: StepPrint, is_sequential: bool
-    ) -> str | None:
-        """Return the key of a recorded step, or `None` if the step is new; stop the run at a mismatch."""
-        try:
-            return replay.find_step(key, fingerprint, is_sequential=is_sequential)
-        except ReplayMismatch as mismatch:
-            if mismatch.found == mismatch.recorded:
-                self._stop_at(mismatch)
-        # A recorded step is due before this one. Something beside may be about to use it.
-        with self.activity:
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
-        try:
-            return replay.find_step(key, fingerprint, is_sequential=is_sequential)
-        except ReplayMismatch as mismatch:
-            if self.activity.under_way or self.activity.is_waiting:
-                return None
-            self._stop_at(mismatch)
+    def _note_print(self, entry: str, note: Any) -> None:
+        if self.journal.entries.get(noted := fingerprint_key(entry)) != note:
+            self.journal.note(noted, note)
 
-    def _stop_at(self, mismatch: ReplayMismatch) -> NoReturn:
+    def stop_for(self, mismatch: ReplayMismatch) -> NoReturn:
         """Stop the run. The function is unwound as at a question: it must not take this for its own error."""
         self.mismatch = mismatch
         if asyncio.current_task() is self.call.work.task:
@@ -454,9 +447,10 @@ class Run:
         """
         if self.mismatch is not None:
             raise self.mismatch from None
-        asked = {*self._questions, *self._waits}  # the caller cannot answer for others
-        for entry, response in unused_answers(self.responses, asked, self.journal.entries):
-            self.journal.record(entry, response)
+        if self.responses:
+            asked = {*self._questions, *self._waits}  # the caller cannot answer for others
+            for entry, response in unused_answers(self.responses, asked, self.journal.entries):
+                self.journal.record(entry, response)
         stopped = InputRequired(self._questions)
         stopped.waits = self._waits
         return stopped

@@ -70,5 +70,4 @@ class StepAttempts:
 
     def note_progress(self) -> None:
         """Note that the run has got an answer or the result of a step."""
-        if self._retryable:
-            self._retryable.clear()
+        self._retryable.clear()

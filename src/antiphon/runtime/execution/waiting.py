@@ -203,10 +203,8 @@ class Deadline:
 
 async def question_deadline(
     run: Run, message: str, *, within: Duration | None, remind: Duration | None
-) -> Deadline | None:
-    """Return the deadline of a question to the caller; `None` if it has none."""
-    if within is None and remind is None:
-        return None
+) -> Deadline:
+    """Return the deadline of a question to the caller."""
     parking = await parking_of(run, "wait for an answer for a limited time")
     return Deadline(run, parking, f"Nobody has answered in time: {message}", within=within, remind=remind)
 

@@ -227,9 +227,9 @@ class _ConvertibleCarrier:
         """Make sure that the run may go on, as the current carrier does."""
         return self._carrier.confirm()
 
-    async def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Any:
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
         """Ask through the current carrier."""
-        return await self._carrier.ask(run, key, question, check)
+        return self._carrier.ask(run, key, question, check)
 
     async def close(
         self, call: Call[Any], journal: Journal, stopped: InputRequired

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -18,10 +17,11 @@ from antiphon.model.identity import Principal
 from antiphon.model.task import EntryKind
 from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.owners import stored_principal
 from antiphon.runtime.tasks.records import task_of
 from antiphon.store.contract import Claim, Store
 
-__all__ = ["as_stored", "claimed_task", "give_back", "read_history", "release", "stored_principal"]
+__all__ = ["claimed_task", "give_back", "read_history", "release"]
 
 logger = logging.getLogger("antiphon")
 
@@ -46,17 +46,6 @@ async def read_history(store: Store, claim: Claim) -> TaskHistory | None:
         number = entries[-1].number
     history.quiet_releases = claim.record.head.get("quiet_releases", 0)
     return history
-
-
-def stored_principal(created: Mapping[str, Any]) -> Principal:
-    """Return the principal that owns a task, from the first entry of its log."""
-    return msgspec.convert(created["principal"], Principal)
-
-
-def as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
-    """Return a principal as another worker would read it from the log: claims may be other types there."""
-    is_stored_whole = type(principal) is Principal and not principal.claims and principal.expires_at is None
-    return principal if is_stored_whole else stored_principal(created)
 
 
 def claimed_task(

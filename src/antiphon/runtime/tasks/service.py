@@ -6,7 +6,6 @@ Owns the rules: who may see a task, and which operations its state allows. The w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -40,11 +39,11 @@ from antiphon.runtime.relay import CANCELLED_TASKS, RETRIED_TASKS, Relay
 from antiphon.runtime.tasks.admission import Admission
 from antiphon.runtime.tasks.answer_or_promise import AnswerOrPromise
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
-from antiphon.runtime.tasks.claims import as_stored
 from antiphon.runtime.tasks.clocks import lease_clock, now_ms
 from antiphon.runtime.tasks.entries import answer_deadline, append_entry, check_nesting
 from antiphon.runtime.tasks.finished_content import FinishedContent
 from antiphon.runtime.tasks.inbox_feed import InboxFeed
+from antiphon.runtime.tasks.owners import as_stored, dump_principal, kept_principal
 from antiphon.runtime.tasks.records import has_expired, head_of, new_task_id, task_of
 from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.responses import (
@@ -147,13 +146,11 @@ class TaskService:
             traceparent=span_of(trace),
         )
         head = head_of(task)
-        principal = msgspec.to_builtins(self.kept_principal(call.principal))
-        del principal["expires_at"]
         created: dict[str, Any] = {
             "v": 1,
             "task": head,
             "arguments": call.request.arguments,
-            "principal": principal,
+            "principal": dump_principal(self.kept_principal(call.principal)),
             "capabilities": dict(capabilities),
             "journal": journal,
             "resume": tool.resume,
@@ -222,10 +219,8 @@ class TaskService:
         return claimed
 
     def kept_principal(self, principal: Principal) -> Principal:
-        """Return a principal as a task stores it: with the named claims only, and without an expiry."""
-        if principal.expires_at is not None:
-            principal = replace(principal, expires_at=None)
-        return principal.with_claims(self._claims) if principal.claims else principal
+        """Return a principal as a task keeps it: with the named claims only, and without an expiry."""
+        return kept_principal(principal, self._claims)
 
     async def start(self, call: Call[CallTool], tool: Tool) -> Promise:
         """Create a task for a call, and return its promise."""

@@ -30,7 +30,7 @@ def summarize(arguments: Mapping[str, Any] | None) -> str | None:
     """Return the arguments in short, for example `city="Paris", days=3`; `None` without arguments."""
     if not arguments:
         return None
-    shown = [_shown(name, value) for name, value in islice(arguments.items(), _MAX_ARGUMENTS)]
+    shown = [_shown(*argument) for argument in islice(arguments.items(), _MAX_ARGUMENTS)]
     if len(arguments) > _MAX_ARGUMENTS:
         shown.append("…")
     return printable(", ".join(shown), MAX_SUMMARY_CHARACTERS)
@@ -42,6 +42,8 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _shown_value(value: Any) -> str:
+    if type(value) is int:
+        return _shown_integer(value)
     if isinstance(value, str):
         return f'"{printable(value, _MAX_VALUE_CHARACTERS)}"'
     if value is None or isinstance(value, bool):

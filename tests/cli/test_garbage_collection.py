@@ -22,7 +22,7 @@ async def collector() -> str:
 
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")])
-@pytest.mark.parametrize(("settings", "threshold"), [("", 5000), ("gc.set_threshold(900)", 900)])
+@pytest.mark.parametrize(("settings", "threshold"), [("", 40_000), ("gc.set_threshold(900)", 900)])
 def test_a_served_file_decides_itself_how_often_garbage_is_collected(
     tmp_path: Path, settings: str, threshold: int, options: tuple[str, ...]
 ) -> None:

@@ -13,8 +13,11 @@ __all__ = ["collect_less_often"]
 
 _DEFAULT_YOUNG_OBJECTS = (700, 2000)
 """The first threshold of the collector in the versions of Python."""
-_YOUNG_OBJECTS = 5000
-"""How many objects are created before the collector looks at them: about those of 64 tasks at once.
+_YOUNG_OBJECTS = 40_000
+"""How many objects are created before the collector looks at them: more than those of 1,024 calls at once.
+
+So many connections may become readable in one turn of the event loop. With fewer objects, the collector would
+look at the objects of calls that are under way in every turn, and find nothing.
 
 Not a setting: a file that is served can call `gc.set_threshold` itself.
 """

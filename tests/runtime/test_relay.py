@@ -96,6 +96,24 @@ def test_nothing_is_published_on_a_closed_event_loop() -> None:
     assert store.calls["publish"] == 0
 
 
+async def test_a_message_that_comes_again_and_again_is_sent_once_more_after_the_last_time() -> None:
+    store = await open_faulty_store()
+    other, received = await open_receiver(store)
+    mine = Relay("tests")
+    await mine.open(store)
+    for _ in range(1000):
+        mine.publish_repeatable("topic", ("resource", "a"))
+        mine.publish_repeatable("topic", ("resource", "b"))
+    await until(lambda: len(received) == 4)
+    assert sorted(received) == [["resource", "a"]] * 2 + [["resource", "b"]] * 2
+    await until(lambda: not mine._sending)
+    mine.publish_repeatable("topic", ("resource", "a"))
+    await until(lambda: len(received) == 5)
+    await mine.close()
+    await other.close()
+    assert store.calls["publish"] == 5
+
+
 async def test_messages_are_received_when_the_store_recovers() -> None:
     store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))

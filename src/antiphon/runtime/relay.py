@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from antiphon.errors import StoreError
@@ -61,6 +61,8 @@ class Relay:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receivers: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
+        self._repeated: dict[tuple[str, tuple[str, ...]], bool] = {}
+        """The repeatable messages that are being sent, and whether each came again meanwhile."""
 
     def subscribe(self, topic: str, callback: Callable[[Any], None]) -> None:
         """Call `callback` with the messages of other processes on a topic. Use it before `open`."""
@@ -90,6 +92,7 @@ class Relay:
         if self._receivers:
             await asyncio.wait(self._receivers)
         self._receivers.clear()
+        self._repeated.clear()
 
     async def publish(self, topic: str, data: Any) -> None:
         """Send a message to all other processes; a failure of the store is logged."""
@@ -102,17 +105,45 @@ class Relay:
 
     def publish_soon(self, topic: str, data: Any) -> None:
         """Send a message in the background. Safe to call from any thread."""
+        self._call_on_loop(self._start_sending, self.publish, topic, data)
+
+    def publish_repeatable(self, topic: str, data: tuple[str, ...]) -> None:
+        """Send a message in the background. Safe to call from any thread.
+
+        If the same message comes again while it is being sent, however often, it is sent once more.
+        """
+        self._call_on_loop(self._repeat, topic, data)
+
+    def _call_on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self._start_sending, topic, data)
+                self._loop.call_soon_threadsafe(callback, *arguments)
             except RuntimeError:  # the loop is closed: the process is stopping
                 pass
 
-    def _start_sending(self, topic: str, data: Any) -> None:
+    def _start_sending(
+        self, send: Callable[[str, Any], Coroutine[Any, Any, None]], topic: str, data: Any
+    ) -> None:
         if len(self._sending) < _MAX_PENDING_MESSAGES:
-            task = asyncio.create_task(self.publish(topic, data))
+            task = asyncio.create_task(send(topic, data))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
+
+    def _repeat(self, topic: str, data: tuple[str, ...]) -> None:
+        if (topic, data) in self._repeated:
+            self._repeated[topic, data] = True
+        elif len(self._sending) < _MAX_PENDING_MESSAGES:
+            self._repeated[topic, data] = False
+            self._start_sending(self._send_repeatedly, topic, data)
+
+    async def _send_repeatedly(self, topic: str, data: tuple[str, ...]) -> None:
+        try:
+            await self.publish(topic, data)
+            while self._repeated.get((topic, data)):
+                self._repeated[topic, data] = False
+                await self.publish(topic, data)
+        finally:
+            self._repeated.pop((topic, data), None)
 
     async def _receive(
         self,
@@ -147,7 +178,7 @@ def relay_changes(changes: ChangeFeed, relay: Relay) -> None:
 
     def forward(change: Change) -> None:
         kind, name = ("list", change.kind) if isinstance(change, ListChanged) else ("resource", change.uri)
-        relay.publish_soon(_CHANGES, [kind, name])
+        relay.publish_repeatable(_CHANGES, (kind, name))
 
     def receive(data: Any) -> None:
         kind, name = data

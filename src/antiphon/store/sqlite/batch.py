@@ -23,6 +23,7 @@ from antiphon.store.list_rules import decode_cursor
 from antiphon.store.rules import EncodedEntry, Row
 from antiphon.store.sqlite import event_statements, statements, tally_statements
 from antiphon.store.sqlite.free_space import FREE_PAGES
+from antiphon.store.sqlite.message_retention import MessageRetention
 from antiphon.store.tally_rules import KEPT_MILLISECONDS, TallyCounter
 from antiphon.store.unreadable import UnreadableRecords
 
@@ -40,9 +41,9 @@ _MAX_OLD_EVENTS = 1000
 """Expired events that `expire` deletes in one transaction."""
 _MIN_FREE_PAGES = 16
 """Pages that must be free for a probe to succeed: about what a new task and its indexes may take."""
-_RETAINED_ROWS = 512
-"""Commits and messages kept for the pollers of other processes. A poller that is further behind treats
-every task as changed."""
+_RETAINED_COMMITS = 512
+"""Commits kept for the pollers of other processes. A poller that is further behind treats every task as
+changed."""
 _DELETE_EVERY_ROWS = 64
 """Rows inserted between two deletions of old rows, so that most commits do not pay for a deletion."""
 
@@ -348,22 +349,24 @@ class Batch:
         """Add a message for other processes."""
         self._messages.append((topic, data))
 
-    def finish(self, origin: str) -> None:
+    def finish(self, origin: str, retention: MessageRetention) -> None:
         """Write the remaining changes, and record them for the pollers of other processes."""
         self._flush()
         if any(self._counts.values()):
             self._connection.execute(statements.UPDATE_COUNTS, self._counts)
         changes = [(*key, tasks) for key, tasks in self._tallies.numbers.items() if tasks]
         self._write(tally_statements.add_to_tallies, changes)
+        execute = self._connection.execute
         for topic, data in self._messages:
-            self._insert_numbered(
-                statements.INSERT_MESSAGE, (origin, topic, data), statements.DELETE_OLD_MESSAGES
-            )
+            number = execute(statements.INSERT_MESSAGE, (origin, topic, data)).lastrowid or 0
+            if number % _DELETE_EVERY_ROWS == 0:
+                last = retention.last_old_number(number, self._lease_now)
+                execute(statements.DELETE_OLD_MESSAGES, (last,))
         if self.touched or self.ready:
             touched = rules.encode_json(sorted(self.touched))
-            self._insert_numbered(
-                statements.INSERT_COMMIT, (origin, touched, self.ready), statements.DELETE_OLD_COMMITS
-            )
+            number = execute(statements.INSERT_COMMIT, (origin, touched, self.ready)).lastrowid or 0
+            if number % _DELETE_EVERY_ROWS == 0:
+                execute(statements.DELETE_OLD_COMMITS, (number - _RETAINED_COMMITS,))
 
     def _claimable(self, server: str, tool: str, limit: int) -> list[Row]:
         values = {"server": server, "tool": tool, "limit": limit}
@@ -387,12 +390,6 @@ class Batch:
             self._mark_changed(row)
             ids.append(row.id)
         return ids
-
-    def _insert_numbered(self, insert: str, values: tuple[Any, ...], delete_old: str) -> None:
-        """Insert a row with a growing number, and now and then delete the old rows of its table."""
-        number = self._connection.execute(insert, values).lastrowid or 0
-        if number % _DELETE_EVERY_ROWS == 0:
-            self._connection.execute(delete_old, (number - _RETAINED_ROWS,))
 
     def _add_row(self, row: Row, *, is_queued: bool) -> Row:
         """Add a new task, and return its row with its key, and with a turn if it has to wait for a worker."""

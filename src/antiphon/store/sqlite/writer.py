@@ -17,6 +17,7 @@ from antiphon.store.sqlite.batch import Batch, Operation
 from antiphon.store.sqlite.batch_thread import BatchResult, OperationResult
 from antiphon.store.sqlite.clock import StoreClock
 from antiphon.store.sqlite.database import Database
+from antiphon.store.sqlite.message_retention import MessageRetention
 from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["Writer"]
@@ -41,6 +42,7 @@ class Writer:
         self.origin = secrets.token_hex(8)
         """Identifies the commits of this writer to other processes."""
         self._stats = stats
+        self._retention = MessageRetention()
 
     def run(self, operations: list[Operation]) -> BatchResult:
         """Run the operations in one transaction; each gets its own result."""
@@ -82,7 +84,7 @@ class Writer:
         batch = Batch(connection, self._clock.now(), self._clock.lease_now(), self._unreadable)
         try:
             results = _apply(batch, operations)
-            batch.finish(self.origin)
+            batch.finish(self.origin, self._retention)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

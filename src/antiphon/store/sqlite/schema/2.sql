@@ -1,4 +1,4 @@
--- The messages between processes. The last few hundred are kept, for processes that poll a little later.
+-- The messages between processes. Those of the last seconds are kept, for processes that poll a little later.
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY,
     origin TEXT NOT NULL,

@@ -7,9 +7,8 @@ opens the ASGI cycle of the request, and the request continues as any other.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from antiphon.transport.server.http.protocol import HttpProtocol
 
-__all__ = ["PlainExchange", "start"]
+__all__ = ["PlainExchange"]
 
 
 class PlainExchange(Exchange):
@@ -76,20 +75,3 @@ class PlainExchange(Exchange):
 
     def _open_cycle(self) -> RequestResponseCycle:
         return self.connection.open_cycle(self) if self.cycle is None else self.cycle
-
-
-if sys.version_info >= (3, 12):
-
-    def start(
-        exchange: PlainExchange, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Run the work of an exchange in a task: at once, up to where it waits."""
-        asyncio.Task(work, loop=loop, eager_start=True)
-
-else:
-
-    def start(
-        exchange: PlainExchange, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Run the work of an exchange in a task."""
-        exchange.task = loop.create_task(work)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from antiphon.transport.server.http.headers import NO_TRAILERS
 from antiphon.transport.server.http.known_heads import ConnectionHeads
-from antiphon.transport.server.http.plain_exchange import PlainExchange, start
+from antiphon.transport.server.http.plain_exchange import PlainExchange
 from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.responses import Responses
 from antiphon.transport.server.http.unread import drop
@@ -50,6 +50,7 @@ class HttpProtocol(HttpToolsProtocol):
     __slots__ = (
         "_authenticates",
         "_awaits_head",
+        "_batch",
         "_bodiless",
         "_connections",
         "_cycle_number",
@@ -110,6 +111,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._plain_scopes: dict[bytes, dict[str, Any]] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
         self._heads = ConnectionHeads(config.known_heads)
+        self._batch = config.batched_start
         self._responses = config.responses
         self._is_between = True
         """Whether all data so far were whole plain requests, so that the next data begin another request."""
@@ -293,7 +295,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_between = True
         self.plain = exchange = PlainExchange(self, headers)
         scope, loop = self._plain_scopes[self.url], self.loop
-        start(exchange, self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
+        self._batch.add(self._endpoint.answer_plain(exchange, scope, headers, body, loop), loop)
 
     def _forget_plain(self) -> None:
         self._plain_headers, self._plain_body, self._is_whole = None, b"", False

@@ -20,6 +20,7 @@ import uvicorn
 from antiphon.log_records import clean_records
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.app import App
+from antiphon.transport.server.http.batched_start import BatchedStart
 from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
 from antiphon.transport.server.http.endpoint import Endpoint
 from antiphon.transport.server.http.known_heads import KnownHeads
@@ -112,6 +113,8 @@ class HttpConfig(uvicorn.Config):
     """The connections of this process, once the configuration is loaded."""
     known_heads: KnownHeads
     """The heads of plain requests that were parsed before, once the configuration is loaded."""
+    batched_start: BatchedStart
+    """Starts the work of plain requests, once the configuration is loaded."""
     responses: Responses
     """Writes the answers to plain requests, once the configuration is loaded."""
     plain_endpoint: Endpoint | None
@@ -126,6 +129,7 @@ class HttpConfig(uvicorn.Config):
         super().load()
         self.connections = Connections(self.limits, raise_descriptor_limit())
         self.known_heads = KnownHeads()
+        self.batched_start = BatchedStart()
         self.responses = Responses()
         self.plain_endpoint = None
         app = self.loaded_app

@@ -76,7 +76,7 @@ class Carrier(Protocol):
         """
 
     def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
-        """Return an awaitable for the answer to a question; `None` if the run has stopped at the question.
+        """Return an awaitable for the answer to a question; `None` if the run has to stop at the question.
 
         The awaitable raises `Failure` if there is no way to reach the caller.
         """

@@ -10,7 +10,7 @@ import logging
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -140,9 +140,8 @@ class ClientCarrier:
     def confirm(self) -> None:
         """Return `None`: the caller has the journal, and makes the request again if this process is lost."""
 
-    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[NoReturn] | None:
-        """Stop the run; the caller gets the question as the outcome of its request."""
-        return run.suspend(key, question)
+    def ask(self, run: Run, key: str, question: Question, check: Check | None) -> None:
+        """Return `None`: the caller gets the question as the outcome of its request."""
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Seal the journal into the outcome, if anything is recorded in it."""

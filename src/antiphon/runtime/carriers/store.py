@@ -52,8 +52,8 @@ class StoreCarrier:
         return None if self._confirm is None else self._confirm()
 
     def ask(self, run: Run, key: str, question: Question, check: Check | None) -> Awaitable[Any] | None:
-        """Stop the run; the worker parks the task."""
-        return run.suspend(key, question)
+        """Return `None`: the worker parks the task."""
+        return None
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Return the questions as they are: the log has the journal already."""

@@ -134,7 +134,8 @@ class Run:
         if current_step.get() is not None:
             raise RuntimeError("A step cannot ask: ask first, and pass the answer to the step.")
         name, call = key or question_key(question), self.call
-        entry = self.journal.take_key(ANSWER_KIND, name) if self._is_sequential else None
+        is_sequential = self._is_sequential
+        entry = self.journal.take_key(ANSWER_KIND, name) if is_sequential else None
         if entry is None:
             entry = await branch_key(self, ANSWER_KIND, name)
         key = entry.removeprefix(_ANSWER_PREFIX)
@@ -170,7 +171,17 @@ class Run:
             question = with_problem(question, problem)
         asking = call.carrier.ask(self, key, question, check)
         if asking is None:
-            raise asyncio.CancelledError
+            self._questions[key] = question
+            if (
+                is_sequential
+                and (self._activity is None or self._activity.is_idle)
+                and call.carrier.parking is None
+                and not self.threaded
+            ):
+                # What the function started beside can ask in the next round. A task has to be woken for that.
+                self.suspending = True
+                raise asyncio.CancelledError
+            await self._wait_to_stop(key)
         answer = await asking
         self.note_answerers(key, (call.principal,))
         return answer
@@ -206,20 +217,6 @@ class Run:
         self.note_progress()
         if self.replay is not None:
             self.replay.use(answer_entry(key))
-
-    def suspend(self, key: str, question: Question) -> Awaitable[NoReturn] | None:
-        """Stop the run at a question; return `None` if that is done, else an awaitable that waits for it."""
-        self._questions[key] = question
-        if (
-            (self._activity is None or self._activity.is_idle)
-            and self.call.carrier.parking is None
-            and not self.threaded
-            and self._is_sequential
-        ):
-            # What the function started beside can ask in the next round. In a task, an event has to wake it.
-            self.suspending = True
-            return None
-        return self._wait_to_stop(key)
 
     async def park(self, key: str, wait: Wait) -> NoReturn:
         """Stop the run of a task until a time, an event or the answer of somebody else."""

@@ -19,6 +19,8 @@ Work: TypeAlias = Coroutine[Any, Any, None]
 
 MAX_BATCH = 32
 """How many requests are read at most before they are served."""
+_TASK_NAME = "antiphon-request"
+"""The name of every task. asyncio would make another one for each."""
 
 
 class BatchedStart:
@@ -49,7 +51,7 @@ if sys.version_info >= (3, 12):
         waiting = iter(works)
         try:
             for work in waiting:
-                asyncio.Task(work, loop=loop, eager_start=True)
+                asyncio.Task(work, loop=loop, name=_TASK_NAME, eager_start=True)
         finally:
             for work in waiting:  # Ctrl-C has interrupted the work before
                 loop.create_task(work)
@@ -78,7 +80,7 @@ else:
             return
         try:
             for work in works:
-                asyncio.Task(work, loop=loop)
+                asyncio.Task(work, loop=loop, name=_TASK_NAME)
         finally:
             del loop.call_soon
         waiting = iter(steps)

@@ -6,6 +6,7 @@ that versions without fingerprints read the same journals. It must not know who 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -36,6 +37,8 @@ _KEYED, _CONCURRENT, _RETRIED = "=", "~", "!"
 """The marks of a step with a key of its own, that ran beside others, or that had failed in an earlier run."""
 _DIGEST_CHARACTERS = 8
 """How long the digest of a step's arguments is. Request states travel, so it is short."""
+_MAX_CACHED_PRINTS = 1024
+"""How many fingerprints of questions are cached."""
 _OPAQUE = b"\0"
 """Stands for an argument that is not data, such as a connection. Two of them are never compared."""
 _BASES: tuple[type[Any], ...] = (str, int, float, dict, list, tuple)
@@ -128,7 +131,12 @@ def step_print(
 def question_print(question: Question) -> str:
     """Return the fingerprint of a question: its kind and the fields of its form, but not its wording."""
     fields = question.schema.get("properties", ()) if isinstance(question, Elicit) else ()
-    return " ".join((question_kind(question), *sorted(fields)))
+    return _form_print(question_kind(question), tuple(fields))
+
+
+@functools.lru_cache(maxsize=_MAX_CACHED_PRINTS)
+def _form_print(kind: str, fields: tuple[str, ...]) -> str:
+    return " ".join((kind, *sorted(fields)))
 
 
 def is_same_question(recorded: str, asked: str) -> bool:

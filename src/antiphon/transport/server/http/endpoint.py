@@ -45,8 +45,10 @@ from antiphon.transport.server.http.ending import Ending
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
 from antiphon.transport.server.http.headers import check_head, read_headers
+from antiphon.transport.server.http.known_heads import KnownHeaders
 from antiphon.transport.server.http.lifespan import ServerLifespan
 from antiphon.transport.server.http.listeners import Listeners
+from antiphon.transport.server.http.plain_scopes import USUAL_ACCEPT, PlainScopes, is_usual, note_allowed
 from antiphon.transport.server.http.request_body import read_body
 from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Session, Sessions
@@ -60,8 +62,6 @@ __all__ = ["Endpoint"]
 
 logger = logging.getLogger("antiphon")
 
-_USUAL_ACCEPT = b"application/json, text/event-stream"
-"""The Accept header that MCP clients send."""
 _SESSION_REQUESTS = (SetLogLevel, Subscribe, Unsubscribe)
 """Requests that change the state of a session, which other processes have to know."""
 
@@ -93,8 +93,8 @@ class Endpoint:
         """Whether the size of a head is checked here, because the HTTP server may not have a bound for it."""
         self._body_timeout = limits.body_timeout
         paths = (path.rstrip("/"), path.rstrip("/") + "/")
-        self.paths = tuple(each for each in paths if each.isascii())
-        """The paths of plain requests."""
+        self.plain_scopes = PlainScopes([each for each in paths if each.isascii()])
+        """What is known of plain requests, by the address and the path to which they were sent."""
         self.guard = Guard({*paths, "", "/"}, hosts, origins)
         self._pipeline = Pipeline(engine)
         self._dialects = self._pipeline.dialects
@@ -136,13 +136,11 @@ class Endpoint:
     ) -> Coroutine[Any, Any, None]:
         """Return the work of answering a POST that an HTTP server has read itself.
 
-        No header occurs twice, and the body is small. `scope` has the path of the request and the address of
-        the server. A connection passes the same scope again, which notes what the guard has allowed.
+        No header occurs twice, and the body is small. `scope` is one of `plain_scopes`, for the path of the
+        request and the address of the server.
         """
-        get = headers.get
         if (
-            get(b"accept") == _USUAL_ACCEPT
-            and scope.get("allowed") == (get(b"host"), get(b"origin"), get(b"content-type"))
+            ((type(headers) is KnownHeaders and headers.usual_in is scope) or is_usual(scope, headers))
             and loop is self._loop
             and self._calls < self._max_calls
             and self._lifespan.started
@@ -230,7 +228,7 @@ class Endpoint:
             exchange.headers = headers = read_headers(lines)
         self.guard.check(scope, headers)
         if body is not None:
-            scope["allowed"] = headers.get(b"host"), headers.get(b"origin"), headers.get(b"content-type")
+            note_allowed(scope, headers)
         principal = await self._principal(exchange, headers) if self.authenticates else STRANGER
         read: bytes | bytearray | None = body
         if read is None:
@@ -277,7 +275,7 @@ class Endpoint:
         Raises `_NotCached` if the body belongs to a session that has to be opened first, as `opened`.
         """
         accept = headers.get(b"accept")
-        usual = accept == _USUAL_ACCEPT
+        usual = accept == USUAL_ACCEPT
         prefers_json, takes_streams = (True, True) if usual else accepts(accept)
         if usual and self._calls < self._max_calls:
             call = self._glance(exchange, body, headers, principal)

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from antiphon.wire.mirrored_headers import names_only_tool, task_id_in
 
-__all__ = ["MAX_MISSES", "ConnectionHeads", "Head", "KnownHeads", "PlainRequest", "read_head"]
+__all__ = [
+    "MAX_MISSES",
+    "ConnectionHeads",
+    "Head",
+    "KnownHeaders",
+    "KnownHeads",
+    "PlainRequest",
+    "read_head",
+]
 
 MAX_HEADS = 1024
 """How many heads the connections of a process share."""
@@ -51,6 +59,17 @@ _PUBLIC = frozenset(
 """Headers that hold no secrets, and have the same values in many requests."""
 
 
+class KnownHeaders(dict[bytes, bytes]):
+    """The headers of a head that is kept. They never change, so they are checked once."""
+
+    __slots__ = ("usual_in",)
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        super().__init__(headers)
+        self.usual_in: Any = None
+        """The scope in which the headers have passed all checks; `None` before that."""
+
+
 class Head(NamedTuple):
     """The head of a plain request, without the digits of its content length."""
 
@@ -59,7 +78,7 @@ class Head(NamedTuple):
     after: bytes
     """The bytes behind the digits, with the empty line."""
     url: bytes
-    headers: Mapping[bytes, bytes]
+    headers: KnownHeaders
     lacks_task_id: bool = False
     """Whether the head is kept without the id of the task that its request names."""
 
@@ -211,4 +230,4 @@ def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: byt
         and before[-len(_LENGTH_LINE) :].lower() == _LENGTH_LINE
         and data[end:] == body
     )
-    return Head(before, after, url, headers, lacks_task_id) if is_kept else None
+    return Head(before, after, url, KnownHeaders(headers), lacks_task_id) if is_kept else None

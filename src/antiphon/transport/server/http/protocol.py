@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.transport.server.http.asgi import Scope
 from antiphon.transport.server.http.headers import NO_TRAILERS
 from antiphon.transport.server.http.known_heads import ConnectionHeads
 from antiphon.transport.server.http.plain_exchange import PlainExchange
@@ -108,7 +109,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._endpoint = config.plain_endpoint
         self._authenticates = self._endpoint is not None and self._endpoint.authenticates
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
-        self._plain_scopes: dict[bytes, dict[str, Any]] = {}
+        self._plain_scopes: Mapping[bytes, Scope] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
         self._heads = ConnectionHeads(config.known_heads)
         self._batch = config.batched_start
@@ -127,10 +128,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Admit the connection, or refuse it with 503. The deadline of the first head starts now."""
         super().connection_made(transport)
         if self._endpoint is not None:
-            self._plain_scopes = {
-                path.encode(): {"path": path, "root_path": "", "server": self.server}
-                for path in self._endpoint.paths
-            }
+            self._plain_scopes = self._endpoint.plain_scopes.of(self.server)
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
             self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout

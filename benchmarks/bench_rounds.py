@@ -67,7 +67,8 @@ NOTES = (
     "sealed state. After a step: the result of `await ctx.step(…)` before the question travels in it too.",
     "Second rounds carry states that were obtained before the measurement, 64 to a connection in turn.",
     "Every answer was checked: status 200 and the right question or sum. All else is counted as an error.",
-    "A ratio is the median of the ratios within each round. By CPU: the same of the server's CPU time for "
+    "A ratio is the median of the ratios within each round. The rounds are short and many, because the speed "
+    "of a virtual machine changes within seconds. By CPU: the same of the server's CPU time for "
     "one answer, which other work on the machine disturbs less.",
 )
 
@@ -116,9 +117,9 @@ def ratios(taken: Taken) -> list[dict[str, str | float]]:
 def main() -> None:
     """Measure, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="3 rounds of 1 s instead of 7 of 3 s")
+    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 21")
     options = parser.parse_args()
-    rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
+    rounds, seconds = (3 if options.quick else 21), 1.0
     prepare("echo")
     known = {name: versions(prepare(name)) for name in ("antiphon", "mcp")}
     about = facts()

@@ -114,6 +114,32 @@ async def test_a_message_that_comes_again_and_again_is_sent_once_more_after_the_
     assert store.calls["publish"] == 5
 
 
+async def test_a_message_that_came_again_is_sent_before_the_relay_closes() -> None:
+    store = await open_faulty_store()
+    mine = Relay("tests")
+    await mine.open(store)
+    for _ in range(3):
+        mine.publish_repeatable("topic", ("resource", "a"))
+    await asyncio.sleep(0)
+    await mine.close()
+    assert store.calls["publish"] == 2
+
+
+async def test_a_message_is_sent_again_by_a_relay_that_was_closed_while_it_came() -> None:
+    store = await open_faulty_store()
+    mine = Relay("tests")
+    await mine.open(store)
+    await mine.close()
+    mine._repeat("topic", ("resource", "a"))
+    for task in mine._sending:
+        task.cancel()
+    await asyncio.sleep(0.01)
+    await mine.open(store)
+    mine.publish_repeatable("topic", ("resource", "a"))
+    await until(lambda: store.calls["publish"] == 1)
+    await mine.close()
+
+
 async def test_messages_are_received_when_the_store_recovers() -> None:
     store = await open_faulty_store()
     store.instead("subscribe", StoreUnavailable("It is away."))

@@ -7,9 +7,10 @@ be lost is in a task's log. Without a store there are no other processes, and no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from antiphon.errors import StoreError
@@ -76,6 +77,7 @@ class Relay:
     async def open(self, store: Store) -> None:
         """Start to receive messages."""
         self._store, self._loop = store, asyncio.get_running_loop()
+        self._repeated.clear()
         for topic, callbacks in self._callbacks.items():
             ready: asyncio.Future[None] = self._loop.create_future()
             task = asyncio.create_task(self._receive(store, topic, callbacks, ready))
@@ -84,15 +86,16 @@ class Relay:
 
     async def close(self) -> None:
         """Send the messages that wait, and stop receiving."""
-        if self._sending:
-            await asyncio.wait(tuple(self._sending), timeout=_CLOSE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._sending:  # a message that came again is sent again
+                    await asyncio.wait(tuple(self._sending))
         self._store = self._loop = None
         for task in (*self._receivers, *self._sending):
             task.cancel()
         if self._receivers:
             await asyncio.wait(self._receivers)
         self._receivers.clear()
-        self._repeated.clear()
 
     async def publish(self, topic: str, data: Any) -> None:
         """Send a message to all other processes; a failure of the store is logged."""
@@ -105,7 +108,7 @@ class Relay:
 
     def publish_soon(self, topic: str, data: Any) -> None:
         """Send a message in the background. Safe to call from any thread."""
-        self._call_on_loop(self._start_sending, self.publish, topic, data)
+        self._call_on_loop(self._start_sending, topic, data)
 
     def publish_repeatable(self, topic: str, data: tuple[str, ...]) -> None:
         """Send a message in the background. Safe to call from any thread.
@@ -114,36 +117,32 @@ class Relay:
         """
         self._call_on_loop(self._repeat, topic, data)
 
-    def _call_on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+    def _call_on_loop(self, callback: Callable[[str, Any], object], topic: str, data: Any) -> None:
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(callback, *arguments)
+                self._loop.call_soon_threadsafe(callback, topic, data)
             except RuntimeError:  # the loop is closed: the process is stopping
                 pass
 
-    def _start_sending(
-        self, send: Callable[[str, Any], Coroutine[Any, Any, None]], topic: str, data: Any
-    ) -> None:
-        if len(self._sending) < _MAX_PENDING_MESSAGES:
-            task = asyncio.create_task(send(topic, data))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+    def _start_sending(self, topic: str, data: Any) -> asyncio.Task[None] | None:
+        if len(self._sending) >= _MAX_PENDING_MESSAGES:
+            return None
+        task = asyncio.create_task(self.publish(topic, data))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        return task
 
     def _repeat(self, topic: str, data: tuple[str, ...]) -> None:
         if (topic, data) in self._repeated:
             self._repeated[topic, data] = True
-        elif len(self._sending) < _MAX_PENDING_MESSAGES:
+        elif (task := self._start_sending(topic, data)) is not None:
             self._repeated[topic, data] = False
-            self._start_sending(self._send_repeatedly, topic, data)
+            task.add_done_callback(lambda _: self._end_repeatable(topic, data))
 
-    async def _send_repeatedly(self, topic: str, data: tuple[str, ...]) -> None:
-        try:
-            await self.publish(topic, data)
-            while self._repeated.get((topic, data)):
-                self._repeated[topic, data] = False
-                await self.publish(topic, data)
-        finally:
-            self._repeated.pop((topic, data), None)
+    def _end_repeatable(self, topic: str, data: tuple[str, ...]) -> None:
+        came_again = self._repeated.pop((topic, data), False)
+        if came_again and self._store is not None:
+            self._repeat(topic, data)
 
     async def _receive(
         self,

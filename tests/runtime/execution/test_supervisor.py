@@ -109,3 +109,25 @@ def test_one_that_has_no_task_yet_is_stopped_all_the_same() -> None:
     watched.stop("deadline")
     watched.uncancel()
     assert (watched.stop_reason, watched.task) == ("cancelled", None)
+
+
+async def test_a_task_that_was_stopped_before_it_began_is_cancelled() -> None:
+    warden, watched = Supervisor(), Supervised()
+    watched.stop("cancelled")
+    watched.stop("deadline")  # the first reason counts
+
+    async def work() -> str:
+        warden.enter(watched, asyncio.get_running_loop())
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            assert watched.stop_reason is not None
+            return watched.stop_reason
+        finally:
+            warden.leave(watched)
+        return "slept"
+
+    task = asyncio.create_task(work())
+    await asyncio.wait({task}, timeout=10)
+    assert task.done()
+    assert task.result() == "cancelled"

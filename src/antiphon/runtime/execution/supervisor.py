@@ -91,9 +91,11 @@ class Supervisor:
         return len(self._watched)
 
     def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
-        """Supervise the current asyncio task from now on."""
+        """Supervise the current asyncio task from now on. It may have been stopped before it began."""
         if watched.task is None:
             watched.task = current_task(loop)
+            if watched.stop_reason is not None and watched.task is not None:
+                watched.task.cancel()
         watched.started = loop.time()
         self._watched.add(watched)
         if self._timer is None:

@@ -72,7 +72,7 @@ class Batch:
         self._connection = connection
         self._unreadable = unreadable
         self._now = now
-        self._lease_now = lease_now
+        self.lease_now = lease_now
         self._rows: dict[str, Row] = {}
         self._turns: dict[tuple[str, str], int] = {}  # by server and principal
         self._last_key = 0
@@ -83,6 +83,8 @@ class Batch:
         self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
         self._tallies = TallyCounter()
         self._messages: list[tuple[str, str]] = []
+        self.last_message = 0
+        """The number of the last message that was published; 0 if there is none."""
         self.touched: set[str] = set()
         """The ids of the tasks whose watchers must be notified."""
         self.ready = False
@@ -113,7 +115,7 @@ class Batch:
         if row.id in self._rows:
             raise rules.id_in_use(row.id)
         row = self._add_row(row, is_queued=worker is None)
-        token = None if worker is None else rules.claim(row, worker, self._lease_now + lease)
+        token = None if worker is None else rules.claim(row, worker, self.lease_now + lease)
         self._add_entries(row, 1, entries)
         return None if token is None else (token, self._now)
 
@@ -202,7 +204,7 @@ class Batch:
         held: set[str] = set()
         for id, token in claims:
             row = self._rows.get(id)
-            if row and rules.renew(row, token, until=self._lease_now + lease):
+            if row and rules.renew(row, token, until=self.lease_now + lease):
                 self._mark_changed(row)
                 if not rules.is_stopping(row):
                     held.add(id)
@@ -214,7 +216,7 @@ class Batch:
         With `requeue`, the task goes behind the other tasks that its principal has queued.
         """
         row = self._rows.get(id)
-        if row and rules.release(row, token, until=self._lease_now + delay if delay else 0):
+        if row and rules.release(row, token, until=self.lease_now + delay if delay else 0):
             if requeue:
                 self._assign_turn(row, row.created)
             self._mark_changed(row)
@@ -236,7 +238,7 @@ class Batch:
         if limit < 1:
             return []
         self._flush()
-        values = {"now": self._lease_now, "limit": _MAX_ENDED_LEASES}
+        values = {"now": self.lease_now, "limit": _MAX_ENDED_LEASES}
         self._connection.execute(statements.END_EXPIRED_LEASES, values)
         names = None if servers is None else rules.encode_json(servers)
         found = _queues.decode(self._fetch_text(statements.READY_QUEUES, {"servers": names}))
@@ -248,7 +250,7 @@ class Batch:
             if row.turn is not None:
                 turns[row.server] = row.turn
             record = self._unreadable.record_of(row)
-            token = rules.claim(row, worker, self._lease_now + lease)
+            token = rules.claim(row, worker, self.lease_now + lease)
             if record is not None:
                 claims.append(Claim(record, token, self._now))
             row.head = None  # unchanged, so it is not written
@@ -349,6 +351,11 @@ class Batch:
         """Add a message for other processes."""
         self._messages.append((topic, data))
 
+    @property
+    def message_bytes(self) -> int:
+        """The size of the messages, about."""
+        return sum(len(topic) + len(data) for topic, data in self._messages)
+
     def finish(self, origin: str, retention: MessageRetention) -> None:
         """Write the remaining changes, and record them for the pollers of other processes."""
         self._flush()
@@ -358,10 +365,11 @@ class Batch:
         self._write(tally_statements.add_to_tallies, changes)
         execute = self._connection.execute
         for topic, data in self._messages:
-            number = execute(statements.INSERT_MESSAGE, (origin, topic, data)).lastrowid or 0
-            if number % _DELETE_EVERY_ROWS == 0:
-                last = retention.last_old_number(number, self._lease_now)
-                execute(statements.DELETE_OLD_MESSAGES, (last,))
+            self.last_message = execute(statements.INSERT_MESSAGE, (origin, topic, data)).lastrowid or 0
+        if self._messages:
+            old = retention.last_old_number(self.last_message - len(self._messages) + 1, self.lease_now)
+            if old is not None:
+                execute(statements.DELETE_OLD_MESSAGES, (old,))
         if self.touched or self.ready:
             touched = rules.encode_json(sorted(self.touched))
             number = execute(statements.INSERT_COMMIT, (origin, touched, self.ready)).lastrowid or 0

@@ -90,6 +90,8 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        if batch.last_message:
+            self._retention.note(batch.last_message, batch.message_bytes, batch.lease_now)
         if connection.total_changes != before:
             self._stats.add(len(operations))
         return BatchResult(results, batch.touched, batch.ready)

@@ -187,6 +187,92 @@ def test_a_finalizer_that_uses_the_loop_meanwhile_is_not_taken_for_a_request(run
     run(test())
 
 
+def test_requests_that_are_added_inside_a_task_are_served_too(run: Any) -> None:
+    async def test() -> None:
+        served: list[int] = []
+
+        async def work(number: int) -> None:
+            served.append(number)
+
+        batch, loop = BatchedStart(), asyncio.get_running_loop()
+        for number in range(2 * MAX_BATCH):
+            batch.add(work(number), loop)
+        await until(lambda: len(served) == 2 * MAX_BATCH)
+        assert served == list(range(2 * MAX_BATCH))
+
+    run(test())
+
+
+async def test_a_loop_whose_method_is_replaced_keeps_the_other_one() -> None:
+    served, called = list[int](), list[Any]()
+
+    async def work(number: int) -> None:
+        served.append(number)
+
+    batch, loop = BatchedStart(), asyncio.get_running_loop()
+    call_soon = loop.call_soon
+
+    def other(*arguments: Any, **options: Any) -> Any:
+        called.append(arguments)
+        return call_soon(*arguments, **options)
+
+    loop.call_soon = other  # type: ignore[method-assign, assignment]
+    try:
+        await from_callback(lambda: [batch.add(work(number), loop) for number in range(3)] and None)
+        await until(lambda: served == [0, 1, 2])
+        assert loop.call_soon is other
+    finally:
+        del loop.call_soon
+    assert called
+
+
+async def test_tasks_come_from_the_task_factory_of_the_loop() -> None:
+    served: list[int] = []
+    made: list[asyncio.Task[Any]] = []
+
+    def factory(loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(asyncio.Task(work, loop=loop, **options))
+        return made[-1]
+
+    async def work(number: int) -> None:
+        served.append(number)
+
+    batch, loop = BatchedStart(), asyncio.get_running_loop()
+    loop.set_task_factory(factory)
+    try:
+        await from_callback(lambda: [batch.add(work(number), loop) for number in range(3)] and None)
+        await until(lambda: served == [0, 1, 2])
+    finally:
+        loop.set_task_factory(None)
+    assert len(made) == 3
+
+
+def test_requests_are_served_on_a_new_loop_after_one_that_was_stopped(run: Any) -> None:
+    batch, served = BatchedStart(), list[str]()
+
+    async def work(name: str) -> None:
+        served.append(name)
+
+    async def stopped() -> None:
+        batch.add(work("lost"), asyncio.get_running_loop())  # nothing runs after this
+
+    async def test() -> None:
+        batch.add(work("served"), asyncio.get_running_loop())
+        await until(lambda: bool(served))
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(stopped())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert task.done()
+    batch._loop = loop  # as if the callback had not run
+    batch._waiting.append(work("lost as well"))
+    loop.close()
+    run(test())
+    assert served[-1] == "served"
+    assert "lost as well" not in served
+
+
 async def test_a_loop_that_cannot_be_changed_serves_requests_too() -> None:
     loop = asyncio.get_running_loop()
     served: list[int] = []
@@ -195,6 +281,8 @@ async def test_a_loop_that_cannot_be_changed_serves_requests_too() -> None:
         __slots__ = ()
 
         def __getattr__(self, name: str) -> Any:
+            if name == "__dict__":
+                raise AttributeError
             return getattr(loop, name)
 
         def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -13,12 +14,14 @@ import pytest
 import pytest_asyncio
 
 from antiphon import Context, Limits, Server
+from antiphon.model.identity import STRANGER
+from antiphon.transport.server.http.batched_start import BatchedStart
 from antiphon.transport.server.http.plain_exchange import PlainExchange
 from tests.support import http
 from tests.support.http import connect
 from tests.support.polling import until
 from tests.support.serving import Address, running
-from tests.support.speakers import JSON, Modern
+from tests.support.speakers import JSON, Modern, Session
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -207,3 +210,44 @@ async def test_the_access_log_has_plain_requests(caplog: pytest.LogCaptureFixtur
                 await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
                 await connection.receive()
     assert '"POST /mcp HTTP/1.1" 200' in caplog.text
+
+
+@pytest.mark.parametrize("stop", ["cancel", "delete"])
+async def test_a_call_that_is_stopped_before_it_begins_does_not_run_on(
+    stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, events = build(), list[str]()
+
+    @server.tool
+    async def endless() -> str:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            events.append("stopped")
+            raise
+        return "done"
+
+    add = BatchedStart.add
+
+    def stop_and_add(self: BatchedStart, work: Any, loop: Any) -> None:
+        """Stop the call in the turn of the loop in which it was read, as another request can."""
+        found = address.app.endpoint._sessions.find(session.session_id, STRANGER)
+        if 7 in found.calls:
+            if stop == "cancel":
+                found.calls.cancel(7)
+            else:
+                address.app.endpoint._sessions.end_by_name(found.name, found.expires)
+            events.append("to be stopped")
+        add(self, work, loop)
+
+    async with running(server) as address:
+        session = Session(address.port)
+        await session.open()
+        assert (await session.call("add", a=1, b=2)).text == "3"  # the guard knows the headers now
+        monkeypatch.setattr(BatchedStart, "add", stop_and_add)
+        async with connect(address.port) as connection:
+            call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "endless"}}
+            await connection.send("POST", "/mcp", session.headers, json.dumps(call).encode())
+            await until(lambda: events == ["to be stopped", "stopped"])
+            await until(lambda: address.under_way == 0)
+            assert address.app.endpoint.running_calls == 0

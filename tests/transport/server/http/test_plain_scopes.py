@@ -44,5 +44,8 @@ def test_what_is_kept_is_bounded() -> None:
     scope = scopes.of(HERE)[b"/mcp"]
     for number in range(5000):
         note_allowed(scope, HEADERS | {b"host": b"%d" % number})
-    assert len(scope["allowed"]) <= 1024
+    assert len(scope["allowed"]) <= 256
     assert is_usual(scope, HEADERS | {b"host": b"4999"})
+    long = HEADERS | {b"content-type": b"application/json; a=" + b"a" * 60_000}
+    note_allowed(scope, long)
+    assert not is_usual(scope, long), "it is checked each time"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
 __all__ = ["MAX_BATCH", "BatchedStart"]
@@ -24,46 +24,70 @@ _TASK_NAME = "antiphon-request"
 
 
 class BatchedStart:
-    """The requests of one event loop that have been read, and are not served yet."""
+    """The requests that have been read, and are not served yet."""
 
     def __init__(self) -> None:
         self._waiting: list[Work] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop that is about to serve them; `None` if there are none."""
 
     def add(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the work of a request in a task of its own, soon. Call it from a callback, not from a task."""
-        waiting = self._waiting
-        waiting.append(work)
-        if len(waiting) == 1:
+        """Run the work of a request in a task of its own, soon."""
+        if self._loop is not loop:
+            self._drop_waiting()
+            self._loop = loop
             loop.call_soon(self._run, loop)
-        elif len(waiting) == MAX_BATCH:
-            self._run(loop)
+        self._waiting.append(work)
+        if len(self._waiting) >= MAX_BATCH and asyncio.current_task(loop) is None:
+            self._start(loop)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._waiting:
-            works, self._waiting = self._waiting, []
-            _start(works, loop)
+        self._loop = None
+        self._start(loop)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        works, self._waiting = self._waiting, []
+        if loop.get_task_factory() is None:
+            _start_eagerly(works, loop)
+        else:
+            _start_later(works, loop)
+
+    def _drop_waiting(self) -> None:
+        """Drop what an earlier loop did not serve, because it was stopped."""
+        for work in self._waiting:
+            work.close()
+        self._waiting.clear()
+
+
+def _start_later(works: Iterable[Work], loop: asyncio.AbstractEventLoop) -> None:
+    """Run each work in an ordinary task."""
+    for work in works:
+        loop.create_task(work)
 
 
 if sys.version_info >= (3, 12):
 
-    def _start(works: Sequence[Work], loop: asyncio.AbstractEventLoop) -> None:
-        """Run each work in a task: at once, up to where it waits."""
+    def _start_eagerly(works: Sequence[Work], loop: asyncio.AbstractEventLoop) -> None:
+        """Run each work in a task: at once, up to where it waits. Call it outside of every task."""
         waiting = iter(works)
         try:
             for work in waiting:
                 asyncio.Task(work, loop=loop, name=_TASK_NAME, eager_start=True)
         finally:
-            for work in waiting:  # Ctrl-C has interrupted the work before
-                loop.create_task(work)
+            _start_later(waiting, loop)  # if Ctrl-C has interrupted one
 
 else:
 
-    def _start(works: Sequence[Work], loop: asyncio.AbstractEventLoop) -> None:
-        """Run each work in a task: at once, up to where it waits.
+    def _start_eagerly(works: Sequence[Work], loop: asyncio.AbstractEventLoop) -> None:
+        """Run each work in a task: at once, up to where it waits. Call it outside of every task.
 
         A task of Python 3.11 has no option for that: it gives its first step to `loop.call_soon` when it is
         created. So another function stands there meanwhile, and collects the steps.
         """
+        attributes: dict[str, Any] | None = getattr(loop, "__dict__", None)
+        if attributes is None or "call_soon" in attributes:  # the loop is of a library that had the same idea
+            _start_later(works, loop)
+            return
         steps: list[tuple[Callable[[], None], contextvars.Context]] = []
         call_soon = loop.call_soon
 
@@ -72,21 +96,17 @@ else:
                 return call_soon(callback, *arguments, context=context)
             return steps.append((callback, context))
 
+        uncreated, unstarted = iter(works), iter(steps)
         try:
-            loop.call_soon = collect  # type: ignore[method-assign, assignment]
-        except AttributeError:  # a loop of another library, which cannot be changed
-            for work in works:
-                loop.create_task(work)
-            return
-        try:
-            for work in works:
-                asyncio.Task(work, loop=loop, name=_TASK_NAME)
-        finally:
-            del loop.call_soon
-        waiting = iter(steps)
-        try:
-            for step, context in waiting:
+            attributes["call_soon"] = collect
+            try:
+                for work in uncreated:
+                    asyncio.Task(work, loop=loop, name=_TASK_NAME)
+            finally:
+                del attributes["call_soon"]
+            for step, context in unstarted:
                 context.run(step)
-        finally:
-            for step, context in waiting:  # Ctrl-C has interrupted the step before
+        finally:  # if Ctrl-C has interrupted one
+            for step, context in unstarted:
                 call_soon(step, context=context)
+            _start_later(uncreated, loop)

@@ -15,6 +15,8 @@ from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, 
 __all__ = ["Guard", "accepts", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
+_MAX_CACHED_BYTES = 1024
+"""How long the headers of a check are together that is cached: a client may send any."""
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
@@ -51,9 +53,14 @@ class Guard:
         try:
             problem = self._checked[key]
         except KeyError:
+            problem = self._find_problem(scope, headers)
+            if sum(map(len, filter(None, key[3:]))) > _MAX_CACHED_BYTES:
+                if problem is not None:
+                    raise problem from None
+                return
             if len(self._checked) >= _MAX_CACHED_CHECKS:
                 self._checked.clear()
-            problem = self._checked[key] = self._find_problem(scope, headers)
+            self._checked[key] = problem
         if problem is not None:
             raise type(problem)(problem.message)
         self._last_allowed = key

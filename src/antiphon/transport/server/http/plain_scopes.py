@@ -20,8 +20,10 @@ USUAL_ACCEPT = b"application/json, text/event-stream"
 """The Accept header that MCP clients send."""
 _MAX_ADDRESSES = 64
 """For how many addresses of the server scopes are kept."""
-_MAX_ALLOWED = 1024
+_MAX_ALLOWED = 256
 """How many combinations of headers are kept for each."""
+_MAX_ALLOWED_BYTES = 512
+"""How long the headers of a combination are together that is kept: a client may send any."""
 
 
 class PlainScopes:
@@ -55,10 +57,12 @@ def is_usual(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
 
 def note_allowed(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
     """Note that the guard has allowed a request with these headers."""
-    allowed = scope["allowed"]
+    allowed, key = scope["allowed"], _key(headers)
+    if sum(map(len, filter(None, key))) > _MAX_ALLOWED_BYTES:
+        return
     if len(allowed) >= _MAX_ALLOWED:
         allowed.clear()
-    allowed.add(_key(headers))
+    allowed.add(key)
 
 
 def _key(headers: Mapping[bytes, bytes]) -> tuple[Any, ...]:

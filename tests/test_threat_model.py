@@ -128,7 +128,8 @@ def test_a_head_that_is_kept_needs_little(count: int) -> None:
     tracemalloc.start()
     try:
         heads = known_heads.KnownHeads()
-        headers = {name.lower(): value.lower() for name, value in lines}  # copies, as the parser makes them
+        # Copies, as the parser makes them.
+        headers = known_heads.KnownHeaders((name.lower(), value.lower()) for name, value in lines)
         kept = known_heads.read_head(data, b"/mcp", headers, b"0")
         assert kept is not None
         heads.add(kept)

@@ -17,6 +17,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.store import rules
 from antiphon.store.sqlite import SQLiteStore, statements
 from antiphon.store.sqlite.batch import Batch
+from antiphon.store.sqlite.message_retention import MessageRetention
 from antiphon.store.unreadable import UnreadableRecords
 
 from .support import START, Clock, number, task
@@ -53,7 +54,7 @@ def add_waiting_tasks(connection: sqlite3.Connection, count: int, **fields: Any)
     for n in range(count):
         values = {"phase": "waiting", "wakes": START + DAY + n, "server": "here"} | fields
         batch.create(rules.new_row(task(f"w{n}", **values), 0, held=False), [], None, 0)
-    batch.finish("origin")
+    batch.finish("origin", MessageRetention())
     connection.execute("COMMIT")
 
 

@@ -9,7 +9,7 @@ of them may hold secrets, and which one holds the id of a task.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from antiphon.wire.mirrored_headers import names_only_tool, task_id_in
@@ -60,11 +60,11 @@ _PUBLIC = frozenset(
 
 
 class KnownHeaders(dict[bytes, bytes]):
-    """The headers of a head that is kept. They never change, so they are checked once."""
+    """The headers of a plain request. If its head is kept, they are checked once."""
 
     __slots__ = ("usual_in",)
 
-    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+    def __init__(self, headers: Mapping[bytes, bytes] | Iterable[tuple[bytes, bytes]]) -> None:
         super().__init__(headers)
         self.usual_in: Any = None
         """The scope in which the headers have passed all checks; `None` before that."""
@@ -230,4 +230,7 @@ def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: byt
         and before[-len(_LENGTH_LINE) :].lower() == _LENGTH_LINE
         and data[end:] == body
     )
-    return Head(before, after, url, KnownHeaders(headers), lacks_task_id) if is_kept else None
+    if not is_kept:
+        return None
+    known = headers if isinstance(headers, KnownHeaders) else KnownHeaders(headers)
+    return Head(before, after, url, known, lacks_task_id)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from antiphon.transport.server.http.asgi import Scope
 from antiphon.transport.server.http.headers import NO_TRAILERS
-from antiphon.transport.server.http.known_heads import ConnectionHeads
+from antiphon.transport.server.http.known_heads import ConnectionHeads, KnownHeaders
 from antiphon.transport.server.http.plain_exchange import PlainExchange
 from antiphon.transport.server.http.request_body import LATE_BODY
 from antiphon.transport.server.http.responses import Responses
@@ -238,7 +238,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _is_plain(self) -> bool:
         """Return whether a request to the endpoint is a plain one, whose body is read next."""
-        headers, parser = dict(self.headers), self.parser
+        headers, parser = KnownHeaders(self.headers), self.parser
         length = headers.get(b"content-length", b"")
         if (
             len(headers) != len(self.headers)

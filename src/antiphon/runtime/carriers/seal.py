@@ -224,7 +224,7 @@ def _encode(raw: bytes) -> str:
 def _decode(token: str) -> bytes:
     """Return the bytes of a token; raises `SealError` for any other spelling than the one of `seal`."""
     try:
-        # As a JSON string: msgspec decodes base64 in a third of the time that binascii takes.
+        # As a JSON string, because msgspec decodes base64 more quickly than binascii does.
         padded = b'"%b%b"' % (token.encode().translate(_FROM_URL_SAFE), b"=" * (-len(token) % 4))
         raw = _base64.decode(padded)
     except (UnicodeEncodeError, msgspec.DecodeError):

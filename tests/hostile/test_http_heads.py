@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -150,6 +151,20 @@ async def test_a_connection_that_is_idle_between_requests_is_kept() -> None:
             await connection.write(post())
             assert (await connection.receive()).status == 200
             await asyncio.sleep(0.3)
+
+
+async def test_the_time_in_which_the_server_stands_still_does_not_count() -> None:
+    async with running(server(head_timeout=0.2)) as address:
+        for sent in (b"", post()[:60]):
+            async with http.connect(address.port) as connection:
+                await connection.write(sent)
+                await until(lambda: len(connections(address)) == 1)
+                time.sleep(0.5)  # noqa: ASYNC251 - the event loop, in which the server runs, stands still
+                await asyncio.sleep(0)  # a turn of the loop in which the rest has not arrived yet
+                await asyncio.sleep(0)
+                await connection.write(post()[len(sent) :])
+                assert (await connection.receive()).status == 200
+            await until(lambda: not len(connections(address)))
 
 
 async def test_a_body_that_was_refused_has_a_deadline() -> None:

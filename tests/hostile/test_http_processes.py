@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -57,6 +59,31 @@ async def test_heads_are_bounded_however_the_server_is_started(bounded: ServerPr
     ]
     assert (await send_raw(port, post(), MARKER)).statuses == SERVED
     assert "Traceback" not in bounded.log, bounded.log
+
+
+CHUNKED = post(b"%x\r\n%s\r\n0\r\n\r\n" % (len(PING), PING), "Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "before"),
+    [(post(), 60), (post(), len(post()) - 10), (CHUNKED, len(CHUNKED) - 20)],
+    ids=["its head", "its body", "its body, by ASGI"],
+)
+async def test_what_arrives_while_the_process_stands_still_is_in_time(
+    request_bytes: bytes, before: int, tmp_path: Path
+) -> None:
+    environment = limits(head_timeout=2, body_timeout=2)
+    with started("bounded.py", tmp_path, env=environment, command=True) as server:
+        async with http.connect(server.port) as connection:
+            await connection.write(request_bytes[:before])
+            await asyncio.sleep(0.1)
+            os.kill(server.process.pid, signal.SIGSTOP)
+            try:
+                await connection.write(request_bytes[before:])
+                await asyncio.sleep(3)
+            finally:
+                os.kill(server.process.pid, signal.SIGCONT)
+            assert (await connection.receive()).status == 200
 
 
 async def test_readers_that_do_not_read_do_not_keep_their_answers(bounded: ServerProcess) -> None:

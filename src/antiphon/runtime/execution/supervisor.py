@@ -7,6 +7,7 @@ under way in one event loop.
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio import current_task
 from typing import Any, Literal, TypeAlias
 
@@ -85,6 +86,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._watched: set[Supervised] = set()
         self._timer: asyncio.TimerHandle | None = None
+        """Runs the next tick."""
         self._empty: asyncio.Event | None = None
 
     def __len__(self) -> int:
@@ -130,10 +132,16 @@ class Supervisor:
         return True
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop the tasks whose deadline had passed when this tick was due.
+
+        A tick that comes late follows a time in which the process stood still. What arrived meanwhile is read
+        before the next tick.
+        """
+        due = math.inf if self._timer is None else self._timer.when()
         self._timer = loop.call_later(TICK_SECONDS, self._tick, loop) if self._watched else None
         now = loop.time()
         for watched in tuple(self._watched):
-            if now >= watched.deadline:
+            if min(now, due) >= watched.deadline:
                 watched.stop("deadline")
             else:
                 watched.tick(now)

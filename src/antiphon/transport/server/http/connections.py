@@ -63,6 +63,8 @@ class Connections:
         self._log = RateLimitedLog()
         self._interval = max(0.01, min(SWEEP_SECONDS, limits.head_timeout / 4, limits.body_timeout / 4))
         self._sweeping = False
+        self._due = 0.0
+        """When the next sweep is due."""
         self._has_searched = False
         """Whether idle connections were searched since the last sweep."""
 
@@ -131,12 +133,18 @@ class Connections:
         self._log.warning(message, *values)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.call_later(self._interval, self._sweep, loop)
+        self._due = loop.time() + self._interval
+        loop.call_at(self._due, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the connections whose deadline had passed when this sweep was due.
+
+        A sweep that comes late follows a time in which the process stood still. What clients have sent
+        meanwhile is read before the next sweep.
+        """
+        now = self._due
         self._schedule(loop)
         self._has_searched = False
-        now = loop.time()
         for connection, deadline in tuple(self.deadlines.items()):
             if now >= deadline:
                 connection.expire()

@@ -117,7 +117,7 @@ async def test_a_watch_fires_for_a_write_in_another_process(url: str) -> None:
             send(other, version)
             entries: Sequence[Entry] = ()
             while not entries:  # a watch may also fire for the write before: a poll finds it again
-                assert await watch.wait(5)
+                assert await watch.wait(30)
                 seen = time.monotonic()
                 entries = await store.read("a", after=version)
             assert len(entries) == 1
@@ -138,7 +138,7 @@ async def test_the_ready_watch_fires_for_a_task_of_another_process(url: str) -> 
         while await watch.wait(0.1):
             pass
         send(other, 0)
-        assert await watch.wait(5)
+        assert await watch.wait(30)
         assert len(await store.claim("w", lease=1, limit=1)) == 1
     await store.close()
 
@@ -152,7 +152,7 @@ async def test_a_watch_of_all_tasks_fires_for_a_write_in_another_process(url: st
         while await watch.wait(0.1):
             pass
         send(other, 0)
-        assert await watch.wait(5)
+        assert await watch.wait(30)
     await store.close()
 
 
@@ -165,9 +165,9 @@ async def test_a_watch_fires_even_if_the_poller_is_far_behind(path: Path) -> Non
     for version in range(700):
         await other.append("a", [("x", version)], expect=version, phase="ready", head=None)
     async with store.watch("nobody") as watch:
-        assert await watch.wait(5)  # so many commits that every task counts as changed
+        assert await watch.wait(30)  # so many commits that every task counts as changed
         await other.create(task("nobody"), [])
-        assert await watch.wait(5)
+        assert await watch.wait(30)
     await other.close()
     await store.close()
 

@@ -48,7 +48,7 @@ async def test_a_restored_task_wakes_and_is_found_by_its_tags(store: Store, cloc
 async def test_a_restored_task_can_be_claimed_with_a_later_token(store: Store) -> None:
     async with store.watch_ready() as watch:
         await store.restore(task(version=2), LOG, token=7)
-        assert await watch.wait(5)
+        assert await watch.wait(30)
     (claim,) = await store.claim("w", lease=10, limit=5)
     assert (claim.record.id, claim.token) == ("a", 8)
     assert await store.append("a", [("x", 1)], expect=2, phase="ended", head=None, token=8) == 3
@@ -107,7 +107,7 @@ async def test_a_restored_task_is_brought_up_to_date(store: Store, phase: Any) -
     record = task(phase=phase, version=4, updated=START - 50, expires=START + 9, head={"x": 2}, **waits)
     async with store.watch("a") as watch:
         assert await store.extend(record, LONGER, token=9, expect=2, expect_token=7)
-        assert await watch.wait(5)
+        assert await watch.wait(30)
     assert await store.get("a") == record
     assert list(await store.read("a")) == LONGER
     assert await store.count(phase) == 1

@@ -74,6 +74,34 @@ async def test_operations_of_successive_loop_turns_form_one_batch(monkeypatch: p
     await thread.close()
 
 
+async def test_callers_stay_together_although_some_start_while_a_batch_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_thread, "_MAX_GATHER_SECONDS", 10.0)
+    batches: list[list[str]] = []
+    is_under_way, go_on = threading.Event(), threading.Event()
+
+    def run(work: list[str]) -> BatchResult:
+        batches.append(work)
+        is_under_way.set()
+        go_on.wait(10)
+        return BatchResult([(each, None) for each in work])
+
+    async def submit_again(done: asyncio.Future[str]) -> None:
+        await thread.submit(f"{await done}, again")
+
+    thread: BatchThread[str] = BatchThread("test", run, max_batch=100, max_queued=100)
+    early = asyncio.create_task(submit_again(thread.submit("early")))
+    await asyncio.to_thread(is_under_way.wait, 10)
+    late = thread.submit("late")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(early, late)
+    assert batches == [["early"], ["late", "early, again"]]
+    await thread.close()
+
+
 async def test_a_steady_stream_of_operations_does_not_delay_the_first_one(sqlite: SQLiteStore) -> None:
     first = asyncio.create_task(sqlite.create(task("first"), []))
     operations = []

@@ -248,7 +248,7 @@ async def test_watchers_learn_that_a_task_woke(store: Store, clock: Clock) -> No
     for id, wake in (("a", store.wake(WOKEN)), ("b", store.wake_tagged(["x"], WOKEN))):
         async with store.watch(id) as watch, store.watch_ready() as ready:
             assert list(await wake) == [id]
-            assert await watch.wait(5)
+            assert await watch.wait(30)
             assert await ready.wait(5)
 
 

@@ -2,8 +2,10 @@
 
 The loop hands operations to the thread together: once no new ones arrive, or after a few milliseconds. If
 the thread started with the first operation, it would compete with the loop for the interpreter lock; fewer
-and larger batches are faster for both. Operations that arrive while the thread is busy form its next batch.
-A batch wakes the loop once, when all of its operations are done.
+and larger batches are faster for both. Operations that arrive while the thread is busy wait for its next
+batch, and so do those that callers start when the last batch is done: otherwise the callers would fall apart
+into two groups, with half of the batch each. A batch wakes the loop once, when all of its operations are
+done.
 
 A loop that is busy without pause can keep a thread waiting for the interpreter lock for seconds: the loop
 releases the lock often, but takes it again before the thread has woken up. So when a batch takes too long,
@@ -43,8 +45,6 @@ class BatchResult:
 
 _MAX_GATHER_SECONDS = 0.004
 """How long operations are gathered if new ones keep arriving: about the duration of a commit."""
-_IDLE_TURNS = 2
-"""Turns of the loop without a new operation after which the gathered ones are handed over."""
 _FIRST_STALL_SECONDS = 0.005
 """How long a batch may take before the loop first blocks for it. The time doubles after each block."""
 _LONGEST_STALL_SECONDS = 0.04
@@ -57,7 +57,8 @@ class BatchThread(Generic[Work]):
     """One thread and its queue of operations. Everything except `run` happens on the loop that created it.
 
     Calls `notify` with the changed tasks of each batch. Takes up to `max_batch` operations into a batch, and
-    refuses operations while `max_queued` are queued.
+    refuses operations while `max_queued` are queued. After `idle_turns` turns of the loop without a new
+    operation, the gathered ones are handed over.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class BatchThread(Generic[Work]):
         notify: Callable[[Collection[str], bool], None] = lambda touched, ready: None,
         max_batch: int,
         max_queued: int,
+        idle_turns: int = 2,
     ) -> None:
         self._run = run
         self._notify = notify
         self._max_batch = max_batch
         self._max_queued = max_queued
+        self._max_idle_turns = idle_turns
         self._loop = asyncio.get_running_loop()
         self._gathered: list[tuple[Work, asyncio.Future[Any]]] = []
         self._queue: SimpleQueue[list[tuple[Work, asyncio.Future[Any]]] | None] = SimpleQueue()
@@ -102,10 +105,9 @@ class BatchThread(Generic[Work]):
             raise unavailable.overloaded(self._queued)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._queued += 1
-        if not self._gathered:
-            self._gathering_since, self._gathered_before, self._idle_turns = self._loop.time(), 0, 0
-            self._loop.call_soon(self._gather)
         self._gathered.append((work, future))
+        if self._queued == 1:  # the thread is idle
+            self._begin_gathering()
         return future
 
     async def close(self) -> None:
@@ -117,13 +119,17 @@ class BatchThread(Generic[Work]):
         await asyncio.shield(self._ended)
         self._thread.join()
 
+    def _begin_gathering(self) -> None:
+        self._gathering_since, self._gathered_before, self._idle_turns = self._loop.time(), 0, 0
+        self._loop.call_soon(self._gather)
+
     def _gather(self) -> None:
         """Hand the operations over once a turn of the loop brings no new ones."""
         has_grown = len(self._gathered) > self._gathered_before
         self._gathered_before = len(self._gathered)
         self._idle_turns = 0 if has_grown else self._idle_turns + 1
         elapsed = self._loop.time() - self._gathering_since
-        if self._closed or self._idle_turns == _IDLE_TURNS or elapsed >= _MAX_GATHER_SECONDS:
+        if self._closed or self._idle_turns == self._max_idle_turns or elapsed >= _MAX_GATHER_SECONDS:
             self._hand_over()
         else:
             self._loop.call_soon(self._gather)
@@ -192,6 +198,8 @@ class BatchThread(Generic[Work]):
         self._queued -= count
         self._waiting_since = self._loop.time()
         self._stall.reset()
+        if self._gathered and self._queued == len(self._gathered):  # the thread is idle
+            self._begin_gathering()
         for (_, future), (value, error) in zip(jobs, batch.results, strict=True):
             if future.done():
                 continue

@@ -65,6 +65,8 @@ from antiphon.store.watchers import Watchers
 
 __all__ = ["SQLiteStore"]
 
+_WRITER_IDLE_TURNS = 8
+"""Turns of the loop for which the writer waits for more operations: a commit costs more than the turns."""
 _PROBE_BYTES = 40_960
 """What a probe writes: about as much as a task does, because a disk may have space for a smaller write."""
 _PROBE_KEPT_MILLISECONDS = 60_000
@@ -132,6 +134,7 @@ class SQLiteStore:
             notify=self._watchers.notify,
             max_batch=MAX_BATCH_OPERATIONS,
             max_queued=self._max_queued,
+            idle_turns=_WRITER_IDLE_TURNS,
         )
         reading = BatchThread(
             "antiphon-store-reader",

@@ -107,6 +107,34 @@ async def test_tasks_that_are_created_while_the_store_counts_refuse_nothing() ->
     admission.finish(await last, created=True)
 
 
+async def test_one_task_waits_for_a_count_and_the_others_go_on() -> None:
+    store = MemoryStore()
+    tool = shop(store, Limits()).engine.registry.tool("work")
+    await store.open()
+    admission, count, may_count, counts = Admission(store, Limits()), store.count, asyncio.Event(), 0
+
+    async def wait_and_count(*values: Any, **options: Any) -> int:
+        nonlocal counts
+        counts += 1
+        await may_count.wait()
+        return await count(*values, **options)
+
+    for _ in range(50):
+        admission.finish(await admission.reserve("", tool), created=True)
+    store.count = wait_and_count  # type: ignore[method-assign]
+    first = asyncio.create_task(admission.reserve("", tool))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(admission.reserve("", tool))  # the other total is due too
+    await asyncio.sleep(0)
+    for _ in range(49):
+        admission.finish(await admission.reserve("", tool), created=True)
+    assert counts == 2
+    assert not first.done()
+    may_count.set()
+    for reserving in (first, second):
+        admission.finish(await reserving, created=True)
+
+
 async def test_a_task_that_cannot_be_created_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     create = store.create

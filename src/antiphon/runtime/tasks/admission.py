@@ -20,6 +20,8 @@ __all__ = ["Admission"]
 _RETRY_AFTER_SECONDS = 10
 """When a caller should try again after its task was refused because too many tasks wait."""
 _COUNT_INTERVAL_TASKS = 100
+"""How many tasks a process creates at most before it knows again how many wait in the store."""
+_COUNT_EARLY_TASKS = 50
 """How many tasks a process creates before it asks the store again how many wait."""
 _PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an answer, a time or an event"))
 
@@ -31,7 +33,17 @@ class _Estimate:
     a `total` that includes these tasks, they need not be counted before the total reaches their limit.
     """
 
-    __slots__ = ("_count", "_counted", "_created", "_since", "_total", "message", "most", "pending")
+    __slots__ = (
+        "_count",
+        "_counted",
+        "_counting",
+        "_created",
+        "_since",
+        "_total",
+        "message",
+        "most",
+        "pending",
+    )
 
     def __init__(
         self,
@@ -48,6 +60,8 @@ class _Estimate:
         self._count = count
         self._total = total
         self._counted: int | None = None
+        self._counting = False
+        """Whether the store is counting."""
         self._created = 0  # tasks that this process has created in all
         self._since = 0  # how many of them when the last count began
 
@@ -59,11 +73,10 @@ class _Estimate:
     @property
     def is_clear(self) -> bool:
         """Whether one more task is possible for sure, by a recent count."""
-        since = self._created - self._since
         return (
             self._counted is not None
-            and since < _COUNT_INTERVAL_TASKS
-            and self._counted + since + self.pending < self.most
+            and not self._is_due
+            and self._counted + self._created - self._since + self.pending < self.most
         )
 
     @property
@@ -74,8 +87,16 @@ class _Estimate:
     @property
     def is_old(self) -> bool:
         """Whether the store has to count, because other processes may have created tasks."""
-        is_recent = self._counted is not None and self._created - self._since < _COUNT_INTERVAL_TASKS
-        return not is_recent and self._matters
+        return (self._counted is None or self._is_due) and self._matters
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether so many tasks were created since the last count that the store has to count again.
+
+        It is asked early, for one task that waits for the count: the others go on with the last one.
+        """
+        since = self._created - self._since
+        return since >= (_COUNT_INTERVAL_TASKS if self._counting else _COUNT_EARLY_TASKS)
 
     @property
     def _matters(self) -> bool:
@@ -83,8 +104,11 @@ class _Estimate:
 
     async def count_again(self) -> None:
         """Ask the store. Of several counts at once, the one that began last decides."""
-        since = self._created
-        found = await self._count()
+        since, self._counting = self._created, True
+        try:
+            found = await self._count()
+        finally:
+            self._counting = False
         if self._counted is None or since >= self._since:
             self._counted, self._since = found, since
 

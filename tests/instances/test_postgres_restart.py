@@ -150,7 +150,7 @@ async def test_a_store_works_again_after_postgres_restarts_without_being_reopene
         await asyncio.to_thread(killable.start)
         await asyncio.sleep(0.3)
         assert await store.append("a", [("x", 2)], expect=1, phase="ready", head=None) == 2
-        assert await watch.wait(5)
+        assert await watch.wait(30)
         await store.publish("news", "back")
         async with asyncio.timeout(30):
             assert await anext(messages) == "back"

@@ -11,7 +11,7 @@ import math
 from asyncio import current_task
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["StopReason", "Supervised", "Supervisor"]
+__all__ = ["TICK_SECONDS", "StopReason", "Supervised", "Supervisor"]
 
 StopReason: TypeAlias = Literal["deadline", "cancelled", "disconnected", "unread", "shutdown"]
 

@@ -12,10 +12,11 @@ import pytest
 
 from antiphon import Client, Context, Limits, Server
 from antiphon.runtime.execution.call import Call
+from antiphon.runtime.execution.supervisor import TICK_SECONDS
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.transport.server.http.exchange import Exchange
 from tests.support.polling import until
-from tests.support.serving import serving
+from tests.support.serving import running, serving
 from tests.support.speakers import Bare, speaker
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{},"stream":{}}}'
@@ -50,6 +51,24 @@ async def test_a_client_that_does_not_read_is_disconnected() -> None:
                         break  # its place is free again
         finally:
             connection.close()
+
+
+async def test_only_a_long_call_is_watched_for_a_disconnect() -> None:
+    server = Server("watched")
+    watching: list[bool] = []
+
+    @server.tool
+    async def tick() -> str:
+        (exchange,) = address.app.endpoint.supervisor._watched
+        for seconds in (TICK_SECONDS / 2, TICK_SECONDS):
+            exchange.tick(exchange.started + seconds)
+            watching.append(bool(exchange.tasks))
+        return "done"
+
+    async with running(server) as address:
+        client = await speaker("modern", address.port)
+        assert (await client.call("tick")).status == 200
+    assert watching == [False, True]
 
 
 @pytest.mark.parametrize("dialect", ["modern", "session", "bare"])

@@ -16,7 +16,7 @@ from antiphon.model.request import RequestId
 from antiphon.model.segment import CallerMessage
 from antiphon.runtime.budget import Account, MemoryBudget, Usage
 from antiphon.runtime.execution.call import Call, Caller
-from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.execution.supervisor import TICK_SECONDS, Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.event_stream import EventStream
@@ -126,7 +126,8 @@ class Exchange(Supervised, Caller):
             return
         if self.phase != "running" or (self.event_stream is not None and self.event_stream.detached):
             return
-        if not self._watching and (self.dialect.closing_cancels or self.call is None):
+        is_long = now - self.started >= TICK_SECONDS  # most of the calls that a tick meets end right after it
+        if is_long and not self._watching and (self.dialect.closing_cancels or self.call is None):
             self._watching = True
             self._spawn(self._watch())
         events = self.event_stream

@@ -73,7 +73,8 @@ def table() -> str:
         share = result["ratios"]["mcp"]["import"]
         rows.append(f"| import of the server | the official SDK (mcp) | {share:.0%} of its time |")
     how = "`make bench` repeats it; [how, and all the figures](benchmarks/README.md)."
-    return "\n".join([*rows, "", f"Taken on {max(dates)}, side by side, in one run on one core. {how}"])
+    when = f"on {max(dates)}" if len(dates) == 1 else f"from {min(dates)} to {max(dates)}"
+    return "\n".join([*rows, "", f"Taken {when}, each line side by side in one run on one core. {how}"])
 
 
 def _row(work: str, peer: str, ratio: float) -> str:

@@ -73,11 +73,7 @@ class _Estimate:
     @property
     def is_clear(self) -> bool:
         """Whether one more task is possible for sure, by a recent count."""
-        return (
-            self._counted is not None
-            and not self._is_due
-            and self._counted + self._created - self._since + self.pending < self.most
-        )
+        return not self._is_due and self.number < self.most
 
     @property
     def is_full(self) -> bool:
@@ -87,16 +83,18 @@ class _Estimate:
     @property
     def is_old(self) -> bool:
         """Whether the store has to count, because other processes may have created tasks."""
-        return (self._counted is None or self._is_due) and self._matters
+        return self._is_due and self._matters
 
     @property
     def _is_due(self) -> bool:
-        """Whether so many tasks were created since the last count that the store has to count again.
+        """Whether the store has not counted yet, or so many tasks were created since that it has to again.
 
         It is asked early, for one task that waits for the count: the others go on with the last one.
         """
         since = self._created - self._since
-        return since >= (_COUNT_INTERVAL_TASKS if self._counting else _COUNT_EARLY_TASKS)
+        return self._counted is None or since >= (
+            _COUNT_INTERVAL_TASKS if self._counting else _COUNT_EARLY_TASKS
+        )
 
     @property
     def _matters(self) -> bool:

@@ -62,9 +62,8 @@ class Connections:
         """When each connection expires that a request head is awaited from, or that was refused."""
         self._log = RateLimitedLog()
         self._interval = max(0.01, min(SWEEP_SECONDS, limits.head_timeout / 4, limits.body_timeout / 4))
-        self._sweeping = False
-        self._due = 0.0
-        """When the next sweep is due."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Runs the next sweep; `None` before the first connection."""
         self._has_searched = False
         """Whether idle connections were searched since the last sweep."""
 
@@ -73,8 +72,7 @@ class Connections:
 
     def admit(self, connection: Connection, client: tuple[str, int] | None) -> str | None:
         """Count a connection; return why it is refused, or `None` if it is admitted."""
-        if not self._sweeping:
-            self._sweeping = True
+        if self._timer is None:
             self._schedule(asyncio.get_running_loop())
         if len(self._open) >= self._max:
             self._close_idle()
@@ -133,8 +131,7 @@ class Connections:
         self._log.warning(message, *values)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due = loop.time() + self._interval
-        loop.call_at(self._due, self._sweep, loop)
+        self._timer = loop.call_later(self._interval, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the connections whose deadline had passed when this sweep was due.
@@ -142,7 +139,8 @@ class Connections:
         A sweep that comes late follows a time in which the process stood still. What clients have sent
         meanwhile is read before the next sweep.
         """
-        now = self._due
+        assert self._timer is not None
+        now = self._timer.when()
         self._schedule(loop)
         self._has_searched = False
         for connection, deadline in tuple(self.deadlines.items()):

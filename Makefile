@@ -61,7 +61,6 @@ check: .venv/checked
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python scripts/check_lengths.py
 	$(BIN)/python scripts/write_map.py --check
 	$(BIN)/python scripts/check_security.py
 

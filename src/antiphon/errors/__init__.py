@@ -31,6 +31,7 @@ the error.
     │   │   ├── TaskNotFound
     │   │   ├── TaskEnded
     │   │   ├── TaskNotWaiting           the task has no open question to answer
+    │   │   │   └── AlreadyAnswered      the question has another answer already
     │   │   └── NotFound                 no such tool or prompt
     │   │       └── ResourceNotFound
     │   ├── InternalError     −32603
@@ -87,6 +88,7 @@ from antiphon.errors.failures import (
     UnknownArtifact,
 )
 from antiphon.errors.requests import (
+    AlreadyAnswered,
     BadMediaType,
     BadOrigin,
     BodyTooLarge,
@@ -129,6 +131,7 @@ from antiphon.errors.stores import (
 )
 
 __all__ = [
+    "AlreadyAnswered",
     "AntiphonError",
     "AuthorizationFailed",
     "BadAnswer",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from antiphon.errors.base import AntiphonError, clean_message
 
 __all__ = [
+    "AlreadyAnswered",
     "BadMediaType",
     "BadOrigin",
     "BodyTooLarge",
@@ -248,6 +249,10 @@ class TaskEnded(InvalidParams):
 
 class TaskNotWaiting(InvalidParams):
     """The task has ended, or asks nothing at the moment, and cannot be answered."""
+
+
+class AlreadyAnswered(TaskNotWaiting):
+    """The question has another answer already, and the first one counts."""
 
 
 class UnsupportedVersion(RequestError):

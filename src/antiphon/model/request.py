@@ -323,6 +323,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """Whether the caller wants the tool's output while the tool runs."""
     inlines_results: bool = False
     """Whether the status of a task carries the result of the task."""
+    keys_are_unique: bool = False
+    """Whether the key of a task's question names that one alone, also if it is asked again."""
     raw: Mapping[str, Any] = {}
     """The `_meta` object, as it was sent."""
 

@@ -45,6 +45,7 @@ __all__ = [
     "load_result",
     "others_entry",
     "question_kind",
+    "unique_key",
 ]
 
 HISTORY_FORMAT = 1
@@ -262,8 +263,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def unique_key(self, key: str) -> str:
         """Return the key of a question for versions in which a key names one question for ever."""
-        times = self.times_asked.get(key)
-        return key if times is None else f"{key}~{times}"
+        return unique_key(key, self.times_asked.get(key))
 
     @property
     def failed(self) -> bool:
@@ -372,6 +372,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _may_retry(self, data: Mapping[str, Any]) -> bool:
         return bool(data.get("retry")) and (self.failed or self.state == "faulted")
+
+
+def unique_key(key: str, times: int | None) -> str:
+    """Return the key of a question after so many times, for versions in which a key is used once."""
+    return key if times is None or times < 2 else f"{key}~{times}"
 
 
 def answer_entry(key: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from antiphon.errors import (
+    AlreadyAnswered,
     Failure,
     InternalError,
     InvalidParams,
@@ -181,19 +182,23 @@ class TaskHandlers:
         return TaskView(await self._service.cancel(call.request.task_id, call.principal))
 
     async def _answer(self, call: Call[AnswerTask]) -> Done:
-        request = call.request
-        await self._service.answer(request.task_id, call.principal, request.input_responses)
+        request, keys_are_unique = call.request, call.request_meta.keys_are_unique
+        await self._service.answer(
+            request.task_id, call.principal, request.input_responses, keys_are_unique=keys_are_unique
+        )
         return DONE
 
     async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
         request = call.request
         task = await self._service.get(request.task_id, call.principal)
-        if len(task.questions) != 1:
+        # Without an open question, the answer may be a repeated one.
+        keys = list(task.questions) or await self._service.last_answered(task.id, call.principal)
+        if len(keys) != 1:
             raise InvalidParams(
                 f"The task {task.id} has {len(task.questions)} open questions: "
                 "answer by key, with tasks/input_response."
             )
-        await self._service.answer(task.id, call.principal, dict.fromkeys(task.questions, request.response))
+        await self._service.answer(task.id, call.principal, dict.fromkeys(keys, request.response))
         return DONE
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
@@ -222,6 +227,8 @@ class TaskHandlers:
         """Write the answers that came with a request for the result. A task that has ended needs none."""
         try:
             await self._service.answer(id, call.principal, call.request.input_responses)
+        except AlreadyAnswered:
+            raise
         except TaskNotWaiting:
             if not (await self._service.get(id, call.principal)).has_ended:
                 raise
@@ -229,7 +236,8 @@ class TaskHandlers:
     async def _ask_caller(self, call: Call[Any], task: Task) -> None:
         """Ask a task's questions on the caller's connection, until the task no longer waits for an answer.
 
-        Questions that the caller cannot answer are left to other clients.
+        Questions that the caller cannot answer are left to other clients. Raises `AlreadyAnswered` if another
+        client gave another answer first.
         """
         capabilities = call.request_meta.capabilities
         questions = {
@@ -239,8 +247,9 @@ class TaskHandlers:
         }
         if not questions:
             return
+        writes: set[asyncio.Task[Task]] = set()
         asking = asyncio.gather(
-            *(self._ask(call, task, key, question) for key, question in questions.items())
+            *(self._ask(call, task, key, question, writes) for key, question in questions.items())
         )
         # The task may be cancelled meanwhile, or answered on another connection.
         changed = asyncio.create_task(self._wait_until_answered(task.id, call.principal))
@@ -249,14 +258,19 @@ class TaskHandlers:
             await asyncio.wait(waiting_for, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 asking.result()
+            for written in await asyncio.gather(*writes, return_exceptions=True):
+                if isinstance(written, AlreadyAnswered):
+                    raise written
         finally:
             asking.cancel()
             changed.cancel()
             await asyncio.gather(asking, changed, return_exceptions=True)
 
-    async def _ask(self, call: Call[Any], task: Task, key: str, question: Question) -> None:
+    async def _ask(
+        self, call: Call[Any], task: Task, key: str, question: Question, writes: set[asyncio.Task[Task]]
+    ) -> None:
         """Ask one question. An answer that has arrived is written even if the caller has disconnected."""
-        asking = asyncio.create_task(self._ask_until_valid(call, task, key, question))
+        asking = asyncio.create_task(self._ask_until_valid(call, task, key, question, writes))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -264,14 +278,19 @@ class TaskHandlers:
             asyncio.get_running_loop().call_later(_ANSWER_GRACE_SECONDS, asking.cancel)
             raise
 
-    async def _ask_until_valid(self, call: Call[Any], task: Task, key: str, question: Question) -> None:
+    async def _ask_until_valid(
+        self, call: Call[Any], task: Task, key: str, question: Question, writes: set[asyncio.Task[Task]]
+    ) -> None:
         async def write_answer(response: Any) -> str | None:
             write = asyncio.create_task(self._service.answer(task.id, call.principal, {key: response}))
+            writes.add(write)
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
             try:
                 answered = await asyncio.shield(write)
-            except TaskNotWaiting:  # somebody else answered, or the task was cancelled
+            except AlreadyAnswered:
+                raise
+            except TaskNotWaiting:  # the task was cancelled, or the time to answer is over
                 return None
             return answered.problems.get(key)
 

@@ -26,7 +26,7 @@ from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.entries import append_entry, check_nesting
 from antiphon.runtime.tasks.inbox_feed import InboxFeed
 from antiphon.runtime.tasks.records import audience_tag, has_expired, person_tag, task_of
-from antiphon.runtime.tasks.responses import MAX_REPEAT_ENTRIES
+from antiphon.runtime.tasks.responses import MAX_REPEAT_ENTRIES, is_same_answer
 from antiphon.store.contract import Record, Store
 from antiphon.store.unreadable import UnreadableRecords
 
@@ -177,7 +177,8 @@ class Inbox:
         answers = [entry.data.get("others", {}).get(key) for entry in entries if entry.kind == "answered"]
         is_known = record is not None and record.server in ("", self._server) and bool(principal.id)
         return is_known and any(
-            answer is not None and answer[0] == principal.id and answer[2] == response for answer in answers
+            answer is not None and answer[0] == principal.id and is_same_answer(answer[2], response)
+            for answer in answers
         )
 
     def _items(self, record: Record, principal: Principal, names: Collection[str]) -> Iterator[InboxQuestion]:

@@ -48,9 +48,10 @@ from antiphon.runtime.tasks.records import has_expired, head_of, new_task_id, ta
 from antiphon.runtime.tasks.requested_ttl import requested_ttl
 from antiphon.runtime.tasks.responses import (
     SortedResponses,
-    is_repeated,
+    last_answered,
     not_waiting,
     sort_responses,
+    were_given,
     without_overdue,
 )
 from antiphon.runtime.tasks.segment_reader import SegmentReader
@@ -300,18 +301,26 @@ class TaskService:
         return task
 
     async def answer(
-        self, id: str, principal: Principal, responses: Mapping[str, Any], *, by: str | None = None
+        self,
+        id: str,
+        principal: Principal,
+        responses: Mapping[str, Any],
+        *,
+        by: str | None = None,
+        keys_are_unique: bool = False,
     ) -> Task:
         """Answer a task's questions, and return the task.
 
-        Responses to questions that are not open are ignored. A question whose response does not match its
-        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
-        `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
-        undo the other responses. `by` names the person who answers for the principal, for the log; then
-        `TaskNotWaiting` is raised also if all responses are to questions that are not open.
+        The first answer to a question counts. The same answer may be repeated; raises `AlreadyAnswered` for
+        another one. Responses to questions that the task has not asked are ignored. A question whose response
+        does not match its form stays open, and says why. Raises `InvalidParams` for a response of the wrong
+        kind, and `TaskNotWaiting` if the task has no open question. An error does not undo the other
+        responses. `by` names the person who answers for the principal, for the log; then `TaskNotWaiting` is
+        raised also if all responses are to questions that are not open. With `keys_are_unique`, a question
+        that was asked again has another key than before.
         """
         check_nesting(responses, "responses")
-        sorted_responses = SortedResponses({}, {}, {})
+        sorted_responses = SortedResponses({}, {}, {}, {})
         deadline = passed = 0
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]] | None:
@@ -320,8 +329,8 @@ class TaskService:
                 task = without_overdue(task, passed)
             if task.state != "waiting":
                 raise not_waiting(task)
-            sorted_responses = sort_responses(task, responses)
-            if by is not None and not any(sorted_responses):
+            sorted_responses = sort_responses(task, responses, keys_are_unique=keys_are_unique)
+            if by is not None and not sorted_responses.answers_any:
                 raise not_waiting(task)
             data: dict[str, Any] = {"responses": sorted_responses.valid}
             if any(task.problems.get(key) != problem for key, problem in sorted_responses.unfit.items()):
@@ -337,13 +346,27 @@ class TaskService:
             except TooLate:  # the other questions can still be answered
                 passed = deadline
             except TaskNotWaiting:
-                record = await self._record(id, principal)
-                if not await is_repeated(self.store, record, responses):
+                if not await self._were_given(id, principal, responses, keys_are_unique=keys_are_unique):
                     raise
-                return _task_of(record)
+                return await self.get(id, principal)
         if sorted_responses.malformed:
             raise InvalidParams(" ".join(sorted_responses.malformed.values()))
+        if sorted_responses.others:
+            await self._were_given(id, principal, sorted_responses.others, keys_are_unique=keys_are_unique)
         return task
+
+    async def _were_given(
+        self, id: str, principal: Principal, responses: Mapping[str, Any], *, keys_are_unique: bool
+    ) -> bool:
+        """Return whether a task has got these answers before; raises `AlreadyAnswered` if it got others."""
+        record = await self._record(id, principal)
+        return await were_given(
+            self.store, record, _task_of(record), responses, keys_are_unique=keys_are_unique
+        )
+
+    async def last_answered(self, id: str, principal: Principal) -> Sequence[str]:
+        """Return the keys of the questions that the owner of a task has answered last."""
+        return await last_answered(self.store, await self._record(id, principal))
 
     async def follow(self, id: str, principal: Principal) -> AsyncIterator[Task]:
         """Yield a task now and after every change, until it has ended."""

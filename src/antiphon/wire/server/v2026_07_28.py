@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from antiphon.errors import (
+    AlreadyAnswered,
     HeaderMismatch,
     InvalidParams,
     MethodNotFound,
@@ -219,6 +220,7 @@ class V2026(Dialect):
                 accepts_tasks=_declares(EXTENSION, meta[CAPABILITIES]),
                 wants_stream=_declares(STREAMING, meta[CAPABILITIES]),
                 inlines_results=True,
+                keys_are_unique=True,
                 raw=MappingProxyType(meta),
             )
         except msgspec.ValidationError as error:
@@ -291,8 +293,12 @@ class V2026(Dialect):
 
         Answers to questions that are not open are ignored:
         https://github.com/modelcontextprotocol/ext-tasks
+
+        There, a server should ignore a second answer to a question too. If it says something else than the
+        first one, it is refused: otherwise nobody would learn that it does not count.
         """
-        if isinstance(error, TaskEnded | TaskNotWaiting) and isinstance(request, CancelTask | AnswerTask):
+        is_ignored = isinstance(error, TaskEnded | TaskNotWaiting) and not isinstance(error, AlreadyAnswered)
+        if is_ignored and isinstance(request, CancelTask | AnswerTask):
             return self.response(request, request_id, DONE)
         if isinstance(error, TaskRequired):
             error.needs = NEEDS_TASKS

@@ -49,6 +49,7 @@ def test_2026_reads_its_terms_from_every_request() -> None:
         log_level="error",
         progress_token="p",
         inlines_results=True,
+        keys_are_unique=True,
         raw=meta,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +330,28 @@ async def test_an_operator_with_a_login_answers_by_their_own_right_first(tmp_pat
             assert (await greeting.result(timeout=20)).text == "Hello Ada!"
             closed = (await max.get(f"{SHARED}/question", task=greeting.id, key="name"))["closed"]
             assert closed["by"] == "operator:max"
+
+
+async def test_an_operator_with_a_login_does_not_approve_their_own_task(tmp_path: Path) -> None:
+    people = {**PEOPLE, "m-token": Principal("max", scopes=frozenset({"finance"}))}
+    server = shop(store_url(tmp_path), authenticate=BearerTokens(people))
+    app = server.asgi(console=Console(operators=["max", "bob"]))
+    async with serving_app(app) as url, AsyncExitStack() as stack:
+
+        async def browser_of(token: str) -> RunningConsole:
+            headers = {"authorization": f"Bearer {token}"}
+            http = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))
+            return RunningConsole(f"{url}/console", app, http)
+
+        max, bob = await browser_of("m-token"), await browser_of("b-token")
+        async with Client(server, principal=people["m-token"]) as client:
+            expense = await client.submit("expense", amount=7)
+            (row,) = await asked(bob)
+            refused = await max.post(f"{SHARED}/answer", answer_to(row, {"value": True}), status=404)
+            assert refused["message"] == NO_SUCH_QUESTION
+            assert await asked(max, 0) == []
+            await bob.post(f"{SHARED}/answer", answer_to(row, {"value": True}))
+            assert (await expense.result(timeout=20)).text == "True by bob"
 
 
 # Servers

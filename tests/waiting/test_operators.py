@@ -14,7 +14,7 @@ from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.errors import TaskNotFound, TaskNotWaiting
-from antiphon.runtime.tasks.inbox import Inbox
+from antiphon.runtime.tasks.inbox import Inbox, is_same_person
 from antiphon.runtime.tasks.records import ASKING_TAG, audience_tag, task_of
 from antiphon.store import open_store
 from antiphon.store.contract import Store
@@ -41,6 +41,111 @@ async def test_operators_count_as_one_person(second: str) -> None:
             await answering.answer(other, handle.id, "approve", accept(value=False))
         await service.answer(BOB, handle.id, "approve", accept(value=True))
         assert (await handle.result(timeout=20)).text == "[True, True] by operator:ann, bob"
+
+
+OWNERS = ("ada", "Ada", "https://issuer.example#ada", "https://other.example#Ada", "ada@example.com")
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+async def test_an_operator_does_not_answer_a_question_of_their_own_task(owner: str) -> None:
+    store = MemoryStore()
+    server = expenses(store)
+    async with client_of(server, owner) as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        operators = Inbox(store, inbox(server)._feed, server="shop", for_operator=True)
+        for login in ("ada", "ADA", owner):
+            ada = Principal(f"operator:{login}")
+            assert not await operators.questions_of(ada, handle.id, ())
+            with pytest.raises(TaskNotFound):
+                await operators.answer(ada, handle.id, "approve", accept(value=True))
+        await operators.answer(Principal("operator:max"), handle.id, "approve", accept(value=True))
+        assert (await handle.result(timeout=20)).text == "True by operator:max"
+
+
+@pytest.mark.parametrize("member", OWNERS)
+async def test_nobody_answers_as_an_operator_and_as_themselves(member: str) -> None:
+    ada = Principal(member, scopes=frozenset({"finance"}))
+    for first in ("operator", "member"):
+        store = MemoryStore()
+        server = expenses(store, approvals=2)
+        async with client_of(server, "eve") as client:
+            handle = await client.submit("expense", amount=5)
+            await asked(server, BOB)
+            members = inbox(server)
+            operators = Inbox(store, members._feed, server="shop", for_operator=True)
+            ways = [(operators, Principal("operator:ada")), (members, ada)]
+            (way, principal), (other_way, other) = ways if first == "operator" else reversed(ways)
+            await way.answer(principal, handle.id, "approve", accept(value=True))
+            with pytest.raises(TaskNotFound):
+                await other_way.answer(other, handle.id, "approve", accept(value=True))
+            await members.answer(BOB, handle.id, "approve", accept(value=True))
+            assert (await handle.result(timeout=20)).text == f"[True, True] by {principal.id}, bob"
+
+
+async def test_a_login_in_capital_letters_is_the_same_person() -> None:
+    server = expenses(MemoryStore(), approvals=2)
+    async with client_of(server, "Eve") as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        for name in ("eve", "EVE"):
+            principal = Principal(name, scopes=frozenset({"finance"}))
+            with pytest.raises(TaskNotFound):
+                await inbox(server).answer(principal, handle.id, "approve", accept(value=True))
+
+
+@pytest.mark.parametrize(
+    ("id", "other", "same"),
+    [
+        ("https://one.example#ada", "https://two.example#ada", False),
+        ("operator:https://one.example#ada", "https://two.example#ada", False),
+        ("operator:https://one.example#ada", "https://one.example#ada", True),
+        ("operator:ada@example.com", "https://one.example#ada@example.com", True),
+        ("operator:ada@example.com", "ada@example.org", False),
+        ("ada@example.com", "ada@example.org", False),
+        ("operator:ada", "adam", False),
+        ("operator:ada", "", False),
+        ("operator:\uff21\uff24\uff21", "ada", True),
+        ("operator:one", "operator:two", True),
+    ],
+)
+def test_who_may_be_the_same_person(id: str, other: str, same: bool) -> None:
+    assert is_same_person(id, other) is same
+    assert is_same_person(other, id) is same
+
+
+async def test_an_operator_answers_a_question_of_their_own_task_that_names_them() -> None:
+    store = MemoryStore()
+    server = Server("shop", store=store)
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def remind(ctx: Context) -> str:
+        return str(await ctx.elicit("Really?", str, key="really", to=Principal("ada")))
+
+    async with client_of(server) as client:
+        handle = await client.submit("remind")
+        await asked(server, Principal("ada"))
+        operators = Inbox(store, inbox(server)._feed, server="shop", for_operator=True)
+        await operators.answer(Principal("operator:ada"), handle.id, "really", accept(value="yes"))
+        assert (await handle.result(timeout=20)).text == "yes"
+
+
+async def test_the_command_line_says_why_an_operator_cannot_answer_their_own_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    server = expenses(open_store(url))
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    async with client_of(server) as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        handler = ElicitationHandler(PreparedAnswers(["value=true"]), no_input=True)
+        async with StoreTasks(url) as operator:
+            with pytest.raises(CommandError, match=r"belongs to ada.*somebody else has to"):
+                await operator.answer(handle.id, handler, None)
+            monkeypatch.setattr("getpass.getuser", lambda: "max")
+            assert await operator.answer(handle.id, handler, None) == ["approve"]
+        assert (await handle.result(timeout=20)).text == "True by operator:max"
 
 
 async def test_a_task_without_a_server_stays_in_the_inbox_after_an_answer_of_an_operator(

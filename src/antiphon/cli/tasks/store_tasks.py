@@ -24,7 +24,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.relay import Relay
 from antiphon.runtime.tasks.events import KEEP_EVENTS_SECONDS, send_event
 from antiphon.runtime.tasks.expiry import end_overdue
-from antiphon.runtime.tasks.inbox import OPERATOR_PREFIX, Inbox
+from antiphon.runtime.tasks.inbox import OPERATOR_PREFIX, Inbox, is_same_person
 from antiphon.runtime.tasks.inbox_feed import InboxFeed
 from antiphon.runtime.tasks.operating import operating_service
 from antiphon.runtime.tasks.records import task_of
@@ -100,6 +100,11 @@ class StoreTasks:
         inbox = Inbox(self._store, self._feed, server=record.server, for_operator=True)
         others = {asked.key: asked.question for asked in await inbox.questions_of(operator, id, ())}
         questions: dict[str, Question] = {**task.questions, **others}
+        if not questions and task.asks_others and is_same_person(operator.id, record.principal):
+            raise CommandError(
+                f"Task {id} belongs to {record.principal}, and your login has that name. Nobody answers a "
+                "question of their own task to others: somebody else has to."
+            )
         if not questions and task.asks_others:
             raise CommandError(
                 f"Task {id} has an answer of an operator, or of somebody with your name. All operators count "

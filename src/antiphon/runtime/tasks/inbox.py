@@ -2,14 +2,16 @@
 
 Owns the rights. A question names people by their ids, and groups. A principal answers for itself and for the
 names that the server says it has. Nobody answers a question of their own task, unless the question names
-them as a person, and nobody answers twice. All operators together count as one person. A principal that
-cannot answer a question gets the error of a task that does not exist.
+them as a person, and nobody answers twice, whether they come as themselves or as an operator. All operators
+together count as one person. A principal that cannot answer a question gets the error of a task that does not
+exist.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,7 +32,7 @@ from antiphon.runtime.tasks.responses import MAX_REPEAT_ENTRIES, is_same_answer
 from antiphon.store.contract import Record, Store
 from antiphon.store.unreadable import UnreadableRecords
 
-__all__ = ["OPERATOR_PREFIX", "Audiences", "Inbox", "default_audiences"]
+__all__ = ["OPERATOR_PREFIX", "Audiences", "Inbox", "default_audiences", "is_same_person"]
 
 logger = logging.getLogger("antiphon")
 
@@ -38,7 +40,7 @@ Audiences: TypeAlias = Callable[[Principal], Collection[str] | Awaitable[Collect
 """Returns the groups, roles and scopes for which a principal answers."""
 
 OPERATOR_PREFIX = "operator:"
-"""The beginning of the ids of operators, who answer at the command line. The name of the login follows."""
+"""The beginning of the ids of operators. The login at the machine follows, or the id of the principal."""
 _NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
@@ -207,11 +209,15 @@ class Inbox:
 
     def _may_answer(self, wait: Wait, record: Record, principal: Principal, names: Collection[str]) -> bool:
         """Return whether a principal can answer a question now."""
-        is_member = record.principal != principal.id and not set(wait.to).isdisjoint(names)
+        id = principal.id.removeprefix(OPERATOR_PREFIX) if self._for_operator else principal.id
+        is_asked = id in wait.people or (
+            not is_same_person(principal.id, record.principal)
+            and (self._for_operator or not set(wait.to).isdisjoint(names))
+        )
         return (
             wait.question is not None
-            and (is_member or principal.id in wait.people or self._for_operator)
-            and not any(_is_same_person(principal.id, other) for other in wait.answered_by)
+            and is_asked
+            and not any(is_same_person(principal.id, other) for other in wait.answered_by)
         )
 
     async def names(self, principal: Principal) -> Sequence[str]:
@@ -234,11 +240,23 @@ class Inbox:
         return found[:_MAX_AUDIENCES]
 
 
-def _is_same_person(id: str, other: str) -> bool:
-    """Return whether two ids may be those of one human: all operators are one, and an operator has a name."""
+def is_same_person(id: str, other: str) -> bool:
+    """Return whether two ids may be those of one human. Case does not count, and all operators are one.
+
+    The login of an operator names no issuer and no domain, so it may be any of the principals of that name.
+    """
     name, other_name = id.removeprefix(OPERATOR_PREFIX), other.removeprefix(OPERATOR_PREFIX)
-    both_operate = name != id and other_name != other
-    return both_operate or name == other_name
+    if name == id and other_name == other:
+        return _folded(id) == _folded(other)
+    if name != id and other_name != other:
+        return True
+    login, principal_id = (name, other) if name != id else (other_name, id)
+    subject = principal_id.rpartition("#")[2]  # of an issuer
+    return _folded(login) in {_folded(each) for each in (principal_id, subject, subject.partition("@")[0])}
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def _check(wait: Wait, key: str, response: Any) -> bool:

@@ -18,9 +18,10 @@ from antiphon.model.notification import Progress
 from antiphon.runtime.tasks import progress as progress_module
 from antiphon.runtime.tasks.progress import ProgressWriter
 from antiphon.store.contract import Store
-from tests.promises.speaking import Patient, begin, look, reach
+from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import Name, speaker, store_of
 from tests.support.polling import until
+from tests.support.process import started
 from tests.support.serving import Address, serving
 from tests.support.speakers import Modern, Speaker
 
@@ -255,3 +256,101 @@ async def test_a_number_that_is_not_json_neither_hides_the_task_nor_loses_its_re
         id = (await begin(client, "work"))["taskId"]
         assert (await says(client, id, "0.5 of 1"))["status"] == "working"
         assert (await reach(client, id, "completed", "failed"))["status"] == "completed"
+
+
+REPORTS = """
+import asyncio
+import sys
+from pathlib import Path
+
+from antiphon import Context, Server
+
+FOLDER = Path(__file__).parent
+server = Server("packing", store=f"sqlite:///{FOLDER}/tasks.db")
+
+
+@server.tool(task="required", poll_interval=0.02)
+async def pack(ctx: Context) -> str:
+    again = (FOLDER / "began").exists()
+    (FOLDER / "began").touch()
+    for box in range(1, 6):
+        await ctx.progress(box, 10)
+        if again:
+            await asyncio.sleep(0.1)  # so that the store would get each of them
+    while not again:
+        await asyncio.sleep(3600)
+    await ctx.progress(6, 10)
+    return "packed"
+
+
+if __name__ == "__main__":
+    server.run("http", port=int(sys.argv[1]))
+"""
+
+
+async def test_progress_does_not_run_backwards_in_the_process_after_one_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "packing.py"
+    script.write_text(REPORTS)
+    with started(script, tmp_path) as victim:
+        id = (await begin(Patient(victim.port), "pack"))["taskId"]
+        await says(Patient(victim.port), id, "5 of 10")
+        victim.process.kill()
+        victim.process.wait()
+    seen: list[float] = []
+    with started(script, tmp_path) as server:
+        async with asyncio.timeout(60):
+            while True:
+                task = await look(Patient(server.port), id)
+                if META in task.get("_meta", {}):
+                    seen.append(task["_meta"][META]["progress"])
+                if task["status"] == "completed":
+                    break
+                await asyncio.sleep(0.02)
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (5, 6)
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25", "DRAFT-2026-v1"])
+async def test_progress_goes_on_after_a_question_and_is_not_reported_again(version: str) -> None:
+    server = Server("packing")
+
+    @server.tool
+    async def pack(ctx: Context) -> str:
+        await ctx.progress(100)
+        await ctx.progress(200)
+        first = await ctx.elicit("Who?", Name, key="who")
+        await ctx.progress(300)
+        second = await ctx.elicit("And who?", Name, key="more")
+        await ctx.progress(400)
+        return f"{first.name} {second.name}"
+
+    heard: list[float] = []
+    async with (
+        serving(server) as address,
+        Client(address.url, protocol=version, elicit=lambda _: {"name": "a"}) as client,
+    ):
+        result = await client.call("pack", on_progress=lambda report: heard.append(report.progress))
+    assert result.text == "a a"
+    assert heard == [100, 200, 300, 400]
+
+
+async def test_a_task_that_reports_nothing_new_after_a_question_keeps_its_last_report(
+    kind: str, tmp_path: Path
+) -> None:
+    server = Server("packing", store=store_of(kind, tmp_path))
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def pack(ctx: Context) -> str:
+        await ctx.progress(1, 2, "one")
+        await ctx.progress(2, 2, "two")
+        return (await ctx.elicit("Who?", Name, key="who")).name
+
+    async with serving(server) as address:
+        client = Patient(address.port)
+        id = (await begin(client, "pack"))["taskId"]
+        await reach(client, id, "input_required")
+        await answer(client, id, who="a")
+        task = await reach(client, id, "completed")
+    assert task["_meta"][META] == {"progress": 2, "total": 2, "message": "two"}

@@ -17,7 +17,7 @@ __all__ = ["TaskHistory"]
 
 _GIVEN_UP, _DEADLINE, _ATTEMPTS = "unanswered:", "within:", "tried:"
 """The prefixes of waits that were given up, of their times, and of the attempts at steps in journals."""
-_NOTES = ("print:", "branch:", "now:", _DEADLINE)
+_NOTES = ("print:", "branch:", "now:", "progress", _DEADLINE)
 """The prefixes of entries that are no progress by themselves."""
 
 _MAX_ANSWERING_SPANS = 16

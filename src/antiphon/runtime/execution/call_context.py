@@ -108,9 +108,9 @@ class CallContext(Generic[State]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller, if the caller asked for progress.
 
-        `progress` must increase with every report; a value that does not, or is not finite, is not sent. In a
-        task, the report becomes the status message of the task, for example `3 of 10: fetching`. It is stored
-        about once a second.
+        `progress` must increase with every report; a value that does not, or is not finite, is not sent. A
+        function that runs again does not report again what an earlier run has. In a task, the report becomes
+        the status message of the task, for example `3 of 10: fetching`. It is stored about once a second.
         """
         token = self._call.request_meta.progress_token
         if not progress > self._progress or (reached := finite(progress)) is None:
@@ -120,6 +120,11 @@ class CallContext(Generic[State]):
                 return
             token = self._call.task_id
         self._progress = progress
+        journal = self._run.journal
+        # The status of a task loses its message while the task waits, and gets the last one back.
+        if reached < journal.progress or (reached == journal.progress and self._call.task_id is None):
+            return
+        journal.progress = reached
         text = None if message is None else writable_text(message)
         await self._call.caller.notify(Progress(token, reached, finite(total), text))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ _ID = "id"
 _STATE = "state"
 _SEGMENTS = "segments"
 _RETURNED = "returned"
+_PROGRESS = "progress"
 _BRANCH = "branch:"
 """The prefix of the branch that an entry belongs to. An entry without one is of the function itself."""
 _COMPANIONS = ("", "print:", "within:")
@@ -221,6 +223,15 @@ class Journal:
     @segments.setter
     def segments(self, count: int) -> None:
         self.record(_SEGMENTS, count)
+
+    @property
+    def progress(self) -> float:
+        """The highest progress that the caller was sent, in this run or an earlier one."""
+        return float(self.entries.get(_PROGRESS, -math.inf))
+
+    @progress.setter
+    def progress(self, reached: float) -> None:
+        self.note(_PROGRESS, reached)
 
     def now(self) -> datetime:
         """Return the current time, the same in every run."""

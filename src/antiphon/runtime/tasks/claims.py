@@ -80,6 +80,10 @@ def claimed_task(
     )
     claimed.mismatches, claimed.quiet_releases = history.mismatches, history.quiet_releases
     claimed.answered_in = history.answered_in
+    reported = claim.record.head.get("progress")
+    if reported is not None and reported["progress"] > claimed.journal.progress:
+        # The run before did not live to write it into the log.
+        claimed.journal.progress = reported["progress"]
     return claimed
 
 

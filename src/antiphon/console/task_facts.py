@@ -28,6 +28,12 @@ _ACTIONS = {
         "text": "The task goes on where it failed: finished steps do not run again, and answers stay.",
         "done": "The task is queued again.",
     },
+    "go on": {
+        "action": "Retry",
+        "text": "A new task goes on where this one stopped: finished steps do not run again, and "
+        "answers stay.",
+        "done": "A new task goes on.",
+    },
     "again": {
         "action": "Run again",
         "text": "A new task starts with the same arguments, for the same principal. Every step runs again, "
@@ -43,10 +49,13 @@ def actions_of(user: ConsoleUser, task: Task) -> list[dict[str, Any]]:
         return []
     names: tuple[str, ...] = ("cancel",)
     if task.has_ended:
-        names = ("retry", "again") if task.failed or task.state == "faulted" else ("again",)
-        names = names if user.may_operate else ()
+        may_retry = task.state == "cancelled" or (
+            user.may_operate and (task.failed or task.state == "faulted")
+        )
+        names = (*(("retry",) if may_retry else ()), *(("again",) if user.may_operate else ()))
+    words = {**_ACTIONS, "retry": _ACTIONS["go on"]} if task.state == "cancelled" else _ACTIONS
     return [
-        {"name": name, **_ACTIONS[name], "title": f"{_ACTIONS[name]['action']}?", "danger": name == "cancel"}
+        {"name": name, **words[name], "title": f"{words[name]['action']}?", "danger": name == "cancel"}
         for name in names
     ]
 

@@ -65,7 +65,7 @@ class TaskApi:
             Route("GET", f"{task}/json", self._json),
             Route("GET", f"{task}/artifact", self._artifact),
             Route("POST", f"{task}/cancel", self._cancel, writes=True),
-            Route("POST", f"{task}/retry", self._retry, writes=True, operators=True),
+            Route("POST", f"{task}/retry", self._retry, writes=True),
             Route("POST", f"{task}/again", self._run_again, writes=True, operators=True),
         ]
 
@@ -178,13 +178,16 @@ class TaskApi:
 
     async def _retry(self, request: ConsoleRequest) -> Any:
         source, record = await visible_task(self._sources, request)
+        task = task_or_none(record)
+        if not request.user.may_operate and (task is None or task.state != "cancelled"):
+            raise Problem(403, "Only operators retry a task that has failed. You can retry a cancelled one.")
         try:
-            await source.service.retry(record.id, Principal(record.principal))
-        except InvalidParams:
-            raise Problem(409, "Only a task that has failed can be retried.") from None
+            again = await source.service.retry(record.id, Principal(record.principal))
         except TaskNotFound:
             raise Problem(404, "This task has expired.") from None
-        return {}
+        except InvalidParams:
+            raise Problem(409, "Only a task that has failed or was cancelled can be retried.") from None
+        return {} if again.id == record.id else {"id": again.id}
 
     async def _run_again(self, request: ConsoleRequest) -> Any:
         source, record = await visible_task(self._sources, request)

@@ -150,7 +150,14 @@ async def _leave(target: Target, handle: TaskHandle, status: str | None) -> None
     if target.is_remote and status == "input_required":
         print_question_hint(target, handle)
     elif status in ("working", "input_required") and await _cancel(handle):
-        print(f"Cancelled task {printable(handle.id or '')}.", file=sys.stderr)
+        id = printable(handle.id or "")
+        print(f"Cancelled task {id}.", file=sys.stderr)
+        if target.is_remote:
+            print(
+                "To go on where it stopped, with a new task, its operator can use: "
+                f"antiphon tasks retry STORE {id}",
+                file=sys.stderr,
+            )
     elif target.is_remote and status in ("working", None):
         print_task_hint(target, handle, "The call became a task, which may still be running.")
 

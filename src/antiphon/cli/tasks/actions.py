@@ -209,19 +209,21 @@ def cancel_task(source: OpeningSource, id: str, *, as_json: bool) -> None:
 
 
 def retry_task(target: str, id: str, *, as_json: bool) -> None:
-    """Queue a failed task of a store again."""
+    """Queue a failed task of a store again, or go on for a cancelled one with a new task."""
     from antiphon.cli.tasks.store_tasks import StoreTasks
 
     if not is_store_url(target):
         raise CommandError("Tasks can only be retried in a store. Name one, such as sqlite:///tasks.db.")
 
-    async def work() -> str:
+    async def work() -> TaskView:
         async with StoreTasks(target) as tasks:
             return await tasks.retry(id)
 
-    status = _run(work())
+    task = _run(work())
     sentence = f"Queued {id} again. Its finished steps do not run again."
-    _print_done({"taskId": id, "status": status}, sentence, as_json=as_json)
+    if task.id != id:
+        sentence = f"{id} stays cancelled. {task.id} goes on for it: its finished steps do not run again."
+    _print_done({"taskId": task.id, "status": task.status}, sentence, as_json=as_json)
 
 
 def send_event(

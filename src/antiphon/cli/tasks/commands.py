@@ -274,9 +274,10 @@ def retry(
     id: IdArgument,
     json: JsonOption = False,
 ) -> None:
-    """Run a failed task of a store again.
+    """Run a failed or cancelled task of a store again.
 
-    A worker runs the function again. Steps that finished do not run again, and answers are kept.
+    A worker runs the function again. Steps that finished do not run again, and answers are kept. A cancelled
+    task stays cancelled: a new task goes on for it, whose id is printed.
     """
     from antiphon.cli.tasks import actions
 

@@ -158,14 +158,16 @@ class StoreTasks:
             await self._service.cancel(id, Principal(record.principal))
         return TaskView.from_record(await self._record(id)).status
 
-    async def retry(self, id: str) -> str:
-        """Queue a failed task again. Return its status afterwards."""
+    async def retry(self, id: str) -> TaskView:
+        """Queue a failed task again, or go on for a cancelled one. Return the task that runs."""
         record = await self._record(id)
         try:
-            await self._service.retry(id, Principal(record.principal))
+            task = await self._service.retry(id, Principal(record.principal))
+        except TaskNotFound:
+            raise
         except InvalidParams as error:
             raise CommandError(f"{error} Its status is {TaskView.from_record(record).status}.") from None
-        return TaskView.from_record(await self._record(id)).status
+        return TaskView.from_record(await self._record(task.id))
 
     async def remove_expired(self) -> int:
         """Remove the expired tasks. Return how many there were.

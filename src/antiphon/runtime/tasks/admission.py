@@ -138,12 +138,14 @@ class Admission:
         self._by_principal: dict[tuple[str, Phase], _Estimate] = {}
         self._by_tool: dict[str, _Estimate] = {}
 
-    async def reserve(self, principal_id: str, tool: Tool) -> tuple[_Estimate, ...]:
+    async def reserve(self, principal_id: str, tool: Tool | None = None) -> tuple[_Estimate, ...]:
         """Accept a task, and return the estimates that count it. Call `finish` when it is in the store.
 
-        Raises `Busy` if too many tasks wait, in all, of an authenticated principal, or of the tool.
+        Raises `Busy` if too many tasks wait, in all, of an authenticated principal, or of the tool. Without
+        a tool, its number is not limited: this process may not have it.
         """
-        if not principal_id and tool.max_queued is None and all(one.is_clear for one in self._of_all):
+        has_limit = tool is not None and tool.max_queued is not None
+        if not principal_id and not has_limit and all(one.is_clear for one in self._of_all):
             for estimate in self._of_all:
                 estimate.pending += 1
             return self._of_all
@@ -170,13 +172,13 @@ class Admission:
         for estimate in estimates:
             estimate.finish(created=created)
 
-    def _estimates(self, principal_id: str, tool: Tool) -> Iterator[_Estimate]:
+    def _estimates(self, principal_id: str, tool: Tool | None) -> Iterator[_Estimate]:
         """Yield the estimates that a new task concerns."""
         yield from self._totals.values()
         if principal_id:
             for phase, awaited in _PHASES:
                 yield self._of_principal(principal_id, phase, awaited)
-        if tool.max_queued is not None:
+        if tool is not None and tool.max_queued is not None:
             yield self._of_tool(tool.name, tool.max_queued)
 
     def _of_principal(self, principal_id: str, phase: Phase, awaited: str) -> _Estimate:

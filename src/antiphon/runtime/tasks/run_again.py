@@ -1,26 +1,33 @@
-"""Creates a new task for the call of an earlier one, on behalf of an operator.
+"""Creates a new task for the call of an earlier one: anew, or from where a cancelled one stopped.
 
-The new task has the arguments, the principal and the client of the earlier task, and nothing else of it: its
-journal is empty, so every step runs again and every question is asked again. The earlier task stays as it is.
+The new task has the arguments, the principal and the client of the earlier task, which stays as it is. A task
+that begins anew has an empty journal, so every step runs again and every question is asked again. A task that
+goes on for a cancelled one takes over its journal: the steps that are done, the answers, and the id of which
+idempotency keys are made. Its segments are emitted again, and its lifetime begins anew.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from antiphon.errors import InvalidParams
+from antiphon.errors import InvalidParams, Stale, TaskNotFound
 from antiphon.model.task import Task
 from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.tasks.claims import read_history
 from antiphon.runtime.tasks.clocks import now_ms
-from antiphon.runtime.tasks.records import head_of, new_task_id
-from antiphon.store.contract import Record, Store
+from antiphon.runtime.tasks.records import has_expired, head_of, new_task_id, task_of
+from antiphon.store.contract import Claim, Record, Store
 
-__all__ = ["run_again"]
+__all__ = ["go_on", "run_again", "stops_still"]
 
 _CALL = ("v", "arguments", "principal", "capabilities", "resume", "fits", "modes", "client")
 """The fields of the first entry that describe the call."""
+_CONTINUES = "continues"
+"""The key, in the first entry, of the id of the cancelled task for which this one goes on."""
 
 
 async def run_again(store: Store, record: Record) -> Task:
@@ -30,8 +37,75 @@ async def run_again(store: Store, record: Record) -> Task:
     """
     entries = await store.read(record.id, limit=1)
     created: Any = entries[0].data if entries and entries[0].kind == "created" else None
+    journal = Journal()
+    _ = journal.id  # reading the id records it, as for every new task
+    return await _create(store, record, created, new_task_id(record.tool, now_ms()), journal=journal.entries)
+
+
+async def go_on(store: Store, record: Record) -> Task:
+    """Create the task that goes on for a cancelled one, or return it if there is one already.
+
+    A worker begins it when the function of the cancelled task has cleaned up: see `stops_still`. If it was
+    cancelled too, the one after it goes on. Raises `InvalidParams` like `run_again`, and `TaskNotFound` if
+    the task is gone.
+    """
+    while True:
+        id = _id_after(record)
+        found = await store.get(id)
+        if found is None:
+            history = await read_history(store, Claim(record, 0))
+            if history is None:
+                raise TaskNotFound(f"Cannot run task {record.id} again: it has expired.")
+            journal = {"id": record.id, **history.journal}  # the journals of early versions have no id
+            more: dict[str, Any] = {_CONTINUES: record.id}
+            if history.responses:
+                more["responses"] = history.responses
+            try:
+                return await _create(store, record, history.created, id, journal=journal, more=more)
+            except Stale:  # another process was quicker
+                found = await store.get(id)
+        if found is None or has_expired(found):
+            raise TaskNotFound(
+                f"Cannot run task {record.id} again: the task that went on for it has expired."
+            )
+        if (task := task_of(found)).state != "cancelled":
+            return task
+        record = found
+
+
+async def stops_still(store: Store, created: Mapping[str, Any]) -> bool:
+    """Return whether a task has to wait: the function of the cancelled task before it still cleans up."""
+    if (before := created.get(_CONTINUES)) is None:
+        return False
+    record = await store.get(before)
+    return record is not None and record.phase != "ended"
+
+
+def _id_after(record: Record) -> str:
+    """Return the id of the task that goes on for a cancelled one. It is always the same, so there is one.
+
+    Only somebody who knows the id of the cancelled task can guess it.
+    """
+    digest = hashlib.sha256(f"{record.id} goes on".encode()).hexdigest()
+    return f"{record.tool}_{record.created:011x}-{digest[:32]}"
+
+
+async def _create(
+    store: Store,
+    record: Record,
+    created: Any,
+    id: str,
+    *,
+    journal: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> Task:
+    """Create a task with the call in the first entry of another one, and with a journal.
+
+    Raises `InvalidParams` if the entry does not say which call created the task, and `Stale` if the id is in
+    use.
+    """
     try:
-        if not isinstance(created, dict) or not isinstance(created["arguments"], dict):
+        if not isinstance(created, Mapping) or not isinstance(created["arguments"], dict):
             raise KeyError("arguments")
         before = msgspec.convert(created["task"], Task)
     except (KeyError, msgspec.ValidationError):
@@ -40,7 +114,7 @@ async def run_again(store: Store, record: Record) -> Task:
         ) from None
     at = now_ms()
     task = Task(
-        id=new_task_id(record.tool, at),
+        id=id,
         tool=record.tool,
         created=at,
         updated=at,
@@ -49,8 +123,6 @@ async def run_again(store: Store, record: Record) -> Task:
         keep=before.keep,
         summary=before.summary,
     )
-    journal = Journal()
-    _ = journal.id  # reading the id records it, as for every new task
     head = head_of(task)
     entry = {name: created[name] for name in _CALL if name in created}
     await store.create(
@@ -66,6 +138,6 @@ async def run_again(store: Store, record: Record) -> Task:
             head=head,
             server=record.server,
         ),
-        [("created", {**entry, "task": head, "journal": journal.entries})],
+        [("created", {**entry, **(more or {}), "task": head, "journal": dict(journal)})],
     )
     return task

@@ -54,6 +54,7 @@ from antiphon.runtime.tasks.responses import (
     were_given,
     without_overdue,
 )
+from antiphon.runtime.tasks.run_again import go_on
 from antiphon.runtime.tasks.segment_reader import SegmentReader
 from antiphon.runtime.tasks.summaries import summarize
 from antiphon.runtime.tasks.task_trace import link_to, link_to_task, span_of, trace_of
@@ -285,14 +286,27 @@ class TaskService:
         return task
 
     async def retry(self, id: str, principal: Principal) -> Task:
-        """Queue a failed task again, with its journal, on behalf of an operator.
+        """Run a failed or cancelled task again with its journal, on behalf of its owner or an operator.
 
-        Raises `InvalidParams` if the task has not failed.
+        A failed task is queued again. A cancelled one stays so, and the task that goes on for it is returned.
+        Raises `InvalidParams` if the task has neither failed nor was cancelled, and `Busy` if too many tasks
+        wait.
         """
+        record = await self._record(id, principal)
+        if _task_of(record).state == "cancelled":
+            admitted, is_created = await self._admission.reserve(principal.id), False
+            try:
+                task = await go_on(self.store, record)
+                is_created = True
+            finally:
+                self._admission.finish(admitted, created=is_created)
+            return task
 
         def entry(task: Task) -> tuple[EntryKind, dict[str, Any]]:
             if not task.failed and task.state != "faulted":
-                raise InvalidParams(f"Cannot retry task {id}: only a task that has failed can be retried.")
+                raise InvalidParams(
+                    f"Cannot retry task {id}: only a task that has failed or was cancelled can be retried."
+                )
             return "recorded", {"retry": True, "message": "The task failed, and an operator retries it."}
 
         task = await self._write(id, principal, entry)

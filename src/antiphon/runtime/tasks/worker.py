@@ -49,6 +49,7 @@ from antiphon.runtime.tasks.inbox_feed import InboxFeed
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, await_outcome, write_outcome
 from antiphon.runtime.tasks.repetition import STORE_RETRY_SECONDS, repeat
+from antiphon.runtime.tasks.run_again import stops_still
 from antiphon.runtime.tasks.task_call import call_of, run_with_timeout
 from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
 from antiphon.store.contract import Claim, Store
@@ -73,6 +74,8 @@ _UNREADABLE_DELAY_SECONDS = 60.0
 """How long a task waits after a worker could not read its log: another version may be able to."""
 _UNKNOWN_TOOL_DELAY_SECONDS = 10.0
 """How long a task waits after its tool vanished between the claim and the run."""
+_STOPPING_DELAY_SECONDS = 0.25
+"""How long a task waits while the cancelled task before it cleans up; doubles each time."""
 _OWN_TASK_DELAY_SECONDS = 1.0
 """How long a task waits if an earlier run of it has not ended in this process; doubles each time."""
 _LONGEST_OWN_TASK_DELAY_SECONDS = 60.0
@@ -331,6 +334,10 @@ class Worker:
                 claim.record.tool,
             )
             await give_back(self._store, claim, delay=_UNKNOWN_TOOL_DELAY_SECONDS)
+            return
+        if await stops_still(self._store, history.created):
+            delay = _STOPPING_DELAY_SECONDS * 2.0 ** min(history.quiet_releases, 8)
+            await give_back(self._store, claim, delay=delay)
             return
         claimed = claimed_task(
             self._store,

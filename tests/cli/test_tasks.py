@@ -168,6 +168,7 @@ def test_ctrl_c_cancels_a_call_whose_task_asks_nothing(served: Served) -> None:
         id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))
         terminal.press(CTRL_C)
         terminal.expect(f"Cancelled task {id}.")
+        terminal.expect(f"antiphon tasks retry STORE {id}")
         assert terminal.wait() == (130, "")
     assert wait_for_status(served, id, "cancelled")
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli import command
 from tests.cli.command import running
+from tests.support.polling import wait_until
 
 SERVER = """
 from pathlib import Path
@@ -39,6 +40,12 @@ async def buy(ctx: Context) -> str:
 @server.tool(task="required", poll_interval=0.05)
 async def look() -> str:
     return "nothing"
+
+
+@server.tool(task="required", poll_interval=0.05)
+async def order(ctx: Context) -> str:
+    receipt = await ctx.step(charge)
+    return receipt + await ctx.elicit(" Which size?", str, key="size")
 """
 
 
@@ -79,7 +86,29 @@ def test_a_failed_task_is_listed_and_retried_with_its_journal(shop: Shop) -> Non
     assert antiphon("tasks", "ls", shop.store, "--failed").stdout == "There are no failed tasks.\n"
     refused = antiphon("tasks", "retry", shop.store, looked)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "only a task that has failed can be retried. Its status is completed." in refused.stderr
+    assert (
+        "a task that has failed or was cancelled can be retried. Its status is completed." in refused.stderr
+    )
     refused = antiphon("tasks", "retry", shop.url, id)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "Tasks can only be retried in a store." in refused.stderr
+
+
+def test_a_cancelled_task_goes_on_as_a_new_one_whose_id_is_printed(shop: Shop) -> None:
+    asked = antiphon("call", shop.url, "order", "--task", "--no-input")
+    id = asked.stderr.splitlines()[0].removeprefix("Task: ")
+    assert antiphon("tasks", "cancel", shop.url, id).returncode == 0
+    retried = antiphon("tasks", "retry", shop.store, id)
+    assert (retried.returncode, retried.stderr) == (0, "")
+    assert retried.stdout.startswith(f"{id} stays cancelled. order_")
+    new = retried.stdout.split()[3]
+    assert retried.stdout.endswith(f"{new} goes on for it: its finished steps do not run again.\n")
+    again = json.loads(antiphon("tasks", "retry", shop.store, id, "--json").stdout)
+    assert again["taskId"] == new
+    shown = ("tasks", "show", shop.url, new, "--json")
+    wait_until(lambda: json.loads(antiphon(*shown).stdout)["status"] == "input_required")
+    assert antiphon("tasks", "answer", shop.url, new, "value=: small").returncode == 0
+    assert antiphon("tasks", "watch", shop.url, new).returncode == 0
+    assert "charged: small" in antiphon("tasks", "show", shop.url, new).stdout
+    assert (shop.folder / "charges").read_text() == "charged\n"
+    assert json.loads(antiphon("tasks", "show", shop.url, id, "--json").stdout)["status"] == "cancelled"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from antiphon import Artifact, Client, Context, Failure, Image, Principal, Server
+import aiohttp
+
+from antiphon import Artifact, BearerTokens, Client, Console, Context, Failure, Image, Principal, Server
 from antiphon.console.sources import StoreSource
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
 from tests.cli.stored_tasks import HOUR, create_task
-from tests.console.support import RunningConsole, serving_console
+from tests.console.people import PEOPLE, store_url
+from tests.console.people import shop as people_shop
+from tests.console.support import RunningConsole, serving_app, serving_console
 from tests.console.test_tasks_api import LIST, console_of, finished, ids
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -99,6 +104,35 @@ async def test_a_failed_task_says_why_and_can_be_retried_and_run_again() -> None
             in (await console.post(f"{path}/retry", status=409))["message"].lower()
         )
         assert (await console.post(f"{path}/cancel", status=409))["message"]
+
+
+async def test_the_owner_of_a_cancelled_task_lets_it_go_on_and_nobody_else_does(tmp_path: Path) -> None:
+    server = people_shop(store_url(tmp_path), authenticate=BearerTokens(PEOPLE))
+    app = server.asgi(console=Console(operators=["max"]))
+    async with serving_app(app) as url, AsyncExitStack() as stack:
+
+        async def browser_of(token: str) -> RunningConsole:
+            headers = {"authorization": f"Bearer {token}"}
+            http = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))
+            return RunningConsole(f"{url}/console", app, http)
+
+        ada, bob, max = [await browser_of(f"{name}-token") for name in "abm"]
+        async with Client(server, principal=PEOPLE["a-token"]) as client:
+            handle = await client.submit("greet")
+            path = f"/api/stores/own/tasks/{handle.id}"
+            await until_shown(ada, path, lambda view: view["questions"] == ["name"])
+            refused = await ada.post(f"{path}/retry", status=403)
+            assert "You can retry a cancelled one" in refused["message"]
+            await ada.post(f"{path}/cancel")
+            assert [action["name"] for action in (await ada.get(path))["actions"]] == ["retry"]
+            assert [action["name"] for action in (await max.get(path))["actions"]] == ["retry", "again"]
+            await bob.post(f"{path}/retry", status=404)
+            again = await ada.post(f"{path}/retry")
+            assert again["id"] != handle.id
+            assert await max.post(f"{path}/retry") == again
+            await until_shown(
+                ada, f"/api/stores/own/tasks/{again['id']}", lambda view: view["questions"] == ["name"]
+            )
 
 
 async def test_a_task_is_copied_with_its_whole_result() -> None:

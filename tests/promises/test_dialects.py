@@ -184,6 +184,22 @@ async def test_an_ended_task_cannot_be_cancelled_in_the_core_and_is_acknowledged
     assert (await look(client, id))["status"] == ended["status"]
 
 
+async def test_a_cancellation_while_a_task_ends_is_acknowledged_in_the_core_only_if_it_counts(
+    client: Speaker,
+) -> None:
+    for _ in range(10):
+        id = (await begin(client, "add", a=1, b=2))["taskId"]
+        answer = await client.ask("tasks/cancel", {"taskId": id})
+        status = (await reach(client, id, "completed", "cancelled"))["status"]
+        if isinstance(client, Patient):
+            assert answer.result["resultType"] == "complete"
+        elif status == "cancelled":
+            assert answer.result["status"] == "cancelled"
+        else:
+            assert answer.error["code"] == -32602
+            assert "it has ended already" in answer.error["message"]
+
+
 async def test_a_task_that_waits_for_an_answer_can_be_cancelled(client: Speaker) -> None:
     id = (await begin(client, "ask"))["taskId"]
     await reach(client, id, "input_required")

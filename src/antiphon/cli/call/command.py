@@ -152,12 +152,11 @@ async def _leave(target: Target, handle: TaskHandle, status: str | None) -> None
     elif status in ("working", "input_required") and await _cancel(handle):
         id = printable(handle.id or "")
         print(f"Cancelled task {id}.", file=sys.stderr)
-        if target.is_remote:
-            print(
-                "To go on where it stopped, with a new task, its operator can use: "
-                f"antiphon tasks retry STORE {id}",
-                file=sys.stderr,
-            )
+        print(
+            f"To go on where it stopped, as a new task: antiphon tasks retry STORE {id} "
+            "(STORE is that of the server, such as sqlite:///tasks.db)",
+            file=sys.stderr,
+        )
     elif target.is_remote and status in ("working", None):
         print_task_hint(target, handle, "The call became a task, which may still be running.")
 

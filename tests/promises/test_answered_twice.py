@@ -286,7 +286,6 @@ async def test_a_session_whose_answer_is_the_same_gets_the_result(gated: tuple[G
         (accept(amount=0), accept(amount=False), False),
         (accept(names=["a", 1]), accept(names=["a", True]), False),
         (accept(names=["a"]), accept(names=["a", "b"]), False),
-        (accept(name="a"), {**accept(name="a"), "_meta": {"from": "elsewhere"}}, True),
         (accept(name="a"), accept(name="a", nick="b"), False),
         ({"action": "decline"}, {"action": "cancel"}, False),
     ],

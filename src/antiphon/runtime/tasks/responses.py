@@ -125,22 +125,16 @@ async def were_given(
 
 
 def is_same_answer(answer: Any, other: Any) -> bool:
-    """Return whether two responses say the same. Their metadata does not count."""
+    """Return whether two responses are the same JSON."""
+    if isinstance(answer, bool) or isinstance(other, bool):  # in Python, True equals 1
+        return answer is other
     if isinstance(answer, dict) and isinstance(other, dict):
-        answer, other = ({**each} for each in (answer, other))
-        for each in (answer, other):
-            each.pop("_meta", None)
-    return _is_same_json(answer, other)
-
-
-def _is_same_json(value: Any, other: Any) -> bool:
-    if isinstance(value, bool) or isinstance(other, bool):  # in Python, True equals 1
-        return value is other
-    if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(_is_same_json(value[key], other[key]) for key in value)
-    if isinstance(value, list) and isinstance(other, list):
-        return len(value) == len(other) and all(map(_is_same_json, value, other))
-    return bool(value == other)
+        return answer.keys() == other.keys() and all(
+            is_same_answer(value, other[name]) for name, value in answer.items()
+        )
+    if isinstance(answer, list) and isinstance(other, list):
+        return len(answer) == len(other) and all(map(is_same_answer, answer, other))
+    return bool(answer == other)
 
 
 async def last_answered(store: Store, record: Record) -> list[str]:

@@ -223,6 +223,8 @@ async def test_the_sessions_that_one_caller_ends_do_not_end_those_of_another(cal
             session = Session(where.port, **ada)
             await session.open()
             assert (await session.end()).status == 204
+        for _ in range(2):
+            await Session(where.port, **bob).open()  # evicts the first one, which its id restores
         assert (await early.ask("tools/list")).status == 200
         assert (await session.ask("tools/list")).status == 404
 

@@ -16,6 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.transport.server.http.asgi import Scope
+from antiphon.transport.server.http.connections import stranger_at
 from antiphon.transport.server.http.headers import NO_TRAILERS
 from antiphon.transport.server.http.known_heads import ConnectionHeads, KnownHeaders
 from antiphon.transport.server.http.plain_exchange import PlainExchange
@@ -63,6 +64,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_is_ending",
         "_is_lost",
         "_is_whole",
+        "_known_heads",
         "_last_body",
         "_max_plain_body",
         "_plain_body",
@@ -74,6 +76,7 @@ class HttpProtocol(HttpToolsProtocol):
         "idle_until",
         "limits",
         "plain",
+        "stranger",
         "unread_bytes",
         "unread_since",
     )
@@ -111,7 +114,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: Mapping[bytes, Scope] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
-        self._heads = ConnectionHeads(config.known_heads)
+        self._known_heads = config.known_heads
         self._batch = config.batched_start
         self._responses = config.responses
         self._is_between = True
@@ -129,6 +132,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if self._endpoint is not None:
             self._plain_scopes = self._endpoint.plain_scopes.of(self.server)
+        self.stranger = stranger_at(self.client)
+        self._heads = ConnectionHeads(self._known_heads, self.stranger.share)
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
             self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout

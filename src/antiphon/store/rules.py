@@ -17,6 +17,7 @@ from antiphon.store.contract import UNSET, Entry, KeptEvent, Phase, Record, Unse
 from antiphon.store.outcomes import status_of
 
 __all__ = [
+    "ENTRY_BYTES",
     "MAX_INT64",
     "TURN_MILLISECONDS",
     "EncodedEntry",
@@ -52,12 +53,16 @@ __all__ = [
     "renew",
     "restored_row",
     "servers_of",
+    "size_of",
+    "usage_keys",
     "wake_time",
 ]
 
 EncodedEntry: TypeAlias = tuple[str, str]
 """An entry's kind, and its data as JSON text."""
 
+ENTRY_BYTES = 128
+"""What an entry takes beside its kind and its data, about; the triggers of the databases have the number too."""
 MAX_INT64 = 2**63 - 1
 """The largest integer that a database column holds."""
 TURN_MILLISECONDS = 3_600_000
@@ -100,6 +105,10 @@ class Row(msgspec.Struct, array_like=True):
     """When a waiting task wakes; `None` for never, and for a task that does not wait."""
     tags: str | None = None
     """The tags of a waiting task as JSON text; `None` for no tags."""
+    sharer: str = ""
+    """Whose share of the store the task uses; empty for the principal's."""
+    bytes: int = 0
+    """How many bytes the log has (see `size_of`)."""
     tallied: str = ""
     """The status under which the task is counted (see `tally_rules.py`)."""
     head: str | None = None
@@ -117,6 +126,21 @@ def encode_json(data: Any) -> str:
 def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
     """Encode entries for storage; raises `TypeError` for data that is not JSON."""
     return [(check_text(kind), encode_json(data)) for kind, data in entries]
+
+
+def size_of(entries: Sequence[EncodedEntry]) -> int:
+    """Return how many bytes entries add to a log. The triggers of the databases compute the same."""
+    return sum(ENTRY_BYTES + _utf8_size(kind) + _utf8_size(data) for kind, data in entries)
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def usage_keys(row: Row) -> tuple[tuple[str, str], ...]:
+    """Return for whom the bytes of a task count, by server and sharer; an empty name is all sharers."""
+    sharer = row.sharer or row.principal
+    return ((row.server, sharer), (row.server, "")) if sharer else ((row.server, ""),)
 
 
 def encode_restored(entries: Sequence[Entry]) -> list[tuple[str, int, str]]:
@@ -214,6 +238,7 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
         server=check_text(record.server),
         wakes=wakes,
         tags=tags,
+        sharer=check_text(record.sharer),
         tallied=status_of(record.phase, record.head),
         head=encode_json(record.head),
     )
@@ -395,6 +420,7 @@ def record_of(row: Row) -> Record:
         server=row.server,
         wakes=row.wakes if waits else None,
         tags=decode_tags(row.tags) if waits else (),
+        sharer=row.sharer,
     )
 
 

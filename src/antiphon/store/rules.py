@@ -62,7 +62,7 @@ EncodedEntry: TypeAlias = tuple[str, str]
 """An entry's kind, and its data as JSON text."""
 
 ENTRY_BYTES = 128
-"""What an entry takes beside its kind and its data, about; the triggers of the databases have the number too."""
+"""What an entry takes beside its kind and its data, about; the triggers of the databases have it too."""
 MAX_INT64 = 2**63 - 1
 """The largest integer that a database column holds."""
 TURN_MILLISECONDS = 3_600_000

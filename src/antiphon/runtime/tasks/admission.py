@@ -28,6 +28,8 @@ _COUNT_EARLY_TASKS = 50
 """How many tasks a process creates before it asks the store again how many wait."""
 _COUNT_BYTES_SECONDS = 1.0
 """How old a count of bytes may be: tasks that run write too, and other processes do."""
+_NEAR_PART = 0.875
+"""From which part of a limit of bytes on the store is asked each time."""
 _RETRY_BYTES_AFTER_SECONDS = 60
 """When a caller should try again after its task was refused because the logs are too large."""
 _ANSWER_PART = 0.25
@@ -90,15 +92,15 @@ class _Estimate:
 
     def is_clear(self, size: int) -> bool:
         """Return whether one more task is possible for sure, by a recent count."""
-        return not self._is_due and self.number + self.amount(size) <= self.most
+        return not (self._is_due or self._is_near(size)) and self.number + self.amount(size) <= self.most
 
     def is_full(self, size: int, *, extra: int = 0) -> bool:
         """Return whether one more task exceeds the limit and `extra`, as far as is known without a count."""
         return self.number + self.amount(size) > self.most + extra and self._matters(size)
 
     def is_old(self, size: int) -> bool:
-        """Return whether the store has to count, because other processes may have created tasks."""
-        return self._is_due and self._matters(size)
+        """Return whether the store has to count, because others may have created tasks or written to logs."""
+        return (self._is_due or self._is_near(size)) and self._matters(size)
 
     @property
     def _is_due(self) -> bool:
@@ -113,6 +115,9 @@ class _Estimate:
             return age >= (2 * _COUNT_BYTES_SECONDS if self._counting else _COUNT_BYTES_SECONDS)
         since = self._created - self._since
         return since >= (_COUNT_INTERVAL_TASKS if self._counting else _COUNT_EARLY_TASKS)
+
+    def _is_near(self, size: int) -> bool:
+        return self.is_bytes and self.number + size > self.most * _NEAR_PART
 
     def _matters(self, size: int) -> bool:
         return self._total is None or self._total.number + self.amount(size) > self.most

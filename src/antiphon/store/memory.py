@@ -508,15 +508,18 @@ class MemoryStore:
         """Count the bytes of entries for the sharer of their task."""
         added = rules.size_of(entries)
         row.bytes += added
-        for key in rules.usage_keys(row):
+        self._add_usage(row, added)
+
+    def _add_usage(self, row: Row, added: int) -> None:
+        sharer = row.sharer or row.principal
+        for key in {(row.server, sharer), (row.server, "")}:
             self._usages[key] += added
+            if not self._usages[key]:
+                del self._usages[key]
 
     def _forget(self, row: Row) -> None:
         """Count a deleted task no longer for its sharer."""
-        for key in rules.usage_keys(row):
-            self._usages[key] -= row.bytes
-            if not self._usages[key]:
-                del self._usages[key]
+        self._add_usage(row, -row.bytes)
         if row.sharer:
             self._sharers[row.sharer].remove(row.key)
             if not self._sharers[row.sharer]:

@@ -7,7 +7,7 @@ kept, and it has no clock: callers pass `now`, in milliseconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import msgspec
@@ -54,8 +54,8 @@ __all__ = [
     "restored_row",
     "servers_of",
     "size_of",
-    "usage_keys",
     "wake_time",
+    "with_totals",
 ]
 
 EncodedEntry: TypeAlias = tuple[str, str]
@@ -130,17 +130,20 @@ def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
 
 def size_of(entries: Sequence[EncodedEntry]) -> int:
     """Return how many bytes entries add to a log. The triggers of the databases compute the same."""
-    return sum(ENTRY_BYTES + _utf8_size(kind) + _utf8_size(data) for kind, data in entries)
+    size = 0
+    for kind, data in entries:
+        is_ascii = kind.isascii() and data.isascii()
+        size += ENTRY_BYTES + (len(kind) + len(data) if is_ascii else len(kind.encode()) + len(data.encode()))
+    return size
 
 
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def usage_keys(row: Row) -> tuple[tuple[str, str], ...]:
-    """Return for whom the bytes of a task count, by server and sharer; an empty name is all sharers."""
-    sharer = row.sharer or row.principal
-    return ((row.server, sharer), (row.server, "")) if sharer else ((row.server, ""),)
+def with_totals(added: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Return bytes by server and sharer, and for each server those of all sharers, under an empty name."""
+    found = dict(added)
+    for (server, sharer), size in added.items():
+        if sharer:
+            found[server, ""] = found.get((server, ""), 0) + size
+    return found
 
 
 def encode_restored(entries: Sequence[Entry]) -> list[tuple[str, int, str]]:

@@ -8,7 +8,6 @@ its rows; it neither begins nor commits the transaction.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from heapq import merge
@@ -83,7 +82,7 @@ class Batch:
         self._entries: list[Sequence[Any]] = []
         self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
         self._tallies = TallyCounter()
-        self._usages: Counter[tuple[str, str]] = Counter()  # bytes, by server and sharer
+        self._usages: dict[tuple[str, str], int] = {}  # bytes, by server and sharer
         self._messages: list[tuple[str, str]] = []
         self.last_message = 0
         """The number of the last message that was published; 0 if there is none."""
@@ -433,8 +432,8 @@ class Batch:
         if entries:
             added = rules.size_of(entries)
             row.bytes += added
-            for key in rules.usage_keys(row):
-                self._usages[key] += added
+            key = row.server, row.sharer or row.principal
+            self._usages[key] = self._usages.get(key, 0) + added
         self.touched.add(row.id)
         self.ready = self.ready or rules.is_claimable(row)
 
@@ -449,7 +448,7 @@ class Batch:
         self._write(statements.insert_entries, self._entries)
         self._new, self._changed, self._entries = {}, {}, []
         if self._usages:
-            usages, self._usages = self._usages, Counter()
+            usages, self._usages = rules.with_totals(self._usages), {}
             self._write(statements.add_to_usages, [(*key, added) for key, added in usages.items()])
         if self._waits:
             self._flush_waits()

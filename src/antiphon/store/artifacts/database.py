@@ -139,7 +139,10 @@ class DatabaseArtifacts:
                 "WHERE expires > $1 AND size IS NOT NULL",
                 now,
             )
-            stored = (StoredArtifact(*row, _sharer_in(record)) for *row, record in rows)
+            stored = (
+                StoredArtifact(principal, id, created, size, _sharer_in(record))
+                for principal, id, created, size, record in rows
+            )
             owners += [
                 (evicted.principal, evicted.id)
                 for evicted in artifacts_to_evict(stored, max_total_bytes, max_artifacts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,13 @@ def named(headers: Mapping[str, str]) -> Principal:
 
 @asynccontextmanager
 async def keeping(
-    kind: str, folder: Path, *, has_strangers: bool = False, most: int = ALL, **limits: Any
+    kind: str,
+    folder: Path,
+    *,
+    has_strangers: bool = False,
+    most: int = ALL,
+    add: Callable[[Server], None] = lambda server: None,
+    **limits: Any,
 ) -> AsyncIterator[tuple[Store, int]]:
     """Serve tools that keep their argument in a task, and yield the store and the port."""
     store = store_of(kind, folder)
@@ -69,6 +75,7 @@ async def keeping(
         await asyncio.sleep(0.01)
         return f"had {len(text)}"
 
+    add(server)
     async with serving(server) as address:
         yield store, address.port
 
@@ -229,3 +236,41 @@ async def test_a_worker_keeps_the_address_of_a_task_that_another_process_accepte
         record = await store.get(id)
         assert record is not None
         assert record.sharer == http.LOOPBACK
+
+
+async def test_tasks_of_a_caller_without_space_wait_until_there_is_some(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.runtime.tasks.worker._NO_SPACE_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("antiphon.runtime.tasks.admission._COUNT_BYTES_SECONDS", 0.0)
+    gates, ran = {"first": asyncio.Event(), "end": asyncio.Event()}, list[str]()
+
+    def add_to(server: Server) -> None:
+        @server.tool(task="optional", poll_interval=0.05)
+        async def grow(text: str, ctx: Context) -> str:
+            """Emits much, and waits in the first task."""
+            ran.append(text)
+            if text == "first":
+                await gates["first"].wait()
+            await ctx.emit("x" * 30_000)
+            if text == "first":
+                await gates["end"].wait()
+            return text
+
+    async with keeping(kind, tmp_path, add=add_to, max_running_tasks=1) as (store, port):
+        ada, bob = client(port, "ada"), client(port, "bob")
+        ids = [(await begin(ada, "grow", text=text))["taskId"] for text in ("first", "second", "third")]
+        gates["first"].set()
+        deadline = time.monotonic() + 30
+        while await store.stored_bytes("ada") < 30_000:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        gates["end"].set()
+        await reach(ada, ids[0], "completed")
+        await reach(bob, (await begin(bob, "grow", text="bob"))["taskId"], "completed")
+        assert ran == ["first", "bob"]
+        await ada.ask("tasks/cancel", {"taskId": ids[1]})
+        await reach(ada, ids[1], "cancelled")
+        await forget(store, [ids[0]])
+        await reach(ada, ids[2], "completed")
+        assert ran[-1] == "third"

@@ -49,8 +49,8 @@ class Limits:
     principal_share: float = 0.5
     """The part of a limit that one authenticated principal may use at once; 1.0 for all of it.
 
-    Applies to `max_calls`, `max_listeners`, `max_held_runs`, `max_queued_tasks`, `max_waiting_tasks` and
-    `max_memory_bytes`.
+    Applies to `max_calls`, `max_listeners`, `max_held_runs`, `max_queued_tasks`, `max_waiting_tasks`,
+    `max_stored_task_bytes` and `max_memory_bytes`.
     """
     max_memory_bytes: int = 256 * 1024 * 1024
     """How much memory callers may make the process use: for sessions, subscriptions, replayed events, bodies
@@ -99,8 +99,8 @@ class Limits:
     max_task_bytes: int = 64 * 1024 * 1024
     """How much a task may emit in all. A task that emits more fails."""
     max_stored_task_bytes: int = 8 * 1024 * 1024 * 1024
-    """How many bytes the logs of all tasks in the store may have. Further tasks are refused with 503 and
-    `Retry-After`. A task counts until it has expired."""
+    """How many bytes the logs of all tasks may have in the store, until the tasks have expired. Further tasks
+    are refused with 503 and `Retry-After`."""
     max_event_bytes: int = 1024 * 1024
     """The size of an event that tasks may wait for, with its name, key and id."""
     lease_seconds: float = 15.0

@@ -16,7 +16,7 @@ from antiphon.model.identity import Principal
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.budget import share_of
 from antiphon.runtime.limits import Limits
-from antiphon.store.contract import Phase, Store
+from antiphon.store.contract import Phase, Record, Store
 
 __all__ = ["Admission"]
 
@@ -32,8 +32,8 @@ _NEAR_PART = 0.875
 """From which part of a limit of bytes on the store is asked each time."""
 _RETRY_BYTES_AFTER_SECONDS = 60
 """When a caller should try again after its task was refused because the logs are too large."""
-_ANSWER_PART = 0.25
-"""The part of a limit of bytes by which answers may exceed it, so that tasks go on when no new one begins."""
+_GROWTH_PART = 0.25
+"""The part of a limit of bytes by which tasks may exceed it, to go on when no new one is accepted."""
 _PHASES: tuple[tuple[Phase, str], ...] = (("ready", "a worker"), ("waiting", "an answer, a time or an event"))
 
 
@@ -209,16 +209,17 @@ class Admission:
         for estimate in estimates:
             estimate.finish(size, created=created)
 
-    async def check_answer(self, share: str, size: int, *, is_stranger: bool) -> None:
-        """Raise `Busy` if an answer of so many bytes makes the logs much too large.
+    async def check_growth(self, record: Record, size: int) -> None:
+        """Raise `Busy` if so many bytes more in the log of a task make the logs much too large.
 
-        Answers may exceed a limit that new tasks may not, so that tasks which wait can go on.
+        Tasks that there are may exceed a limit that new ones may not, so that those which wait can go on.
         """
+        share, is_stranger = record.sharer or record.principal, bool(record.sharer)
 
         def estimates() -> tuple[_Estimate, ...]:
             return tuple(one for one in self._of(share, is_stranger=is_stranger) if one.is_bytes)
 
-        for estimate in await self._checked(estimates, size, extra=_ANSWER_PART):
+        for estimate in await self._checked(estimates, size, extra=_GROWTH_PART):
             estimate.add(size)
 
     async def _checked(

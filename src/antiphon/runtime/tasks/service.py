@@ -109,6 +109,7 @@ class TaskService:
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
+        worker.check_growth = self._admission.check_growth
         self._unreadable = UnreadableRecords(type(store).__name__)
         self._checked_capabilities: Mapping[str, Any] | None = None
 
@@ -461,9 +462,7 @@ class TaskService:
                     f"Task {id} got too many answers that do not fit: cancel it, or answer it."
                 )
             if kind == "answered":
-                share = record.sharer or record.principal
-                size = len(msgspec.json.encode(data))
-                await self._admission.check_answer(share, size, is_stranger=bool(record.sharer))
+                await self._admission.check_growth(record, len(msgspec.json.encode(data)))
             try:
                 after = await append_entry(self.store, record, task, kind, data, server=self._server)
             except Stale:

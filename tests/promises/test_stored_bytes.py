@@ -95,6 +95,7 @@ async def fill(speaker: Speaker, text: str = TEXT) -> list[str]:
     while "error" not in (response := await make(speaker, text=text)).frame:
         task = response.result.get("task", response.result)
         ids.append(task["taskId"])
+        assert len(ids) < 30, "nothing is refused"
         await reach(speaker, ids[-1], "input_required")
     return ids
 

@@ -12,10 +12,15 @@ from antiphon import Client, Limits, Principal, Server
 from antiphon.errors import RequestError
 from antiphon.runtime.tasks.admission import Admission
 from antiphon.store import open_store
-from antiphon.store.contract import Store, TaskFilter
+from antiphon.store.contract import Record, Store, TaskFilter
 from antiphon.store.memory import MemoryStore
 
 BURST = 60
+
+
+def record(principal: str) -> Record:
+    """The record of a new task."""
+    return Record("work_1", principal, "work", "ready", 1, 0, 0, None, {})
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -89,8 +94,8 @@ async def test_tasks_that_are_created_while_the_store_counts_refuse_nothing() ->
     tool = shop(store, Limits()).engine.registry.tool("work")
     await store.open()
     admission, count, may_count = Admission(store, Limits()), store.count, asyncio.Event()
-    admission.finish(await admission.reserve("ada", tool), created=True)
-    pending = [await admission.reserve("ada", tool) for _ in range(300)]
+    admission.finish(await admission.reserve(record("ada"), tool, 0), 0, created=True)
+    pending = [await admission.reserve(record("ada"), tool, 0) for _ in range(300)]
 
     async def wait_and_count(*values: Any, **options: Any) -> int:
         await may_count.wait()
@@ -98,13 +103,13 @@ async def test_tasks_that_are_created_while_the_store_counts_refuse_nothing() ->
 
     store.count = wait_and_count  # type: ignore[method-assign]
     for reserved in pending[:100]:
-        admission.finish(reserved, created=True)
-    last = asyncio.create_task(admission.reserve("ada", tool))
+        admission.finish(reserved, 0, created=True)
+    last = asyncio.create_task(admission.reserve(record("ada"), tool, 0))
     await asyncio.sleep(0)
     for reserved in pending[100:]:
-        admission.finish(reserved, created=True)
+        admission.finish(reserved, 0, created=True)
     may_count.set()
-    admission.finish(await last, created=True)
+    admission.finish(await last, 0, created=True)
 
 
 async def test_one_task_waits_for_a_count_and_the_others_go_on() -> None:
@@ -120,19 +125,19 @@ async def test_one_task_waits_for_a_count_and_the_others_go_on() -> None:
         return await count(*values, **options)
 
     for _ in range(50):
-        admission.finish(await admission.reserve("", tool), created=True)
+        admission.finish(await admission.reserve(record(""), tool, 0), 0, created=True)
     store.count = wait_and_count  # type: ignore[method-assign]
-    first = asyncio.create_task(admission.reserve("", tool))
+    first = asyncio.create_task(admission.reserve(record(""), tool, 0))
     await asyncio.sleep(0)
-    second = asyncio.create_task(admission.reserve("", tool))  # the other total is due too
+    second = asyncio.create_task(admission.reserve(record(""), tool, 0))  # the other total is due too
     await asyncio.sleep(0)
     for _ in range(49):
-        admission.finish(await admission.reserve("", tool), created=True)
+        admission.finish(await admission.reserve(record(""), tool, 0), 0, created=True)
     assert counts == 2
     assert not first.done()
     may_count.set()
     for reserving in (first, second):
-        admission.finish(await reserving, created=True)
+        admission.finish(await reserving, 0, created=True)
 
 
 async def test_a_task_that_cannot_be_created_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ idempotency keys are made. Its segments are emitted again, and its lifetime begi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -42,12 +43,14 @@ async def run_again(store: Store, record: Record) -> Task:
     return await _create(store, record, created, new_task_id(record.tool, now_ms()), journal=journal.entries)
 
 
-async def go_on(store: Store, record: Record) -> Task:
+async def go_on(
+    store: Store, record: Record, admitting: Callable[[Record, int], AbstractAsyncContextManager[None]]
+) -> Task:
     """Create the task that goes on for a cancelled one, or return it if there is one already.
 
-    A worker begins it when the function of the cancelled task has cleaned up: see `stops_still`. If it was
-    cancelled too, the one after it goes on. Raises `InvalidParams` like `run_again`, and `TaskNotFound` if
-    the task is gone.
+    `admitting` accepts a task whose log begins with so many bytes, or raises `Busy`. A worker begins the task
+    when the function of the cancelled one has cleaned up: see `stops_still`. If it was cancelled too, the one
+    after it goes on. Raises `InvalidParams` like `run_again`, and `TaskNotFound` if the task is gone.
     """
     while True:
         id = _id_after(record)
@@ -61,7 +64,9 @@ async def go_on(store: Store, record: Record) -> Task:
             if history.responses:
                 more["responses"] = history.responses
             try:
-                return await _create(store, record, history.created, id, journal=journal, more=more)
+                return await _create(
+                    store, record, history.created, id, journal=journal, more=more, admitting=admitting
+                )
             except Stale:  # another process was quicker
                 found = await store.get(id)
         if found is None or has_expired(found):
@@ -98,6 +103,7 @@ async def _create(
     *,
     journal: Mapping[str, Any],
     more: Mapping[str, Any] | None = None,
+    admitting: Callable[[Record, int], AbstractAsyncContextManager[None]] | None = None,
 ) -> Task:
     """Create a task with the call in the first entry of another one, and with a journal.
 
@@ -125,19 +131,21 @@ async def _create(
     )
     head = head_of(task)
     entry = {name: created[name] for name in _CALL if name in created}
-    await store.create(
-        Record(
-            id=task.id,
-            principal=record.principal,
-            tool=record.tool,
-            phase="ready",
-            version=1,
-            created=at,
-            updated=at,
-            expires=task.expires,
-            head=head,
-            server=record.server,
-        ),
-        [("created", {**entry, **(more or {}), "task": head, "journal": dict(journal)})],
+    new = Record(
+        id=task.id,
+        principal=record.principal,
+        tool=record.tool,
+        phase="ready",
+        version=1,
+        created=at,
+        updated=at,
+        expires=task.expires,
+        head=head,
+        server=record.server,
+        sharer=record.sharer,
     )
+    # Encoded once, to know the size.
+    text = msgspec.json.encode({**entry, **(more or {}), "task": head, "journal": dict(journal)})
+    async with nullcontext() if admitting is None else admitting(new, len(text)):
+        await store.create(new, [("created", msgspec.Raw(text))])
     return task

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from antiphon.errors import StoreUnavailable, TooLarge
@@ -142,6 +143,26 @@ async def test_whoever_has_most_loses_its_oldest(store: ArtifactStore) -> None:
     assert await ids(store, "them") == ["theirs"]
 
 
+async def test_whoever_has_most_artifacts_loses_its_oldest_if_there_are_too_many(
+    store: ArtifactStore,
+) -> None:
+    await put(store, "theirs", data=b"x" * 1000, principal="them")
+    await put(store, *(f"n{number}" for number in range(9)), data=b"")
+    await store.sweep(now=0, max_total_bytes=MAX_BYTES, max_artifacts=4)
+    assert await ids(store) == ["n8", "n7", "n6"]
+    assert await ids(store, "them") == ["theirs"]
+
+
+async def test_artifacts_without_a_principal_share_by_their_sharer(store: ArtifactStore) -> None:
+    for number in range(4):
+        near = msgspec.structs.replace(record(f"near{number}", principal=""), sharer="near", created=number)
+        await store.put(near, pieces(b"x" * 100), max_bytes=MAX_BYTES)
+    far = msgspec.structs.replace(record("far", principal=""), sharer="far", created=0)
+    await store.put(far, pieces(b"x" * 90), max_bytes=MAX_BYTES)
+    await store.sweep(now=0, max_total_bytes=290)
+    assert await ids(store, "") == ["near3", "near2", "far"]
+
+
 async def test_a_writer_that_breaks_off_leaves_nothing(store: ArtifactStore) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x" * CHUNK_BYTES
@@ -165,6 +186,16 @@ async def test_a_store_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         await open_artifacts(f"file:///{tmp_path}/file/folder").open()
     with pytest.raises(StoreUnavailable):
         await open_artifacts(f"sqlite:///{tmp_path}/none/x.db").open()
+
+
+def test_the_many_artifacts_of_one_evict_none_of_another_that_has_less() -> None:
+    """Also if ten thousand others have a little each: then the work is not theirs times what is evicted."""
+    flood = [StoredArtifact("", f"f{number}", number, 50, "flood") for number in range(20_000)]
+    others = [StoredArtifact(f"p{number}", "x", 0, 100) for number in range(10_000)]
+    gone = artifacts_to_evict([*others, *flood], 1_500_000, 19_000)
+    assert {artifact.sharer for artifact in gone} == {"flood"}
+    assert gone[0].id == "f0"
+    assert len(gone) == 11_000
 
 
 def test_eviction_is_fair() -> None:

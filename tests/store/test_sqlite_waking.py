@@ -113,7 +113,7 @@ async def test_the_index_of_waking_tasks_costs_other_tasks_nothing(sqlite: SQLit
             return any((name, root) == ("OpenWrite", page) for _, name, _, root, *_ in plan)
 
         assert opens_index(statements.update_waits(1), 3)
-        assert not opens_index(statements.update_tasks(1), 11)
+        assert not opens_index(statements.update_tasks(1), 12)
 
 
 @pytest.mark.parametrize("schema", [3, 4])

@@ -294,7 +294,8 @@ async def _contents(store: Store) -> list[Any]:
     numbers = _result(store, "tallies", (), {}), _result(store, "list", (None,), {"limit": 100})
     counts = (_result(store, "count", (phase,), {}) for phase in ("ready", "waiting", "ended"))
     records = (_result(store, "get", (id,), {}) for id in "abcdef")
-    return await asyncio.gather(*numbers, *counts, *records)
+    sizes = (_result(store, "stored_bytes", (sharer,), {}) for sharer in ("", "ann", "bob"))
+    return await asyncio.gather(*numbers, *counts, *records, *sizes)
 
 
 async def _result(store: Store, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from antiphon import BearerTokens, Context, Limits, Server
+from antiphon import Artifact, BearerTokens, Context, Limits, Server
 from antiphon.runtime.tables import TABLES, Table
 from antiphon.transport.server.http import known_heads
 from tests.asking.driving import Able, accept, once
 from tests.diagrams import TABLES_PAGE, tables
+from tests.promises.speaking import Patient, begin, reach
 from tests.support import http
 from tests.support.http import Connection
 from tests.support.polling import until
@@ -111,10 +112,6 @@ Filler = Callable[[Crowd], Awaitable[None]]
 FILLERS: dict[str, tuple[Filler, tuple[str, ...], dict[str, Any]]] = {}
 """How each table is filled, by which kinds of callers, and with which limits."""
 ELSEWHERE = {
-    "tasks that wait for a worker": "tests/promises/test_admission.py",
-    "tasks that wait for an answer": "tests/promises/test_admission.py",
-    "logs of tasks": "tests/promises/test_stored_bytes.py",
-    "artifacts": "tests/patterns/test_artifacts.py",
     "connections of a gateway to a server": "tests/gateway/test_sessions.py",
 }
 """Tables that are filled by the tests of another module, in the same way."""
@@ -167,7 +164,7 @@ def test_every_filler_is_of_a_table_and_a_table_without_a_share_has_a_reason() -
 
 def test_every_setting_that_bounds_a_table_exists() -> None:
     limits = {field.name for field in dataclasses.fields(Limits)}
-    others = {"max_cached_tokens", "max_callers", "RateLimit", "max_stored_task_bytes"}
+    others = {"max_cached_tokens", "max_callers", "RateLimit"}
     named = {
         name
         for table in TABLES
@@ -354,3 +351,89 @@ async def fill_heads(crowd: Crowd) -> None:
         await send(crowd.mine, range(start, start + each))
     assert len(shared) == known_heads.MAX_HEADS // 2 + 1
     assert kept in shared.kept
+
+
+@asynccontextmanager
+async def tasks_of(crowd: Crowd, **limits: Any) -> AsyncIterator[tuple[Patient, Patient]]:
+    """Serve tools that run as tasks to the callers of a crowd; yield their clients."""
+    tokens = BearerTokens({"ada": "ada", "bob": "bob"}) if "headers" in crowd.mine else None
+    server = Server("tasks", store="memory:", authenticate=tokens, limits=Limits(drain_timeout=0.2, **limits))
+    gate = asyncio.Event()
+
+    @server.tool(task="optional", poll_interval=0.05)
+    async def hold(text: str = "") -> str:
+        await gate.wait()
+        return "held"
+
+    @server.tool(task="optional", poll_interval=0.05)
+    async def ask(ctx: Context, text: str = "") -> str:
+        return (await ctx.elicit("Name?", Name)).name
+
+    @server.tool
+    async def save(text: str) -> Artifact[str]:
+        return Artifact(text, type="note")
+
+    async with serving(server) as where:
+        try:
+            yield Patient(where.port, **crowd.mine), Patient(where.port, **crowd.other)
+        finally:
+            gate.set()
+
+
+async def begin_many(asker: Patient, tool: str, status: str, **arguments: Any) -> list[str]:
+    """Begin tasks until one is refused; return the ids of the others."""
+    ids: list[str] = []
+    while len(ids) < 100:
+        response = await asker.call(tool, **arguments)
+        if "error" in response.frame:
+            assert response.status == 503
+            break
+        ids.append(response.result["taskId"])
+        await reach(asker, ids[-1], status)
+    return ids
+
+
+@fills("tasks that wait for a worker")
+async def fill_queue(crowd: Crowd) -> None:
+    async with tasks_of(crowd, max_running_tasks=1, max_queued_tasks=6) as (mine, other):
+        kept = (await begin(other, "hold"))["taskId"]
+        assert 3 <= len(await begin_many(mine, "hold", "working")) <= 4
+        assert (await reach(other, kept, "working"))["taskId"] == kept
+        await begin(other, "hold")
+
+
+@fills("tasks that wait for an answer")
+async def fill_waiting(crowd: Crowd) -> None:
+    async with tasks_of(crowd, max_waiting_tasks=6) as (mine, other):
+        kept = (await begin(other, "ask"))["taskId"]
+        await reach(other, kept, "input_required")
+        assert len(await begin_many(mine, "ask", "input_required")) == 3
+        assert len(await begin_many(other, "ask", "input_required")) == 2
+        await reach(other, kept, "input_required")
+
+
+@fills("logs of tasks")
+async def fill_logs(crowd: Crowd) -> None:
+    async with tasks_of(crowd, max_stored_task_bytes=60_000) as (mine, other):
+        kept = (await begin(other, "ask", text="x" * 8_000))["taskId"]
+        assert len(await begin_many(mine, "ask", "input_required", text="x" * 8_000)) == 3
+        assert len(await begin_many(other, "ask", "input_required", text="x" * 8_000)) == 2
+        await reach(other, kept, "input_required")
+
+
+@fills("artifacts")
+async def fill_artifacts(crowd: Crowd) -> None:
+    async with tasks_of(crowd, max_stored_artifact_bytes=16_000) as (mine, other):
+
+        async def save(asker: Patient, text: str) -> str:
+            links = (await asker.call("save", text=text)).result["content"]
+            return str(next(block["uri"] for block in links if block["type"] == "resource_link"))
+
+        async def is_kept(asker: Patient, uri: str) -> bool:
+            return "result" in (await asker.ask("resources/read", {"uri": uri})).frame
+
+        kept = [await save(other, letter * 3_000) for letter in "ab"]
+        flood = [await save(mine, f"{number:04}" * 500) for number in range(20)]
+        assert [await is_kept(other, uri) for uri in kept] == [True, True]
+        assert sum([await is_kept(mine, uri) for uri in flood]) <= 5
+        assert await is_kept(mine, flood[-1])

@@ -31,6 +31,8 @@ class ArtifactRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
     scopes: tuple[str, ...] = ()
     """The scopes that the call needed which stored the artifact. Its readers need them too."""
+    sharer: str = ""
+    """Whose share of the space the artifact uses, if its principal has none; empty for the principal's."""
 
 
 class ArtifactLike(Protocol):

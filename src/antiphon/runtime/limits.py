@@ -98,6 +98,9 @@ class Limits:
     `Retry-After`."""
     max_task_bytes: int = 64 * 1024 * 1024
     """How much a task may emit in all. A task that emits more fails."""
+    max_stored_task_bytes: int = 8 * 1024 * 1024 * 1024
+    """How many bytes the logs of all tasks may have in the store, until the tasks have expired. Further tasks
+    are refused with 503 and `Retry-After`."""
     max_event_bytes: int = 1024 * 1024
     """The size of an event that tasks may wait for, with its name, key and id."""
     lease_seconds: float = 15.0

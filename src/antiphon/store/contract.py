@@ -18,6 +18,8 @@ Every store gives the same guarantees, and one test suite checks them all:
 - A task that has not ended is never deleted. An ended task is deleted once its `expires` has passed.
 - Watchers in every process on the same store see a change within 50 ms.
 - Tallies count every task that a list would show, in every moment and in every version of Antiphon.
+- The bytes of a log count for its sharer from the commit that writes them to the one that deletes the task,
+  in every version of Antiphon. Only what was written before a store had this count is left out.
 - A published message reaches every current subscriber of its topic, in every process, exactly once.
 - A waiting task whose `wakes` has passed is made ready by the next `wake`, in any process, exactly once.
 - No operation gets slower as the number of tasks grows.
@@ -103,6 +105,8 @@ class Record(msgspec.Struct, frozen=True):
     """When `wake` makes a waiting task ready; `None` for never."""
     tags: tuple[str, ...] = ()
     """Texts under which a waiting task can be found: what it waits for, and who can answer it."""
+    sharer: str = ""
+    """Whose share of the store the task uses, if its principal has none; empty for the principal's share."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -459,6 +463,19 @@ class Store(Protocol):
         """Return the number of a principal's tasks in a phase, or `most` if there are more.
 
         Reads the tasks of the principal, so that takes longer the more there are.
+        """
+
+    async def count_of_sharer(self, sharer: str, phase: Phase, *, most: int) -> int:
+        """Return how many tasks with this `sharer` in their record no worker holds, or `most` if more are.
+
+        In the phase `ready` or `waiting`.
+        """
+
+    async def stored_bytes(self, sharer: str = "", *, server: str | None = None) -> int:
+        """Return how many bytes the logs of tasks have, of one sharer, or of all of them for the empty name.
+
+        The sharer of a task is the one in its record, or else its principal. Each entry counts its kind, its
+        data and a fixed number for its place. A task counts until it is deleted.
         """
 
     async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:

@@ -80,6 +80,8 @@ class MemoryStore:
         self._lists = TaskLists(self._by_key)
         self._tallies = MemoryTallies()
         self._counts: Counter[tuple[str, Phase]] = Counter()  # by server and phase
+        self._sharers: dict[str, set[int]] = {}  # the keys of the tasks of each sharer in their records
+        self._usages: Counter[tuple[str, str]] = Counter()  # bytes, by server and sharer
         self._servers: set[str] = set()
         self._used_keys: set[str] = set()
         self._used_until: list[tuple[int, str]] = []
@@ -133,6 +135,7 @@ class MemoryStore:
         if not rules.extend(row, fresh, expect=expect, expect_token=expect_token, now=now):
             return False
         task.log.extend(encoded[expect:])
+        self._use(row, [(kind, data) for kind, _, data in encoded[expect:]])
         self._counts[row.server, before] -= 1
         self._counts[row.server, row.phase] += 1
         self._tallies.change(row, fresh.tallied)
@@ -149,6 +152,9 @@ class MemoryStore:
         self._by_id[row.id] = self._by_key[row.key] = StoredTask(row, log)
         self._lists.add(row)
         self._servers.add(row.server)
+        self._use(row, [(kind, data) for kind, _, data in log])
+        if row.sharer:
+            self._sharers.setdefault(row.sharer, set()).add(row.key)
         self._counts[row.server, row.phase] += 1
         self._tallies.add(row)
         self._changed(row)
@@ -180,6 +186,7 @@ class MemoryStore:
         earlier = row.phase
         self._counts[row.server, earlier] -= 1
         self._by_key[row.key].log.extend((kind, now, data) for kind, data in encoded)
+        self._use(row, encoded)
         rules.apply_append(
             row,
             len(encoded),
@@ -313,6 +320,7 @@ class MemoryStore:
             del self._by_key[row.key], self._by_id[row.id]
             self._lists.remove(row)
             self._tallies.remove(row)
+            self._forget(row)
             self._counts[row.server, row.phase] -= 1
             records.append(rules.record_of(row))
         self._watchers.notify([record.id for record in records], ready=False)
@@ -379,6 +387,17 @@ class MemoryStore:
     async def count_of_principal(self, principal: str, phase: Phase, *, most: int) -> int:
         self._now()
         return self._lists.count_of_principal(principal, rules.check_phase(phase), most)
+
+    async def count_of_sharer(self, sharer: str, phase: Phase, *, most: int) -> int:
+        self._now()
+        rules.check_phase(phase)
+        rows = (self._by_key[key].row for key in self._sharers.get(sharer, ()))
+        return min(sum(row.phase == phase and not row.lease for row in rows), most)
+
+    async def stored_bytes(self, sharer: str = "", *, server: str | None = None) -> int:
+        self._now()
+        names = self._servers if server is None else rules.servers_of(server)
+        return sum(self._usages[name, sharer] for name in names)
 
     async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:
         self._now()
@@ -475,6 +494,7 @@ class MemoryStore:
             task = self._by_key[key]
             row = task.row
             task.log.extend((kind, now, data) for kind, data in encoded)
+            self._use(row, encoded)
             rules.apply_append(row, len(encoded), phase="ready", now=now)
             self._counts[row.server, "waiting"] -= 1
             self._counts[row.server, "ready"] += 1
@@ -483,6 +503,27 @@ class MemoryStore:
             self._changed(row)
             ids.append(row.id)
         return ids
+
+    def _use(self, row: Row, entries: Sequence[EncodedEntry]) -> None:
+        """Count the bytes of entries for the sharer of their task."""
+        added = rules.size_of(entries)
+        row.bytes += added
+        self._add_usage(row, added)
+
+    def _add_usage(self, row: Row, added: int) -> None:
+        sharer = row.sharer or row.principal
+        for key in {(row.server, sharer), (row.server, "")}:
+            self._usages[key] += added
+            if not self._usages[key]:
+                del self._usages[key]
+
+    def _forget(self, row: Row) -> None:
+        """Count a deleted task no longer for its sharer."""
+        self._add_usage(row, -row.bytes)
+        if row.sharer:
+            self._sharers[row.sharer].remove(row.key)
+            if not self._sharers[row.sharer]:
+                del self._sharers[row.sharer]
 
     def _changed(self, row: Row, *, grown: bool = True) -> None:
         self._waiting.update(row)

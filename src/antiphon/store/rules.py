@@ -7,7 +7,7 @@ kept, and it has no clock: callers pass `now`, in milliseconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import msgspec
@@ -17,6 +17,7 @@ from antiphon.store.contract import UNSET, Entry, KeptEvent, Phase, Record, Unse
 from antiphon.store.outcomes import status_of
 
 __all__ = [
+    "ENTRY_BYTES",
     "MAX_INT64",
     "TURN_MILLISECONDS",
     "EncodedEntry",
@@ -52,12 +53,16 @@ __all__ = [
     "renew",
     "restored_row",
     "servers_of",
+    "size_of",
     "wake_time",
+    "with_totals",
 ]
 
 EncodedEntry: TypeAlias = tuple[str, str]
 """An entry's kind, and its data as JSON text."""
 
+ENTRY_BYTES = 128
+"""What an entry takes beside its kind and its data, about; the triggers of the databases have it too."""
 MAX_INT64 = 2**63 - 1
 """The largest integer that a database column holds."""
 TURN_MILLISECONDS = 3_600_000
@@ -100,6 +105,10 @@ class Row(msgspec.Struct, array_like=True):
     """When a waiting task wakes; `None` for never, and for a task that does not wait."""
     tags: str | None = None
     """The tags of a waiting task as JSON text; `None` for no tags."""
+    sharer: str = ""
+    """Whose share of the store the task uses; empty for the principal's."""
+    bytes: int = 0
+    """How many bytes the log has (see `size_of`)."""
     tallied: str = ""
     """The status under which the task is counted (see `tally_rules.py`)."""
     head: str | None = None
@@ -117,6 +126,24 @@ def encode_json(data: Any) -> str:
 def encode_entries(entries: Sequence[tuple[str, Any]]) -> list[EncodedEntry]:
     """Encode entries for storage; raises `TypeError` for data that is not JSON."""
     return [(check_text(kind), encode_json(data)) for kind, data in entries]
+
+
+def size_of(entries: Sequence[EncodedEntry]) -> int:
+    """Return how many bytes entries add to a log. The triggers of the databases compute the same."""
+    size = 0
+    for kind, data in entries:
+        is_ascii = kind.isascii() and data.isascii()
+        size += ENTRY_BYTES + (len(kind) + len(data) if is_ascii else len(kind.encode()) + len(data.encode()))
+    return size
+
+
+def with_totals(added: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Return bytes by server and sharer, and for each server those of all sharers, under an empty name."""
+    found = dict(added)
+    for (server, sharer), size in added.items():
+        if sharer:
+            found[server, ""] = found.get((server, ""), 0) + size
+    return found
 
 
 def encode_restored(entries: Sequence[Entry]) -> list[tuple[str, int, str]]:
@@ -214,6 +241,7 @@ def new_row(record: Record, count: int, *, key: int = 0, held: bool) -> Row:
         server=check_text(record.server),
         wakes=wakes,
         tags=tags,
+        sharer=check_text(record.sharer),
         tallied=status_of(record.phase, record.head),
         head=encode_json(record.head),
     )
@@ -395,6 +423,7 @@ def record_of(row: Row) -> Record:
         server=row.server,
         wakes=row.wakes if waits else None,
         tags=decode_tags(row.tags) if waits else (),
+        sharer=row.sharer,
     )
 
 

@@ -40,6 +40,7 @@ async def test_the_tasks_in_a_store_are_counted_by_phase() -> None:
     await created_task(store)
     lines = (await render(Telemetry(), store, None)).splitlines()
     assert {"antiphon_store_up 1", 'antiphon_tasks{phase="ready"} 1'} <= set(lines)
+    assert f"antiphon_stored_task_bytes {await store.stored_bytes()}" in lines
 
 
 async def test_a_store_that_does_not_respond_is_reported() -> None:

@@ -54,6 +54,10 @@ _SWEEP_INTERVAL_SECONDS = 5.0
 """How often artifacts that have expired or exceed the limits are deleted."""
 _SWEEP_FRACTION = 16
 """A sweep is also due when the artifacts since the last one take this part of the total limit."""
+_BYTES_PER_ARTIFACT = 4096
+"""For so many bytes of the total limit, there may be one artifact: many empty ones take space too."""
+_MIN_ARTIFACTS = 1000
+"""How many artifacts there may be with a small total limit."""
 _CURSOR_PREFIX = "artifacts:"
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
@@ -80,7 +84,7 @@ class ArtifactService:
         self._store: ArtifactStore | None = None
         self._opening = asyncio.Lock()
         self._swept_at = float("-inf")
-        self._bytes_since_sweep = 0
+        self._bytes_since_sweep = self._since_sweep = 0
         self._last_created = 0
         self.enabled = setting is not None
         """Whether the server lists artifacts among its resources."""
@@ -146,7 +150,7 @@ class ArtifactService:
             preview = _text(result) if len(_text(result)) <= over else _preview(_text(result), size)
         assert isinstance(artifact, Artifact)
         scopes = self._scopes.needed(tool, call.request.arguments)
-        record, start = await self._store_artifact(artifact, call.principal.id, scopes)
+        record, start = await self._store_artifact(artifact, call.principal, scopes)
         reference: dict[str, Any] = {
             "x-artifact-type": record.type,
             "artifact_id": record.id,
@@ -171,7 +175,7 @@ class ArtifactService:
         return result
 
     async def _store_artifact(
-        self, artifact: Artifact[Any], principal: str, scopes: tuple[str, ...]
+        self, artifact: Artifact[Any], principal: Principal, scopes: tuple[str, ...]
     ) -> tuple[ArtifactRecord, str]:
         """Store an artifact; return its record and the text that it starts with."""
         store = await self.open_store()
@@ -187,7 +191,7 @@ class ArtifactService:
         lifetime = self._limits.artifact_lifetime if artifact.ttl is None else artifact.ttl
         record = ArtifactRecord(
             id=artifact.id,
-            principal=principal,
+            principal=principal.id,
             type=artifact.type,
             encoding=encoding,
             mime_type=mime or "application/octet-stream",
@@ -196,6 +200,7 @@ class ArtifactService:
             title=artifact.title,
             description=artifact.description,
             scopes=scopes,
+            sharer="" if principal.id else principal.share,
         )
         most = self._limits.max_artifact_bytes
         try:
@@ -215,11 +220,14 @@ class ArtifactService:
     async def _sweep(self, store: ArtifactStore, size: int) -> None:
         """Delete artifacts beyond the limits, if the last sweep was some time or many bytes ago."""
         self._bytes_since_sweep += size
+        self._since_sweep += 1
         at, max_total = time.monotonic(), self._limits.max_stored_artifact_bytes
         is_overdue = at - self._swept_at > _SWEEP_INTERVAL_SECONDS
-        if is_overdue or self._bytes_since_sweep > max_total // _SWEEP_FRACTION:
-            self._swept_at, self._bytes_since_sweep = at, 0
-            await store.sweep(now=_now(), max_total_bytes=max_total)
+        most = max(_MIN_ARTIFACTS, max_total // _BYTES_PER_ARTIFACT)
+        is_large = self._bytes_since_sweep > max_total // _SWEEP_FRACTION
+        if is_overdue or is_large or self._since_sweep > most // _SWEEP_FRACTION:
+            self._swept_at, self._bytes_since_sweep, self._since_sweep = at, 0, 0
+            await store.sweep(now=_now(), max_total_bytes=max_total, max_artifacts=most)
 
     def _link(self, record: ArtifactRecord) -> ResourceLink:
         return ResourceLink(

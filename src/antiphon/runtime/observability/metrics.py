@@ -91,15 +91,18 @@ async def _add_store(page: _Page, store: Store, server: str | None) -> None:
         async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             counts = [({"phase": phase}, await store.count(phase)) for phase in _PHASES]
             oldest = await store.oldest_ready(server=server)
+            stored = await store.stored_bytes(server=server)
         up = 1
     except (StoreError, TimeoutError):
-        counts, oldest, up = [], None, 0
+        counts, oldest, stored, up = [], None, 0, 0
     page.add("antiphon_store_up", "gauge", "Whether the store responds.", [({}, up)])
     page.add("antiphon_tasks", "gauge", "Tasks in the store, by phase; the same for all processes.", counts)
     if up:
         age = 0.0 if oldest is None else max(0.0, wall_clock.now() - oldest / 1000)
         about = "Age of the oldest task of this server that waits for a worker."
         page.add("antiphon_queue_age_seconds", "gauge", about, [({}, round(age, 3))])
+        about = "Bytes of the logs of this server's tasks in the store."
+        page.add("antiphon_stored_task_bytes", "gauge", about, [({}, stored)])
     stats = getattr(store, "commit_stats", None)
     if stats is not None:
         about = "Operations that shared one commit."

@@ -66,7 +66,7 @@ def claimed_task(
         store,
         history.task,
         dict(history.created),
-        owner=stored_principal(history.created),
+        owner=stored_principal(history.created, claim.record.sharer),
         version=claim.record.version,
         token=claim.token,
         journal=history.journal,

@@ -28,9 +28,10 @@ def dump_principal(principal: Principal) -> dict[str, Any]:
     return _STRANGER if isinstance(principal, Stranger) else _dump(principal)
 
 
-def stored_principal(created: Mapping[str, Any]) -> Principal:
-    """Return the principal that owns a task, from the first entry of its log."""
-    return msgspec.convert(created["principal"], Principal)
+def stored_principal(created: Mapping[str, Any], sharer: str = "") -> Principal:
+    """Return the principal that owns a task, from the first entry of its log and the sharer in its record."""
+    principal = msgspec.convert(created["principal"], Principal)
+    return Stranger(address=sharer) if sharer and not principal.id else principal
 
 
 def as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:

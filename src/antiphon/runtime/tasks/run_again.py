@@ -65,6 +65,7 @@ async def run_again(store: Store, record: Record) -> Task:
             expires=task.expires,
             head=head,
             server=record.server,
+            sharer=record.sharer,
         ),
         [("created", {**entry, "task": head, "journal": journal.entries})],
     )

@@ -109,6 +109,7 @@ class TaskService:
         self._limits = limits
         self._finished_content = FinishedContent(store)
         self._admission = Admission(store, limits, server=server)
+        worker.check_growth = self._admission.check_growth
         self._unreadable = UnreadableRecords(type(store).__name__)
         self._checked_capabilities: Mapping[str, Any] | None = None
 
@@ -121,7 +122,7 @@ class TaskService:
         run: bool = True,
         emitted: Sequence[Any] = (),
     ) -> ClaimedTask | Task:
-        """Create a task in the store; raises `Busy` if too many tasks wait for a worker or an answer.
+        """Create a task in the store; raises `Busy` if too many tasks wait, or if there is no space for it.
 
         If this process has room, it claims the task at once, and with `run` starts it. A task of a tool with
         `max_running` waits for the worker, which counts them. `emitted` are the segments that the call
@@ -165,36 +166,39 @@ class TaskService:
             created["trace"] = trace
         if call.request.input_responses:  # answers to questions from before the call became a task
             created["responses"] = call.request.input_responses
-        entries: list[tuple[EntryKind, Any]] = [("created", created)]
+        texts: list[tuple[EntryKind, bytes]] = [("created", msgspec.json.encode(created))]
         segment_entries = EntryRanges()
         if emitted:
             # The claim that comes with the creation has the first token.
             segments = {"first": 1, "blocks": msgspec.to_builtins(emitted), "by": 1}
-            entries.append(("emitted", segments))
+            texts.append(("emitted", msgspec.json.encode(segments)))
             task = task.after("emitted", segments, at)
             head = head_of(task)
-            segment_entries.add(len(entries))
+            segment_entries.add(len(texts))
         record = Record(
             id=task.id,
             principal=call.principal.id,
             tool=tool.name,
             phase="ready",
-            version=len(entries),
+            version=len(texts),
             created=at,
             updated=at,
             expires=task.expires,
             head=head,
             server=self._server or "",
+            sharer="" if call.principal.id else call.principal.share,
         )
-        admitted = await self._admission.reserve(call.principal.id, tool)
+        size = sum(len(text) for _, text in texts)
+        admitted = await self._admission.reserve(call.principal, tool, size)
         is_reserved = run and tool.max_running is None and self.worker.reserve(call.principal.id)
         worker = self.worker.name if is_reserved or not run else None
         since, lease, is_created = lease_clock(), self._limits.lease_seconds, False
         try:
+            entries = [(kind, msgspec.Raw(text)) for kind, text in texts]  # encoded once, to know the size
             claim = await self.store.create(record, entries, worker=worker, lease=lease)
             is_created = True
         finally:
-            self._admission.finish(admitted, created=is_created)
+            self._admission.finish(admitted, size, created=is_created)
             if is_reserved:
                 self.worker.unreserve()
         if claim is None:
@@ -204,7 +208,7 @@ class TaskService:
             task,
             created,
             owner=as_stored(call.principal, created),
-            version=len(entries),
+            version=len(texts),
             token=claim.token,
             journal=dict(journal),
             responses=call.request.input_responses,
@@ -305,10 +309,11 @@ class TaskService:
         """Answer a task's questions, and return the task.
 
         Responses to questions that are not open are ignored. A question whose response does not match its
-        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, and
-        `TaskNotWaiting` if the task has no open question; a repeated answer is accepted. An error does not
-        undo the other responses. `by` names the person who answers for the principal, for the log; then
-        `TaskNotWaiting` is raised also if all responses are to questions that are not open.
+        form stays open, and says why. Raises `InvalidParams` for a response of the wrong kind, `Busy` if
+        there is no space for the responses, and `TaskNotWaiting` if the task has no open question; a repeated
+        answer is accepted. An error does not undo the other responses. `by` names the person who answers for
+        the principal, for the log; then `TaskNotWaiting` is raised also if all responses are to questions
+        that are not open.
         """
         check_nesting(responses, "responses")
         sorted_responses = SortedResponses({}, {}, {})
@@ -456,6 +461,8 @@ class TaskService:
                 raise InvalidParams(
                     f"Task {id} got too many answers that do not fit: cancel it, or answer it."
                 )
+            if kind == "answered":
+                await self._admission.check_growth(record, len(msgspec.json.encode(data)))
             try:
                 after = await append_entry(self.store, record, task, kind, data, server=self._server)
             except Stale:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from antiphon.errors import (
+    Busy,
     InternalError,
     LeaseLost,
     NoTask,
@@ -29,6 +30,7 @@ from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
+from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.runtime.tasks.attempts import (
     SuspectSlot,
     check_arguments,
@@ -48,10 +50,11 @@ from antiphon.runtime.tasks.held_task import HeldTask, HeldTaskWork, held_bounds
 from antiphon.runtime.tasks.inbox_feed import InboxFeed
 from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, await_outcome, write_outcome
+from antiphon.runtime.tasks.records import task_of
 from antiphon.runtime.tasks.repetition import STORE_RETRY_SECONDS, repeat
 from antiphon.runtime.tasks.task_call import call_of, run_with_timeout
 from antiphon.runtime.tasks.unwinding import cancel_run, end_unwound, unwind
-from antiphon.store.contract import Claim, Store
+from antiphon.store.contract import Claim, Record, Store
 
 __all__ = ["Worker"]
 
@@ -73,6 +76,8 @@ _UNREADABLE_DELAY_SECONDS = 60.0
 """How long a task waits after a worker could not read its log: another version may be able to."""
 _UNKNOWN_TOOL_DELAY_SECONDS = 10.0
 """How long a task waits after its tool vanished between the claim and the run."""
+_NO_SPACE_DELAY_SECONDS = 60.0
+"""How long a task waits whose owner has too many bytes in the store."""
 _OWN_TASK_DELAY_SECONDS = 1.0
 """How long a task waits if an earlier run of it has not ended in this process; doubles each time."""
 _LONGEST_OWN_TASK_DELAY_SECONDS = 60.0
@@ -103,12 +108,15 @@ class Worker:
         self._claims = claims
         self._server = server
         self._feed = feed
+        self.check_growth: Callable[[Record, int], Awaitable[None]] | None = None
+        """Raises `Busy` if the logs of the owner of a task are much too large for it to run."""
         self.lost_leases = 0
         """How many tasks this worker stopped because another worker claimed them or they were gone."""
         self.finished_runs: Counter[tuple[str, str]] = Counter()
         """How many runs finished in this process, by tool and by the state of the task after the run."""
         self._running: dict[str, RunningTask] = {}
         self._capacity = Capacity(limits, find_tool, self._running)
+        self._log = RateLimitedLog()
         self._finished = FinishedTasks()
         self._suspects = SuspectSlot()
         self._suspected: list[tuple[ClaimedTask, Tool]] = []
@@ -319,6 +327,9 @@ class Worker:
 
     async def _resume(self, claim: Claim, since: float) -> None:
         """Read the log of a claimed task and run the task, or end it if no attempt is left."""
+        if not await self._has_space(claim.record):
+            await give_back(self._store, claim, delay=_NO_SPACE_DELAY_SECONDS)
+            return
         history = await read_history(self._store, claim)
         if history is None:
             return
@@ -361,6 +372,19 @@ class Worker:
         elif outcome:
             await note_beginning(claimed, history, tool)
             self.run(claimed, tool)
+
+    async def _has_space(self, record: Record) -> bool:
+        """Return whether a task may write more. One that was cancelled may: its function cleans up."""
+        if self.check_growth is None:
+            return True
+        try:
+            await self.check_growth(record, 0)
+        except Busy as error:
+            if task_of(record).state == "cancelled":
+                return True
+            self._log.warning("Task %s waits for space in the store: %s", record.id, error)
+            return False
+        return True
 
     async def _unwind(self, claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
         """Unwind the function of a task that was cancelled while no worker ran it."""

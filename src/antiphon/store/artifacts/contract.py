@@ -6,7 +6,8 @@ bytes are written in pieces and read in ranges, so no process needs to hold all 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from antiphon.model.artifact import ArtifactRecord
 
 __all__ = [
     "CHUNK_BYTES",
+    "MANY",
     "ArtifactPage",
     "ArtifactStore",
     "StoredArtifact",
@@ -29,6 +31,8 @@ __all__ = [
 CHUNK_BYTES = 256 * 1024
 """The size of the pieces in which bytes are stored, except for the last piece of an artifact. Small
 enough that the transaction of a chunk is short, large enough that an artifact has few of them."""
+MANY = 2**62
+"""A number of artifacts that no store has."""
 _AFTER_ALL_ARTIFACTS = 2**62
 """A creation time later than that of every artifact."""
 
@@ -66,8 +70,8 @@ class ArtifactStore(Protocol):
     async def list(self, principal: str, *, now: int, cursor: str | None, limit: int) -> ArtifactPage:
         """Return a page of a principal's artifacts, newest first; raises `ValueError` for a bad cursor."""
 
-    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
-        """Delete expired artifacts, then evict others until all together have `max_total_bytes` at most."""
+    async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
+        """Delete expired artifacts, then evict others until the rest is within both limits."""
 
 
 async def in_chunks(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
@@ -121,27 +125,42 @@ class StoredArtifact(msgspec.Struct, frozen=True):
     id: str
     created: int
     size: int
+    sharer: str = ""
+    """As in the record."""
 
 
-def artifacts_to_evict(stored: Iterable[StoredArtifact], max_total_bytes: int) -> list[StoredArtifact]:
-    """Choose the artifacts to evict, so that the others together have `max_total_bytes` at most.
+def artifacts_to_evict(
+    stored: Iterable[StoredArtifact], max_total_bytes: int, max_artifacts: int = MANY
+) -> list[StoredArtifact]:
+    """Choose the artifacts to evict, so that the others are not too many, nor too large together.
 
-    The principal with the most bytes loses its oldest artifact first, so that one principal's many artifacts
-    do not evict those of the others.
+    The principal with the most bytes, or the sharer of artifacts without one, loses its oldest first; if
+    there are too many artifacts, the one with the most of them. So the many artifacts of one never evict
+    those of another that has less.
     """
     queues: dict[str, list[StoredArtifact]] = {}
-    sizes: dict[str, int] = {}
     for artifact in sorted(stored, key=lambda artifact: artifact.created, reverse=True):
-        queues.setdefault(artifact.principal, []).append(artifact)
-        sizes[artifact.principal] = sizes.get(artifact.principal, 0) + artifact.size
+        queues.setdefault(artifact.sharer or artifact.principal, []).append(artifact)
+    too_many = _evict_from(queues, max_artifacts, lambda artifact: 1)
+    return too_many + _evict_from(queues, max_total_bytes, lambda artifact: artifact.size)
+
+
+def _evict_from(
+    queues: dict[str, list[StoredArtifact]], most: int, size_of: Callable[[StoredArtifact], int]
+) -> list[StoredArtifact]:
+    """Take artifacts from the ends of the largest queues, until all queues together have `most` at most."""
+    sizes = {sharer: sum(map(size_of, queue)) for sharer, queue in queues.items()}
+    total, largest_first = sum(sizes.values()), [(-size, sharer) for sharer, size in sizes.items()]
+    heapify(largest_first)
     evicted: list[StoredArtifact] = []
-    total = sum(sizes.values())
-    while total > max_total_bytes:
-        largest = max(sizes, key=lambda principal: sizes[principal])
-        oldest = queues[largest].pop()
-        sizes[largest] -= oldest.size
-        total -= oldest.size
-        if not queues[largest]:
-            del sizes[largest]
-        evicted.append(oldest)
+    while total > most:
+        size, sharer = largest_first[0]
+        evicted.append(queues[sharer].pop())
+        freed = size_of(evicted[-1])
+        total -= freed
+        if queues[sharer]:
+            heapreplace(largest_first, (size + freed, sharer))
+        else:
+            heappop(largest_first)
+            del queues[sharer]
     return evicted

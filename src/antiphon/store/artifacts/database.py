@@ -17,6 +17,7 @@ import msgspec
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts.contract import (
     CHUNK_BYTES,
+    MANY,
     ArtifactPage,
     StoredArtifact,
     artifacts_to_evict,
@@ -32,6 +33,15 @@ _MAX_EXPIRED_ARTIFACTS = 1000
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ArtifactRecord).decode
+
+
+class _Share(msgspec.Struct):
+    """What a sweep reads of a record."""
+
+    sharer: str = ""
+
+
+_decode_share = msgspec.json.Decoder(_Share).decode
 
 
 class DatabaseArtifacts:
@@ -114,23 +124,28 @@ class DatabaseArtifacts:
         cursor = f"{rows[limit - 1][1]}.{rows[limit - 1][2]}" if len(rows) > limit else None
         return ArtifactPage(tuple(record for record in found if record is not None), cursor)
 
-    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
-        """Delete expired artifacts, and evict others beyond the limit."""
+    async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
+        """Delete expired artifacts, and evict others beyond the limits."""
         expired = await self._rows(
             "SELECT principal, id FROM artifact WHERE expires <= $1 LIMIT $2", now, _MAX_EXPIRED_ARTIFACTS
         )
         total = await self._rows(
-            "SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM artifact WHERE expires > $1", now
+            "SELECT CAST(coalesce(sum(size), 0) AS bigint), count(size) FROM artifact WHERE expires > $1", now
         )
         owners: builtins.list[tuple[str, str]] = [(row[0], row[1]) for row in expired]
-        if total[0][0] > max_total_bytes:
+        if total[0][0] > max_total_bytes or total[0][1] > max_artifacts:
             rows = await self._rows(
-                "SELECT principal, id, created, size FROM artifact WHERE expires > $1 AND size IS NOT NULL",
+                "SELECT principal, id, created, size, record FROM artifact "
+                "WHERE expires > $1 AND size IS NOT NULL",
                 now,
             )
-            stored = (StoredArtifact(*row) for row in rows)
+            stored = (
+                StoredArtifact(principal, id, created, size, _sharer_in(record))
+                for principal, id, created, size, record in rows
+            )
             owners += [
-                (evicted.principal, evicted.id) for evicted in artifacts_to_evict(stored, max_total_bytes)
+                (evicted.principal, evicted.id)
+                for evicted in artifacts_to_evict(stored, max_total_bytes, max_artifacts)
             ]
         await self._delete(owners)
 
@@ -159,3 +174,11 @@ class DatabaseArtifacts:
     async def _delete(self, owners: builtins.list[tuple[str, str]]) -> None:
         """Delete artifacts with their chunks, each in its own transaction."""
         raise NotImplementedError
+
+
+def _sharer_in(record: bytes) -> str:
+    """Return the sharer in a record; a damaged record counts for its principal."""
+    try:
+        return _decode_share(record).sharer
+    except msgspec.MsgspecError:
+        return ""

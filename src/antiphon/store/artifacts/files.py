@@ -21,6 +21,7 @@ import msgspec
 from antiphon.errors import StoreUnavailable
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts.contract import (
+    MANY,
     ArtifactPage,
     StoredArtifact,
     artifacts_to_evict,
@@ -109,9 +110,9 @@ class FileArtifacts:
 
         return await self._run("read", read_page)
 
-    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
-        """Delete expired artifacts, and evict others beyond the limit."""
-        await self._run("written", lambda: self._sweep(now, max_total_bytes))
+    async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
+        """Delete expired artifacts, and evict others beyond the limits."""
+        await self._run("written", lambda: self._sweep(now, max_total_bytes, max_artifacts))
 
     # These methods run in a thread.
 
@@ -122,14 +123,16 @@ class FileArtifacts:
             file.write(_encode(record))
         draft.replace(path)
 
-    def _sweep(self, now: int, max_total_bytes: int) -> None:
+    def _sweep(self, now: int, max_total_bytes: int, max_artifacts: int) -> None:
         stored: list[StoredArtifact] = []
         for record in self._records():
             if record.expires <= now:
                 self._delete(record.principal, record.id)
             else:
-                stored.append(StoredArtifact(record.principal, record.id, record.created, record.size))
-        for evicted in artifacts_to_evict(stored, max_total_bytes):
+                stored.append(
+                    StoredArtifact(record.principal, record.id, record.created, record.size, record.sharer)
+                )
+        for evicted in artifacts_to_evict(stored, max_total_bytes, max_artifacts):
             self._delete(evicted.principal, evicted.id)
         for path in self._folder.glob("*/*.data"):
             try:

@@ -9,6 +9,7 @@ import msgspec
 from antiphon.model.artifact import ArtifactRecord
 from antiphon.store.artifacts.contract import (
     CHUNK_BYTES,
+    MANY,
     ArtifactPage,
     StoredArtifact,
     artifacts_to_evict,
@@ -61,14 +62,14 @@ class MemoryArtifacts:
         owned = (record for (owner, _), (record, _) in self._artifacts.items() if owner == principal)
         return newest_page(owned, now=now, position=decode_cursor(cursor), limit=limit)
 
-    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
-        """Delete expired artifacts, and evict others beyond the limit."""
+    async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
+        """Delete expired artifacts, and evict others beyond the limits."""
         for key, (record, _) in tuple(self._artifacts.items()):
             if record.expires <= now:
                 del self._artifacts[key]
         stored = (
-            StoredArtifact(owner, id, record.created, record.size)
+            StoredArtifact(owner, id, record.created, record.size, record.sharer)
             for (owner, id), (record, _) in self._artifacts.items()
         )
-        for evicted in artifacts_to_evict(stored, max_total_bytes):
+        for evicted in artifacts_to_evict(stored, max_total_bytes, max_artifacts):
             del self._artifacts[evicted.principal, evicted.id]

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from antiphon.errors import StoreUnavailable
+from antiphon.store.artifacts.contract import MANY
 from antiphon.store.artifacts.database import DatabaseArtifacts
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.free_space import release_free_pages
@@ -69,9 +70,9 @@ class SQLiteArtifacts(DatabaseArtifacts):
             self._thread.shutdown()
         self._thread = self._connection = None
 
-    async def sweep(self, *, now: int, max_total_bytes: int) -> None:
-        """Delete expired artifacts, evict others beyond the limit, and release the space of deleted ones."""
-        await super().sweep(now=now, max_total_bytes=max_total_bytes)
+    async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
+        """Delete expired artifacts, evict others beyond the limits, and release the space of deleted ones."""
+        await super().sweep(now=now, max_total_bytes=max_total_bytes, max_artifacts=max_artifacts)
         await self._run("written", lambda: release_free_pages(self._database))
 
     # These methods run on the thread.

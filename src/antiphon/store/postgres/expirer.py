@@ -63,12 +63,14 @@ class Expirer:
         return rows
 
     async def _merge_hours(self, now: int) -> None:
-        """Delete the numbers of old hours, and add up the rows of the hours that have ended."""
+        """Delete the numbers of old hours, and add up the rows of ended hours, and those of each sharer."""
         ended = hour_of(now) - HOUR_MILLISECONDS  # other processes may still count in the hour before
         if ended <= self._merged_before:
             return
         values = (self._merged_before, now - KEPT_MILLISECONDS, ended)
         await self._context.connection.fetch(sql("merge_hours"), *values)
+        await self._context.connection.fetch(sql("merge_usages"))
+        await self._context.connection.fetch(sql("delete_unused"))
         self._merged_before = ended
 
     def note_phase(self, phase: Phase, expires: int | UnsetType | None = UNSET) -> None:

@@ -53,6 +53,7 @@ from antiphon.store.unreadable import UnreadableRecords
 __all__ = [
     "CountListed",
     "CountOfPrincipal",
+    "CountOfSharer",
     "CountQueued",
     "CountTasks",
     "GetHourlyTallies",
@@ -123,6 +124,21 @@ class CountOfPrincipal(NamedTuple):
     most: int
 
 
+class CountOfSharer(NamedTuple):
+    """Counts the tasks of a sharer that wait in a phase, up to a limit."""
+
+    sharer: str
+    phase: Phase
+    most: int
+
+
+class StoredBytes(NamedTuple):
+    """Gets the bytes of the logs of a sharer, or of all for an empty name."""
+
+    sharer: str
+    servers: Sequence[str] | None
+
+
 class GetOldestReady(NamedTuple):
     """Gets the time of the next task to be claimed."""
 
@@ -181,6 +197,8 @@ ReadOperation: TypeAlias = (
     | ListEvents
     | CountTasks
     | CountOfPrincipal
+    | CountOfSharer
+    | StoredBytes
     | CountQueued
     | GetOldestReady
     | GetOverdue
@@ -216,6 +234,8 @@ class Reader:
             (ListEvents, self._list_events),
             (CountTasks, self._count),
             (CountOfPrincipal, self._count_of_principal),
+            (CountOfSharer, self._count_of_sharer),
+            (StoredBytes, self._stored_bytes),
             (CountQueued, self._count_queued),
             (GetOldestReady, self._get_oldest_ready),
             (GetOverdue, self._get_overdue),
@@ -363,6 +383,23 @@ class Reader:
             principal, phase, most = job.operation
             values = (escape_text(principal), phase, most)
             rows = await connection.fetch(sql("count_of_principal"), *values, retry=True)
+            job.succeed(rows[0][0])
+
+    async def _count_of_sharer(
+        self, connection: ReconnectingConnection, jobs: list[Job[CountOfSharer]]
+    ) -> None:
+        for job in jobs:
+            sharer, phase, most = job.operation
+            rows = await connection.fetch(
+                sql("count_of_sharer"), escape_text(sharer), phase, most, retry=True
+            )
+            job.succeed(rows[0][0])
+
+    async def _stored_bytes(self, connection: ReconnectingConnection, jobs: list[Job[StoredBytes]]) -> None:
+        for job in jobs:
+            sharer, servers = job.operation
+            values = (escape_text(sharer), escape_texts(servers))
+            rows = await connection.fetch(sql("stored_bytes"), *values, retry=True)
             job.succeed(rows[0][0])
 
     async def _count_queued(self, connection: ReconnectingConnection, jobs: list[Job[CountQueued]]) -> None:

@@ -50,6 +50,7 @@ class Restorer:
             context.schema,
             context.origin,
             turns,
+            [escape_text(operation.row.sharer) for operation in operations],
         )
 
     async def extend(self, operation: Extend) -> list[Any]:

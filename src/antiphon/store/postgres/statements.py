@@ -142,4 +142,5 @@ def record_of(row: Mapping[str, Any]) -> Record:
         server=unescape_text(row["server"]),
         wakes=row.get("wakes"),
         tags=tuple(map(unescape_text, rules.decode_tags(row.get("tags")))),
+        sharer=unescape_text(row.get("sharer") or ""),
     )

@@ -51,6 +51,7 @@ from antiphon.store.postgres.migrations import prepare
 from antiphon.store.postgres.reader import (
     CountListed,
     CountOfPrincipal,
+    CountOfSharer,
     CountQueued,
     CountTasks,
     GetHourlyTallies,
@@ -65,6 +66,7 @@ from antiphon.store.postgres.reader import (
     ReadEvents,
     ReadLog,
     ReadOperation,
+    StoredBytes,
 )
 from antiphon.store.postgres.restorer import Extend, Restore
 from antiphon.store.postgres.waker import WakeTagged, WakeTasks
@@ -383,6 +385,15 @@ class PostgresStore:
         operation = CountOfPrincipal(principal, rules.check_phase(phase), most)
         count: int = await self._read(operation)
         return count
+
+    async def count_of_sharer(self, sharer: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(sharer)
+        count: int = await self._read(CountOfSharer(sharer, rules.check_phase(phase), most))
+        return count
+
+    async def stored_bytes(self, sharer: str = "", *, server: str | None = None) -> int:
+        size: int = await self._read(StoredBytes(rules.check_text(sharer), rules.servers_of(server)))
+        return size
 
     async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:
         operation = CountQueued(rules.check_text(tool), most, rules.servers_of(server))

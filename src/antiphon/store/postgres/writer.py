@@ -254,6 +254,9 @@ class Writer:
             *_wait_columns([job.operation for job in appends]),
             await self._claimer.next_turns([_waiting_row(job.operation) for job in creates]),
             _deadlines([job.operation for job in appends]),
+            [escape_text(job.operation.row.sharer) for job in creates],
+            [rules.size_of(job.operation.entries) for job in creates],
+            [rules.size_of(job.operation.entries) for job in appends],
         )
         written = {row["id"]: row for row in rows}
         self._count(len(written))

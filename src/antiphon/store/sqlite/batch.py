@@ -82,6 +82,7 @@ class Batch:
         self._entries: list[Sequence[Any]] = []
         self._counts: dict[str, int] = {"ready": 0, "waiting": 0, "ended": 0}
         self._tallies = TallyCounter()
+        self._usages: dict[tuple[str, str], int] = {}  # bytes, by server and sharer
         self._messages: list[tuple[str, str]] = []
         self.last_message = 0
         """The number of the last message that was published; 0 if there is none."""
@@ -150,8 +151,8 @@ class Batch:
     def _add_restored(self, row: Row, first: int, entries: Sequence[tuple[str, int, str]]) -> None:
         """Add entries that keep their times."""
         for number, (kind, at, data) in enumerate(entries, first):
-            self._entries.append((row.key, number, kind, at, statements.FORMAT, data))
-        self._note_grown(row)
+            self._entries.append((row.key, number, kind, at, statements.COUNTED_FORMAT, data))
+        self._note_grown(row, [(kind, data) for kind, _, data in entries])
 
     def append(
         self,
@@ -423,11 +424,16 @@ class Batch:
 
     def _add_entries(self, row: Row, first: int, entries: Sequence[EncodedEntry]) -> None:
         for number, (kind, data) in enumerate(entries, first):
-            self._entries.append((row.key, number, kind, self._now, statements.FORMAT, data))
-        self._note_grown(row)
+            self._entries.append((row.key, number, kind, self._now, statements.COUNTED_FORMAT, data))
+        self._note_grown(row, entries)
 
-    def _note_grown(self, row: Row) -> None:
-        """Notify the watchers of a task, and workers if it can be claimed."""
+    def _note_grown(self, row: Row, entries: Sequence[EncodedEntry]) -> None:
+        """Count the bytes of entries, notify the watchers of a task, and workers if it can be claimed."""
+        if entries:
+            added = rules.size_of(entries)
+            row.bytes += added
+            key = row.server, row.sharer or row.principal
+            self._usages[key] = self._usages.get(key, 0) + added
         self.touched.add(row.id)
         self.ready = self.ready or rules.is_claimable(row)
 
@@ -441,6 +447,9 @@ class Batch:
         self._write(statements.update_tasks, [_changing_columns(row) for row in self._changed.values()])
         self._write(statements.insert_entries, self._entries)
         self._new, self._changed, self._entries = {}, {}, []
+        if self._usages:
+            usages, self._usages = rules.with_totals(self._usages), {}
+            self._write(statements.add_to_usages, [(*key, added) for key, added in usages.items()])
         if self._waits:
             self._flush_waits()
 
@@ -461,8 +470,9 @@ class Batch:
 
 
 def _all_columns(row: Row) -> Sequence[Any]:
-    *columns, _wakes, _tags, tallied, head = msgspec.structs.astuple(row)  # `_flush_waits` writes the two
-    return (*columns, tallied, statements.FORMAT, head)
+    *columns, _wakes, _tags, sharer, size, tallied, head = msgspec.structs.astuple(row)
+    # `_flush_waits` writes the waits.
+    return (*columns, sharer, size, tallied, statements.FORMAT, head)
 
 
 def _changing_columns(row: Row) -> Sequence[Any]:
@@ -476,6 +486,7 @@ def _changing_columns(row: Row) -> Sequence[Any]:
         row.worker,
         row.lease,
         row.turn,
+        row.bytes,
         row.tallied,
         row.head,
     )

@@ -255,6 +255,16 @@ class Reader:
         """Return the number of a principal's tasks in a phase, or `most` if there are more."""
         return int(self._one(statements.COUNT_OF_PRINCIPAL, (principal, phase, most))[0])
 
+    def count_of_sharer(self, sharer: str, phase: Phase, most: int) -> int:
+        """Return the number of tasks of a sharer that wait in a phase, or `most` if there are more."""
+        return int(self._one(statements.COUNT_OF_SHARER, (sharer, phase, most))[0])
+
+    def stored_bytes(self, sharer: str, servers: Sequence[str] | None) -> int:
+        """Return how many bytes the logs of a sharer's tasks have."""
+        return int(
+            self._one(statements.STORED_BYTES, {"sharer": sharer, "servers": _encode_servers(servers)})[0]
+        )
+
     def count_queued(self, tool: str, most: int, servers: Sequence[str] | None) -> int:
         """Return the number of a tool's tasks that can be claimed, or `most` if there are more."""
         names = _encode_servers(servers)

@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "CLAIMABLE_TASKS",
+    "COUNTED_FORMAT",
     "COUNT_OF_PRINCIPAL",
+    "COUNT_OF_SHARER",
     "COUNT_QUEUED",
     "COUNT_TASKS",
     "COUNT_TASKS_OF_SERVERS",
@@ -37,12 +39,14 @@ __all__ = [
     "READ_ENTRIES",
     "RECENT_CHANGES",
     "SERVERS_OF_PRINCIPAL",
+    "STORED_BYTES",
     "TAGGED_TASKS",
     "TOOLS",
     "UNFINISHED_TOOLS",
     "UPDATE_COUNTS",
     "WAKING_SERVERS",
     "Search",
+    "add_to_usages",
     "count_records",
     "delete_entries",
     "delete_tags",
@@ -63,10 +67,13 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The format of heads and data that this version writes: 1 is JSON text."""
+"""The format of heads that this version writes: 1 is JSON text."""
+COUNTED_FORMAT = 0
+"""The format of the data that this version writes: JSON text too, whose bytes the same commit counts. A
+trigger counts those of the format 1, which earlier versions write."""
 
 _MAX_STATEMENT_ROWS = 256
-"""Rows in one statement: the 17 columns of a task stay below SQLite's limit of 32766 parameters."""
+"""Rows in one statement: the 19 columns of a task stay below SQLite's limit of 32766 parameters."""
 
 _IS_LIVE = "(phase <> 'ended' OR expires IS NULL OR expires > {now})"
 
@@ -75,6 +82,7 @@ _RECORD = """
     || ',"phase":"' || phase || '","version":' || version || ',"created":' || created
     || ',"updated":' || updated || ',"expires":' || coalesce(expires, 'null')
     || ',"server":' || json_quote(server)
+    || CASE sharer WHEN '' THEN '' ELSE ',"sharer":' || json_quote(sharer) END
     || CASE WHEN phase = 'waiting'
         THEN coalesce(',"wakes":' || wakes, '') || coalesce(',"tags":' || tags, '') ELSE '' END
     || ',"head":' || head || '}'
@@ -94,7 +102,8 @@ _OUTCOME = """
 
 _ROW = """json_array(
     key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease, server, turn,
-    wakes, tags, coalesce(tallied, CASE WHEN phase <> 'ended' THEN phase ELSE {status} END){head}
+    wakes, tags, sharer, bytes, coalesce(tallied, CASE WHEN phase <> 'ended' THEN phase ELSE {status} END)
+    {head}
 )"""
 
 _AS_RECORDS = f"'[' || coalesce(group_concat({_RECORD}), '') || ']'"
@@ -123,6 +132,18 @@ COUNT_OF_PRINCIPAL = """
     SELECT count(*) FROM (
         SELECT 1 FROM task_rows WHERE principal = ? AND phase = ? LIMIT ?
     )
+"""
+
+COUNT_OF_SHARER = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM task_rows INDEXED BY tasks_of_sharer
+        WHERE sharer = ? AND phase = ? AND sharer <> '' AND phase <> 'ended' AND lease = 0 LIMIT ?
+    )
+"""
+
+STORED_BYTES = """
+    SELECT coalesce(sum(bytes), 0) FROM usages
+    WHERE sharer = :sharer AND (:servers IS NULL OR server IN (SELECT value FROM json_each(:servers)))
 """
 
 COUNT_TASKS_OF_SERVERS = """
@@ -425,8 +446,8 @@ def insert_tasks(size: int) -> str:
     return f"""
         INSERT INTO task_rows (
             key, id, principal, tool, phase, version, created, updated, expires, token, worker, lease, server,
-            turn, tallied, format, head
-        ) SELECT * FROM (VALUES {tuples(size, 17)}) WHERE column1 IS NOT NULL
+            turn, sharer, bytes, tallied, format, head
+        ) SELECT * FROM (VALUES {tuples(size, 19)}) WHERE column1 IS NOT NULL
     """  # nosec B608 # placeholders only
 
 
@@ -443,12 +464,22 @@ def insert_entries(size: int) -> str:
 def update_tasks(size: int) -> str:
     """Return the statement that updates tasks. A NULL head leaves the head unchanged."""
     return f"""
-        WITH fresh (key, phase, version, updated, expires, token, worker, lease, turn, tallied, head)
-            AS (VALUES {tuples(size, 11)})
+        WITH fresh (key, phase, version, updated, expires, token, worker, lease, turn, bytes, tallied, head)
+            AS (VALUES {tuples(size, 12)})
         UPDATE task_rows SET phase = fresh.phase, version = fresh.version, updated = fresh.updated,
             expires = fresh.expires, token = fresh.token, worker = fresh.worker, lease = fresh.lease,
-            turn = fresh.turn, tallied = fresh.tallied, head = coalesce(fresh.head, task_rows.head)
+            turn = fresh.turn, bytes = fresh.bytes, tallied = fresh.tallied,
+            head = coalesce(fresh.head, task_rows.head)
         FROM fresh WHERE task_rows.key = fresh.key
+    """  # nosec B608 # placeholders only
+
+
+@cache
+def add_to_usages(size: int) -> str:
+    """Return the statement that adds to the bytes of sharers."""
+    return f"""
+        INSERT INTO usages SELECT * FROM (VALUES {tuples(size, 3)}) WHERE column1 IS NOT NULL
+        ON CONFLICT (server, sharer) DO UPDATE SET bytes = bytes + excluded.bytes
     """  # nosec B608 # placeholders only
 
 

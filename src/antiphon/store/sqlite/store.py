@@ -403,6 +403,18 @@ class SQLiteStore:
         count: int = await self._read(lambda reader: reader.count_of_principal(principal, phase, most))
         return count
 
+    async def count_of_sharer(self, sharer: str, phase: Phase, *, most: int) -> int:
+        rules.check_text(sharer)
+        rules.check_phase(phase)
+        count: int = await self._read(lambda reader: reader.count_of_sharer(sharer, phase, most))
+        return count
+
+    async def stored_bytes(self, sharer: str = "", *, server: str | None = None) -> int:
+        rules.check_text(sharer)
+        servers = rules.servers_of(server)
+        size: int = await self._read(lambda reader: reader.stored_bytes(sharer, servers))
+        return size
+
     async def count_queued(self, tool: str, *, most: int, server: str | None = None) -> int:
         rules.check_text(tool)
         servers = rules.servers_of(server)

@@ -27,4 +27,4 @@ chosen AS MATERIALIZED (
 UPDATE tasks SET token = tasks.token + 1, worker = $2::text, lease = moment.now + $3::bigint
 FROM moment, chosen WHERE tasks.key = chosen.key
 RETURNING tasks.key, tasks.id, tasks.principal, tasks.tool, tasks.phase, tasks.version, tasks.created,
-    tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.server, tasks.token, tasks.turn, moment.now
+    tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.server, tasks.sharer, tasks.token, tasks.turn, moment.now

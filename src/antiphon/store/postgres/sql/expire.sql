@@ -17,7 +17,7 @@ chosen AS MATERIALIZED (
 deleted AS (
     DELETE FROM tasks USING chosen WHERE tasks.key = chosen.key
     RETURNING tasks.key, tasks.id, tasks.principal, tasks.tool, tasks.phase, tasks.version, tasks.created,
-        tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.server
+        tasks.updated, tasks.expires, tasks.format, tasks.head, tasks.server, tasks.sharer
 ),
 deleted_entries AS (
     DELETE FROM entries USING chosen WHERE entries.task = chosen.key

@@ -12,7 +12,7 @@ wanted (server) AS (
     SELECT server FROM named WHERE server IS NOT NULL UNION ALL SELECT unnest($6::text[])
 )
 SELECT found.* FROM wanted CROSS JOIN LATERAL (
-    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags
+    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags, sharer
     FROM tasks WHERE principal = $5::text AND server = wanted.server
         AND (created, key) < ($1::bigint, $2::bigint) AND created >= $10::bigint
         AND ($7::text IS NULL OR tool = $7::text) AND ($8::text IS NULL OR phase = $8::text)

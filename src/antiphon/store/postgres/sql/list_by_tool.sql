@@ -11,7 +11,7 @@ wanted (tool) AS (
     SELECT tool FROM named WHERE tool IS NOT NULL UNION ALL SELECT $7::text WHERE $7::text IS NOT NULL
 )
 SELECT found.* FROM wanted CROSS JOIN LATERAL (
-    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags
+    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags, sharer
     FROM tasks WHERE tool || '' = wanted.tool
         AND (created, key) < ($1::bigint, $2::bigint) AND created >= $10::bigint
         AND ($6::text[] IS NULL OR server = ANY ($6::text[])) AND ($5::text IS NULL OR principal = $5::text)

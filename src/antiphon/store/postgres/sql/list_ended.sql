@@ -9,7 +9,7 @@ WITH wanted (outcome) AS (
     END)
 )
 SELECT found.* FROM wanted CROSS JOIN LATERAL (
-    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags
+    SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags, sharer
     FROM tasks WHERE phase = 'ended' AND coalesce(tasks.outcome, '') = wanted.outcome
         AND (created, key) < ($1::bigint, $2::bigint) AND created >= $10::bigint
         AND ($6::text[] IS NULL OR server = ANY ($6::text[])) AND ($5::text IS NULL OR principal = $5::text)

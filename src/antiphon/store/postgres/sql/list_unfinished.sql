@@ -34,7 +34,7 @@ bound (created) AS MATERIALIZED (
 SELECT found.* FROM (
     (
         SELECT of_tool.* FROM wanted CROSS JOIN LATERAL (
-            SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags
+            SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags, sharer
             FROM tasks WHERE CASE WHEN phase <> 'ended' AND lease = 0 THEN phase END = $8::text AND tool = wanted.tool
                 AND (created, key) < ($1::bigint, $2::bigint) AND created >= $10::bigint
                 AND created >= coalesce((SELECT bound.created FROM bound), $10::bigint)
@@ -45,7 +45,7 @@ SELECT found.* FROM (
     )
     UNION ALL
     (
-        SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags
+        SELECT key, id, principal, tool, phase, version, created, updated, expires, format, head, server, wakes, tags, sharer
         FROM tasks WHERE lease > 0 AND phase = $8::text
             AND (created, key) < ($1::bigint, $2::bigint) AND created >= $10::bigint
             AND ($6::text[] IS NULL OR server = ANY ($6::text[])) AND ($5::text IS NULL OR principal = $5::text)

@@ -8,16 +8,16 @@ WITH moment AS MATERIALIZED (
 created AS (
     INSERT INTO tasks (
         id, principal, tool, phase, version, created, updated, expires, token, lease, format, head, server, wakes, tags,
-        turn
+        turn, sharer
     )
     SELECT
         c.id, c.principal, c.tool, c.phase, c.version, c.created, c.updated, c.expires, c.token, 0, $2::smallint,
-        c.head, c.server, CASE WHEN c.wakes IS NOT NULL THEN greatest(c.wakes, moment.now) END, c.tags, c.turn
+        c.head, c.server, CASE WHEN c.wakes IS NOT NULL THEN greatest(c.wakes, moment.now) END, c.tags, c.turn, c.sharer
     FROM moment, unnest(
         $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
-        $11::bigint[], $12::text[], $13::text[], $14::bigint[], $15::text[], $24::bigint[]
+        $11::bigint[], $12::text[], $13::text[], $14::bigint[], $15::text[], $24::bigint[], $25::text[]
     ) WITH ORDINALITY AS c (
-        id, principal, tool, phase, version, created, updated, expires, token, head, server, wakes, tags, turn, place
+        id, principal, tool, phase, version, created, updated, expires, token, head, server, wakes, tags, turn, sharer, place
     )
     ORDER BY c.place
     ON CONFLICT (id) DO NOTHING

@@ -8,6 +8,8 @@
 -- a time in the past (see write.sql), and 15 seconds is longer than a statement may take. The search by tags waits for
 -- others, because no other search follows it. A task whose tags others change meanwhile may be woken in vain.
 --
+-- The entries have the format 0: their bytes count at once (see schema/11.sql).
+--
 -- A woken task goes behind the other queued tasks of its principal, as a new task does (see reached_turns.sql).
 WITH RECURSIVE moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -74,13 +76,13 @@ placed AS MATERIALIZED (
 woken AS (
     UPDATE tasks SET
         version = tasks.version + 1, was = tasks.phase, phase = 'ready', updated = moment.now, wakes = NULL, tags = NULL,
-        turn = placed.turn
+        turn = placed.turn, bytes = tasks.bytes + 128 + octet_length($4::text) + octet_length($5::text)
     FROM moment, placed WHERE tasks.key = placed.key
     RETURNING tasks.key, tasks.id, tasks.version, tasks.created, placed.wakes
 ),
 inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
-    SELECT woken.key, woken.version, $4::text, moment.now, $3::smallint, $5::text FROM moment, woken
+    SELECT woken.key, woken.version, $4::text, moment.now, $3::smallint - 1, $5::text FROM moment, woken
 ),
 counted AS (
     INSERT INTO counts AS current (slot, phase, tasks)

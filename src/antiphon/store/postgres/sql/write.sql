@@ -2,26 +2,29 @@
 -- A refused operation changes nothing and returns no row; task_rows.sql then finds the reason.
 -- All tasks are different. An append with `unwind_by` leaves a task that was ever claimed ready, and asks its worker to
 -- stop: an empty name says so. A task never begins to wait for a time in the past (see wake.sql). $1 is the time, NULL for the clock of this database. A notification names up to 400
--- tasks, because PostgreSQL allows less than 8000 bytes.
+-- tasks, because PostgreSQL allows less than 8000 bytes. The entries have the format 0: the bytes of their task include them
+-- already (see schema/11.sql).
 WITH moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 created AS (
     INSERT INTO tasks (
         id, principal, tool, phase, version, created, updated, expires, token, worker, lease, format, head, server,
-        wakes, tags, turn
+        wakes, tags, turn, sharer, bytes
     )
     SELECT
         c.id, c.principal, c.tool, c.phase, c.version, c.created, c.updated, c.expires,
         CASE WHEN c.worker IS NULL THEN 0 ELSE 1 END, c.worker,
         CASE WHEN c.worker IS NULL THEN 0 ELSE moment.now + c.lease END, $2::smallint, c.head, c.server,
-        CASE WHEN c.wakes IS NOT NULL THEN greatest(c.wakes, moment.now) END, c.tags, c.turn
+        CASE WHEN c.wakes IS NOT NULL THEN greatest(c.wakes, moment.now) END, c.tags, c.turn,
+        c.sharer, c.bytes
     FROM moment, unnest(
         $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-        $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::text[], $31::bigint[], $32::text[], $35::bigint[]
+        $10::bigint[], $11::text[], $12::bigint[], $13::text[], $14::text[], $31::bigint[], $32::text[], $35::bigint[],
+        $37::text[], $38::bigint[]
     ) WITH ORDINALITY AS c (
         id, principal, tool, phase, version, created, updated, expires, worker, lease, head, server, wakes, tags, turn,
-        place
+        sharer, bytes, place
     )
     ORDER BY c.place
     ON CONFLICT (id) DO NOTHING
@@ -47,11 +50,12 @@ appended AS (
         format = $2::smallint,
         head = a.head,
         wakes = CASE WHEN a.wakes IS NOT NULL THEN greatest(a.wakes, moment.now) END,
-        tags = a.tags
+        tags = a.tags,
+        bytes = tasks.bytes + a.bytes
     FROM moment, unnest(
         $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], $20::bigint[], $21::boolean[],
-        $22::bigint[], $23::bigint[], $33::bigint[], $34::text[], $36::bigint[]
-    ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by, wakes, tags, before)
+        $22::bigint[], $23::bigint[], $33::bigint[], $34::text[], $36::bigint[], $39::bigint[]
+    ) AS a (id, expect, added, phase, head, token, sets_expires, expires, unwind_by, wakes, tags, before, bytes)
     WHERE tasks.id = a.id
         AND (tasks.phase <> 'ended' OR tasks.expires IS NULL OR tasks.expires > moment.now)
         AND (a.token IS NULL OR (tasks.worker IS NOT NULL AND tasks.token = a.token))
@@ -66,7 +70,7 @@ changed AS (
 ),
 inserted_entries AS (
     INSERT INTO entries (task, number, kind, at, format, data)
-    SELECT changed.key, e.number, e.kind, moment.now, $2::smallint, e.data
+    SELECT changed.key, e.number, e.kind, moment.now, 0, e.data
     FROM moment, unnest($24::text[], $25::bigint[], $26::text[], $27::text[]) AS e (id, number, kind, data)
     JOIN changed ON changed.id = e.id
 ),

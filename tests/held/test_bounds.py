@@ -33,7 +33,7 @@ def text(frame: dict[str, Any]) -> str:
 async def test_a_flood_of_runs_evicts_those_that_have_waited_longest(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    held = Held(limits=Limits(max_held_runs=10))
+    held = Held(limits=Limits(max_held_runs=10, principal_share=1.0))
     async with serving(held.server) as address:
         client = Able(address.port)
         states = [(await once(client, "greet"))["result"]["requestState"] for _ in range(30)]

@@ -228,7 +228,10 @@ async def test_a_server_that_stops_ends_tasks_that_wait(tmp_path: Path) -> None:
 
 
 async def test_tasks_that_wait_are_evicted_when_there_are_too_many() -> None:
-    async with working(limits=Limits(max_held_runs=3, drain_timeout=0.5)) as (tasks, address):
+    async with working(limits=Limits(max_held_runs=3, principal_share=1.0, drain_timeout=0.5)) as (
+        tasks,
+        address,
+    ):
         client = Patient(address.port)
         ids = []
         for _ in range(5):

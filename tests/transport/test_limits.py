@@ -117,7 +117,7 @@ async def test_a_client_that_disconnects_within_its_body_leaves_nothing_behind()
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_call_over_the_limit_is_refused_as_busy(dialect: str) -> None:
-    server, release = slow(Limits(max_calls=3))
+    server, release = slow(Limits(max_calls=3, principal_share=1.0))
     async with serving(server) as where:
         asker = await speaker(dialect, where.port)
         calls = [asyncio.create_task(asker.call("wait")) for _ in range(3)]

@@ -20,6 +20,7 @@ import msgspec
 from antiphon.errors import DefinitionError
 from antiphon.gateway.names import MAX_NAME_CHARACTERS, attributed, qualified
 from antiphon.model.catalog import Kind
+from antiphon.model.identity import STRANGER, Principal
 from antiphon.model.notification import ListChanged
 from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import CallTool, Complete, GetPrompt, PromptReference, Request
@@ -159,14 +160,22 @@ class _MountedPrompt(Prompt):
 class ServerProvider(Provider):
     """The items of a server of this process."""
 
-    def __init__(self, engine: Engine, name: str, inner: Engine, *, prefix: bool) -> None:
+    def __init__(
+        self, engine: Engine, name: str, inner: Engine, *, prefix: bool, is_withheld: bool = False
+    ) -> None:
         self._engine = engine
+        self._guard = _is_no_stranger if is_withheld else None
         self._name = name
         self._prefix = name if prefix else None
         self._inner = inner
         self._inside = _Inside(inner)
         self._left_out: set[tuple[Kind, str]] = set()
         """The items whose names are taken, so that each is logged once."""
+
+    @property
+    def protects(self) -> bool:
+        """Whether callers of the server have to say who they are over HTTP, or need scopes."""
+        return self._guard is not None or any(each.protects for each in self._inner.registry.providers)
 
     @property
     def kinds(self) -> Sequence[Kind]:  # type: ignore[override]
@@ -178,7 +187,8 @@ class ServerProvider(Provider):
         """Start the lifespan of the server; raises `DefinitionError` if one of its names is taken."""
         async with self._inner.running_inside():
             self._register(is_starting=True)
-            self._engine.describe(self, attributed(self._prefix, self._inner.instructions))
+            if self._guard is None:
+                self._engine.describe(self, attributed(self._prefix, self._inner.instructions))
             following = asyncio.create_task(self._follow())
             try:
                 yield
@@ -247,7 +257,9 @@ class ServerProvider(Provider):
             mounted: Tool | Resource | Prompt = self._tool(item)
         else:
             mounted = self._resource(item) if isinstance(item, Resource) else self._prompt(item)
-        mounted.offer = replace(item.offer, enabled=is_enabled)
+        mounted.offer = replace(item.offer, enabled=is_enabled, guard=item.offer.guard or self._guard)
+        if isinstance(mounted, Tool):
+            mounted.is_restricted = mounted.is_restricted or mounted.offer.is_conditional
         return mounted
 
     def _tool(self, tool: Tool) -> Tool:
@@ -288,7 +300,11 @@ class ServerProvider(Provider):
 
     async def list(self, kind: Kind, call: Call[Any]) -> Listing | None:
         """Return what a caller sees of the server; `None` for all items that it has registered."""
+        if self._guard is not None and not self._guard(call.principal):
+            return Listing(())
         listing = await listing_of(self._inner.registry, kind, call)
+        if listing is not None and self._guard is not None:
+            listing = replace(listing, shared=False)
         if listing is None or kind not in _NAMED:
             return listing
         definitions = [
@@ -331,6 +347,11 @@ class ServerProvider(Provider):
         """Tell the providers of the server."""
         for provider in self._inner.registry.providers:
             await provider.unsubscribe(uri, call)
+
+
+def _is_no_stranger(principal: Principal) -> bool:
+    """Return whether a caller is known, or runs the server."""
+    return principal is not STRANGER
 
 
 def _copy_slots(kind: type[Any], source: Any, target: Any) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import (
@@ -161,8 +163,28 @@ class UpstreamProvider(Provider):
 
     # Lists
 
+    @property
+    def protects(self) -> bool:
+        """Whether the server protects what it offers, or the mount does."""
+        return self._upstream.is_protected or self._mounted.scopes is not None
+
+    def _guard(self) -> None:
+        """Offer what a command protects to nobody but who runs the gateway too: it cannot check callers."""
+        mounted, is_protected = self._mounted, self._upstream.is_protected
+        self._offer = read_offer(f"mount({mounted.name!r}, …)", mounted.tags, True, mounted.visible)
+        if is_protected:
+            self._offer = replace(self._offer, guard=_runs_the_gateway)
+            logger.error(
+                "The server %r is not offered over HTTP: it authenticates its callers or needs scopes, and a "
+                "gateway that starts it as a command cannot tell it who calls. Serve it over HTTP with "
+                "antiphon run and name its URL. Or offer it to every caller with --allow-anonymous, in "
+                "Python allow_anonymous=True.",
+                mounted.name,
+            )
+
     async def _connected(self, client: UpstreamClient) -> None:
         """Register everything that the server offers."""
+        self._guard()
         offers = client.offers
         has = {
             "tools": offers.tools,
@@ -171,7 +193,8 @@ class UpstreamProvider(Provider):
             "prompts": offers.prompts,
         }
         self.kinds = tuple(kind for kind in _KINDS if has[kind])
-        self._engine.describe(self, attributed(self._prefix, client.instructions))
+        instructions = None if self._upstream.is_protected else client.instructions
+        self._engine.describe(self, attributed(self._prefix, instructions))
         self._known.clear()  # how the server asks may have changed, so that all items are made anew
         for kind in _KINDS:
             definitions: Sequence[Definition] = ()
@@ -361,6 +384,7 @@ class UpstreamProvider(Provider):
         return filled
 
     async def _complete(self, call: Call[Complete], prompt: str | None = None) -> Completion:
+        self._upstream.check(call)
         request = call.request
         if prompt is not None:
             request = msgspec.structs.replace(request, ref=PromptReference(prompt))
@@ -428,6 +452,11 @@ async def _listed(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:
     }
     listed: Sequence[Definition] = await readers[kind]()
     return listed
+
+
+def _runs_the_gateway(principal: Principal) -> bool:
+    """Return whether a caller runs the gateway: over stdio, or in its process."""
+    return principal is ANONYMOUS
 
 
 def _key(item: Tool | Resource | Prompt) -> str:

@@ -50,6 +50,11 @@ class Provider:
     task_tools: Collection[str] = ()
     """The names of its tools that can run as tasks, as far as they are known before it starts."""
 
+    @property
+    def protects(self) -> bool:
+        """Whether the provider checks its callers over HTTP, and not those who run the server."""
+        return False
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the provider with the server, and stop it at the end. Registers the items of the provider."""

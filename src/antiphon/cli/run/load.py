@@ -28,11 +28,14 @@ _OTHER_LIBRARIES = ("fastmcp", "mcp")
 _PREFERRED_NAMES = ("server", "app", "mcp")
 
 
-def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool = False) -> Server:
+def load_server(
+    target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool = False, is_private: bool = False
+) -> Server:
     """Load the server from a Python file or a module, and adopt a server of another library.
 
     `tasks` names the tools of an adopted server that callers can run as tasks. With `allow_anonymous`, an
-    adopted server has no authentication. Raises `CommandError`.
+    adopted server has no authentication. If the process `is_private`, it has none either, but tells a gateway
+    that it would have. Raises `CommandError`.
     """
     place, name = split_target(target)
     if Path(place).is_dir() and not Path(place, "__init__.py").exists():
@@ -54,18 +57,21 @@ def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool
                 f'--task is for servers of other libraries. In {place}, write @server.tool(task="optional").'
             )
         return found
-    return adopt_loaded(found, tasks, allow_anonymous=allow_anonymous)
+    return adopt_loaded(found, tasks, allow_anonymous=allow_anonymous, is_private=is_private)
 
 
-def adopt_loaded(server: Any, tasks: Sequence[str], *, allow_anonymous: bool) -> Server:
+def adopt_loaded(server: Any, tasks: Sequence[str], *, allow_anonymous: bool, is_private: bool) -> Server:
     """Return the `Server` for a server of another library; raises `CommandError`."""
     from antiphon.adoption.adopt import adopt
+    from antiphon.adoption.own_authentication import authenticates
 
-    options: dict[str, Any] = {"authenticate": None} if allow_anonymous else {}
+    options: dict[str, Any] = {"authenticate": None} if allow_anonymous or is_private else {}
     try:
-        return adopt(server, tasks=tasks, **options)
+        adopted = adopt(server, tasks=tasks, **options)
     except DefinitionError as error:
         raise CommandError(str(error), FAILED) from None
+    adopted.engine.authenticates_elsewhere = is_private and not allow_anonymous and authenticates(server)
+    return adopted
 
 
 def _import_file(place: str) -> ModuleType:

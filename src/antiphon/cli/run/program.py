@@ -40,7 +40,9 @@ def serve_program(words: Sequence[str], settings: Settings, *, host: str, port: 
     failures: list[BaseException] = []
 
     def take(server: Any) -> Server:
-        adopted = adopt_loaded(server, settings.tasks, allow_anonymous=stdio or settings.allow_anonymous)
+        adopted = adopt_loaded(
+            server, settings.tasks, allow_anonymous=settings.allow_anonymous, is_private=stdio
+        )
         configure(adopted, settings)
         settings.observe(adopted)
         served.append(adopted)

@@ -276,6 +276,20 @@ async def test_a_command_that_begins_to_protect_itself_is_not_reached_through_an
             assert await client.tools() == []
 
 
+async def test_what_a_gateway_learns_late_to_be_protected_is_withdrawn_from_strangers() -> None:
+    """A gateway may be started as a command too, and connect to its own servers after it has begun."""
+    script = str(Path(__file__).with_name("hostile_upstream.py"))
+    outer = Server("outer")
+    outer.mount("p", [sys.executable, script, "marked"])
+    async with serving(outer) as address, Client(address.url) as client:
+        assert (await client.call("p_do")).text == "done"
+        await until(lambda: outer.engine.protects)
+        await everything(address.url)
+        assert await client.tools() == []
+        with pytest.raises(AntiphonError):
+            await client.call("p_do")
+
+
 @pytest.mark.parametrize("protocol", VERSIONS)
 async def test_a_server_in_the_process_that_authenticates_is_not_offered_to_strangers(protocol: str) -> None:
     inner = Server("inner", instructions="secret", authenticate=BearerTokens({"s3cret": "ada"}))

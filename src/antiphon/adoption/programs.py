@@ -54,9 +54,7 @@ def intercepting_run(
     middleware would not be there, and it may be what authenticates callers. Servers that are run or made into
     an app with something of that kind are added to `guarded`.
     """
-    finder = _Finder(
-        serve, ignores_middleware=ignores_middleware, guarded=[] if guarded is None else guarded
-    )
+    finder = _Finder(serve, ignores_middleware=ignores_middleware, guarded=[] if guarded is None else guarded)
     sys.meta_path.insert(0, finder)
     try:
         for name in _MODULES.intersection(sys.modules):
@@ -148,7 +146,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return run
 
     def _is_guarded(self, server: Any, options: Mapping[str, Any]) -> bool:
-        """Return whether a server is run or made into an app with something that guards it, if that counts."""
+        """Return whether something guards a server where it is run or made into an app, if that counts."""
         if not any(options.get(name) for name in _GUARDS):
             return False
         self._guarded.append(server)

@@ -26,6 +26,11 @@ def mount(engine: Engine, name: str, target: Any, options: MountOptions) -> None
             f"mount({name!r}, …) has no option {unknown[0]!r}: use {', '.join(MountOptions.__annotations__)}."
         )
     check_prefix(name)
+    if options.get("prefix", True) and any(each.prefix == name for each in engine.registry.providers):
+        raise DefinitionError(
+            f"mount({name!r}, …): There is already a mount {name!r}, whose tools would have the same names. "
+            "Use another name."
+        )
     if isinstance(inner := getattr(target, "engine", None), Engine):
         if further := sorted(set(options) - {"prefix", "allow_anonymous"}):
             raise DefinitionError(

@@ -132,7 +132,7 @@ class Upstream:
     async def run(self, tried: Callable[[], None]) -> None:
         """Keep the server connected until cancelled. `tried` is called after each attempt.
 
-        Raises `DefinitionError` if something that the server offers at first has a name that is taken.
+        Raises `DefinitionError` if the server cannot be mounted with these options.
         """
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, jitter=0.2)
         loop = asyncio.get_running_loop()

@@ -226,6 +226,8 @@ class Engine:
         if kind == "tools":
             for name in before:
                 self.mirrored.pop(name, None)
+                if name not in self.registry.registered("tools"):
+                    self.telemetry.forget(name)
             self.mirrored.update({name: headers for name, headers in mirrored.items() if headers})
         if any(isinstance(item, Tool) and item.has_artifacts for item in items):
             self._offer_artifacts()
@@ -278,6 +280,7 @@ class Engine:
         """Withdraw a tool; raises `NotFound`."""
         self.registry.remove_tool(name)
         self.mirrored.pop(name, None)
+        self.telemetry.forget(name)
 
     def configure(
         self,

@@ -47,6 +47,9 @@ class Provider:
     kinds: Collection[Kind] = ()
     """The lists that the provider can have items in, although it may have none now."""
 
+    prefix: str | None = None
+    """What the names of its tools and prompts begin with, before an underscore; `None` for nothing."""
+
     task_tools: Collection[str] = ()
     """The names of its tools that can run as tasks, as far as they are known before it starts."""
 

@@ -29,7 +29,7 @@ from antiphon.errors import (
 )
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import Kind
-from antiphon.model.identity import STRANGER, Implementation, Principal
+from antiphon.model.identity import ANONYMOUS, STRANGER, Implementation, Principal
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
     DONE,
@@ -113,7 +113,7 @@ class Dispatcher:
         instructions: str | None,
         ttl_ms: int,
         hide_forbidden: bool = False,
-        protects: Callable[[Principal], bool] = lambda principal: False,
+        protects: Callable[[], bool] = lambda: False,
     ) -> None:
         self._info = info
         self._registry = registry
@@ -362,12 +362,12 @@ class Dispatcher:
 
     async def _discover(self, call: Call[Any]) -> Discovery:
         capabilities = self.capabilities
-        if self._protects(call.principal):  # a gateway must not offer it to others
-            capabilities = msgspec.structs.replace(capabilities, protected=True)
         if not call.principal.id:  # nobody has asked an anonymous caller
             capabilities = msgspec.structs.replace(capabilities, inbox=False)
         if call.principal is STRANGER:
             capabilities = msgspec.structs.replace(capabilities, task_list=False)
+        if call.principal is ANONYMOUS and self._protects():  # a gateway must not offer it to others
+            capabilities = msgspec.structs.replace(capabilities, protected=True)
         return Discovery(self._info, capabilities, self.instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:

@@ -158,7 +158,7 @@ class Engine:
             instructions=settings.instructions,
             ttl_ms=int(settings.list_ttl * 1000),
             hide_forbidden=settings.hide_forbidden,
-            protects=lambda principal: principal is ANONYMOUS and self.protects,
+            protects=lambda: self.protects,
         )
         self._instructions: dict[Provider | None, str | None] = {None: settings.instructions}
         self.handle: Handle = self._dispatcher.handle

@@ -135,3 +135,29 @@ async def test_messages_without_an_answer_are_compared_too(served: Address, kind
         response = {"jsonrpc": "2.0", "id": 7, "result": {}}
         assert (await tell(response)).status == 202
         assert refused(await tell(response, mcp_method="ping"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_of_two_equal_keys_the_last_one_counts_and_the_headers_have_to_say_so(
+    served: Address, dialect: str
+) -> None:
+    client = await speaker(dialect, served.port)
+    headers, frame = client.build("tools/call", {"name": "NAME", "arguments": {"region": "eu"}})
+    body = json.dumps(frame).replace('"name": "NAME"', '"name": "harmless", "name": "routed"')
+    body = body.replace('"method"', '"method": "tools/list", "method"').replace(
+        '"region"', '"region": "us", "region"'
+    )
+
+    async def call(method: str, name: str, region: str, body: str = body) -> Response:
+        named = {"mcp-method": method, "mcp-name": name, "mcp-param-region": region}
+        return await http.request(served.port, "POST", {**headers, **named}, body.encode())
+
+    for _ in range(2):
+        assert (await call("tools/call", "routed", "eu")).text == "in eu"
+        assert refused(await call("tools/list", "routed", "eu"))
+        assert refused(await call("tools/call", "harmless", "eu"))
+        assert refused(await call("tools/call", "routed", "us"))
+        short = json.dumps(client.build("tools/call", {"name": "NAME", "arguments": {}})[1])
+        short = short.replace('"name": "NAME"', '"name": "routed", "name": "harmless"')
+        assert (await call("tools/call", "harmless", "-", short)).text == "done"
+        assert refused(await call("tools/call", "routed", "-", short))

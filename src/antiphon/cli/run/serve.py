@@ -275,6 +275,7 @@ def _create_runner(
         if console is not None:
             print(console.announcement(), flush=True)
 
+    _warn_if_open(server, settings, listening)
     # uvicorn raises the signal again after it has shut down: exit with code 0 then.
     signal.signal(signal.SIGTERM, _exit)
     app = create_app(server, settings, console)
@@ -315,6 +316,7 @@ def _serve_with_workers(server: Server, settings: Settings, listening: socket.so
         )
     if isinstance(server.store, str) and has_shared_store(server):
         asyncio.run(_check_store(server.store))
+    _warn_if_open(server, settings, listening)
     settings.to_environment()
     config = _config(
         f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
@@ -421,6 +423,15 @@ def announcement(server: Server, listening: socket.socket, path: str, workers: i
         # An adopted server is asked for its tools when it starts, which each worker process does for itself.
         return served
     return f"{served} Tools: {', '.join(map(printable, server.tools)) or 'none'}."
+
+
+def _warn_if_open(server: Server, settings: Settings, listening: socket.socket) -> None:
+    from antiphon.transport.server.http.guard import exposure
+
+    host, name = listening.getsockname()[0], printable(server.name)
+    warning = exposure(name, host, settings.hosts, authenticates=server.engine.authenticates)
+    if warning is not None:
+        print(f"Warning: {warning}", file=sys.stderr)
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any
 from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, RequestError
 from antiphon.transport.server.http.cors import Cors
 
-__all__ = ["Guard", "accepts", "is_local", "without_port"]
+__all__ = ["Guard", "accepts", "exposure", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
 _MAX_CACHED_BYTES = 1024
@@ -168,6 +168,19 @@ def _unknown_origin(origin: str) -> str:
         f"This server does not trust pages from {origin!r}. If they may call it, say so: --origins {name} "
         f'(ANTIPHON_ORIGINS), or server.asgi(origins=["{name}"]) in a program.'
     )
+
+
+def exposure(name: str, host: str, hosts: Sequence[str] | None, *, authenticates: bool) -> str | None:
+    """Return the warning for a server that strangers can reach and call; `None` for any other server.
+
+    `host` is the address, and `hosts` are the names that the guard of the server trusts.
+    """
+    if authenticates or is_local(host):
+        return None
+    advice = "pass authenticate= to Server"
+    if hosts is None:
+        advice += ", and name the hosts to which it answers beside addresses and localhost: --hosts NAME"
+    return f"Everybody who reaches {host} can call {name}, because it does not authenticate: {advice}."
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:

@@ -20,7 +20,7 @@ from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.cli.run import serve
 from antiphon.cli.run.settings import Settings
 from tests.cli.command import antiphon, plain_environment, running
-from tests.support.polling import until
+from tests.support.polling import until, wait_until
 
 SOURCE = """
 from antiphon import Limits, Server
@@ -200,7 +200,8 @@ def test_a_server_that_strangers_can_call_says_so_and_names_the_options(
 ) -> None:
     (tmp_path / "open.py").write_text(OPEN)
     with running(target, *options, directory=tmp_path, cwd=tmp_path) as server:
-        lines = [line for line in server.log.splitlines() if "Everybody who reaches" in line]
+        wait_until(lambda: not expected or "Everybody who reaches" in server.log)
+    lines = [line for line in server.log.splitlines() if "Everybody who reaches" in line]
     assert len(lines) == bool(expected), server.log
     for part in expected:
         assert part in lines[0]

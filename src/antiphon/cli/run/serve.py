@@ -272,10 +272,10 @@ def _create_runner(
     def report() -> None:
         # A server with tools of other programs has them once it has started.
         print(announce(), flush=True)
+        _warn_if_open(server, settings, listening)
         if console is not None:
             print(console.announcement(), flush=True)
 
-    _warn_if_open(server, settings, listening)
     # uvicorn raises the signal again after it has shut down: exit with code 0 then.
     signal.signal(signal.SIGTERM, _exit)
     app = create_app(server, settings, console)
@@ -316,12 +316,12 @@ def _serve_with_workers(server: Server, settings: Settings, listening: socket.so
         )
     if isinstance(server.store, str) and has_shared_store(server):
         asyncio.run(_check_store(server.store))
-    _warn_if_open(server, settings, listening)
     settings.to_environment()
     config = _config(
         f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
     )
     print(announcement(server, listening, settings.path, workers), flush=True)
+    _warn_if_open(server, settings, listening)
     supervisor = WorkerSupervisor(config, sockets=[listening])
     with _ending_on_second_interrupt(supervisor):
         supervisor.run()

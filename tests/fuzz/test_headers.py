@@ -258,7 +258,8 @@ def test_a_header_with_a_method_or_a_name_is_accepted_only_if_a_gateway_reads_th
     if passes(mirrored_headers.check_method, value, {b"mcp-method": raw}):
         assert text == value
     if passes(mirrored_headers.check_name, value, {b"mcp-name": raw}):
-        assert mirrored_headers.decode_value(text) == value
+        as_it_is = raw.strip() == raw and raw == str(value).encode()
+        assert as_it_is or mirrored_headers.decode_value(text) == value
     if value is not None:
         encoded = mirrored_headers.encode_value(value).encode()
         assert passes(mirrored_headers.check_name, value, {b"mcp-name": encoded})

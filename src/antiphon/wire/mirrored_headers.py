@@ -27,6 +27,7 @@ __all__ = [
     "encode_value",
     "mirror",
     "names_only_tool",
+    "repeats_name",
     "task_id_in",
 ]
 
@@ -170,10 +171,17 @@ def check_name(name: str | None, headers: Mapping[bytes, bytes]) -> None:
     raw = headers.get(b"mcp-name")
     if raw is None:
         return
+    if name is not None and repeats_name(raw, name.encode()):
+        return
     given = decode_value(raw.decode("latin-1"))
     if given != name:
         found = "no name" if name is None else repr(name)
         raise HeaderMismatch(f"Header mismatch: Mcp-Name is {given!r}, and the body has {found}.")
+
+
+def repeats_name(raw: bytes | None, name: bytes) -> bool:
+    """Return whether a header has a name as everybody reads it: as it is, not encoded, no space around it."""
+    return raw == name and name[:2] != b"=?" and name.strip() == name
 
 
 def names_only_tool(headers: Mapping[bytes, bytes]) -> bool:

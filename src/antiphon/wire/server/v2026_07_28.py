@@ -42,7 +42,7 @@ from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import Promise, TaskChanged, TaskView
 from antiphon.wire import jsonrpc, mirrored_headers
 from antiphon.wire.jsonrpc import Frame, PlainRequest
-from antiphon.wire.mirrored_headers import NAMED, Mirrored
+from antiphon.wire.mirrored_headers import NAMED, Mirrored, repeats_name
 from antiphon.wire.server.dialect import (
     _NOTIFICATIONS,
     COMMON_METHODS,
@@ -137,8 +137,7 @@ class V2026(Dialect):
             return None
         params, id = frame.params, frame.id
         request_meta = self._cached_metas.get(bytes(params.meta))
-        name = params.name.encode()
-        if request_meta is None or headers.get(b"mcp-name") != name or name[:2] == b"=?":
+        if request_meta is None or not repeats_name(headers.get(b"mcp-name"), params.name.encode()):
             return None
         if params.answers or params.state is not None:  # a later round
             request = CallTool(
@@ -162,7 +161,7 @@ class V2026(Dialect):
         if (
             request_meta is None
             or not request_meta.accepts_tasks
-            or (name is not None and (name != task_id.encode() or name[:2] == b"=?"))
+            or (name is not None and not repeats_name(name, task_id.encode()))
         ):
             return None
         return self, frame.id, GetTask(task_id=task_id), request_meta

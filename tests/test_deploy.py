@@ -47,7 +47,9 @@ def test_every_service_runs_a_command_that_there_is(name: str) -> None:
     assert understood["command"] == ("worker" if name.startswith("worker") else "run")
     if understood["command"] == "run":
         assert understood["no_worker"]
-        assert understood["hosts"] == "*"
+        assert understood["hosts"] is None, "ANTIPHON_HOSTS names them"
+        hosts = OURS[name]["environment"]["ANTIPHON_HOSTS"]
+        assert hosts == "${ANTIPHON_HOSTS:-localhost,127.0.0.1}", "nobody authenticates: not every name"
 
 
 @pytest.mark.parametrize("line", commands_of_the_page())

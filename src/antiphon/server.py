@@ -6,6 +6,7 @@ The engine handles the requests. This module must not know a protocol version or
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from antiphon.transport.server.http.app import App, ConsoleOptions
 
 __all__ = ["Server", "shed_after"]
+
+logger = logging.getLogger("antiphon")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
@@ -374,11 +377,12 @@ class Server(ApiFactories, ServerSwitches):
     ) -> App:
         """Return an ASGI app that serves MCP at `path`, or at the path where you mount the app.
 
-        `hosts` and `origins` are the Host and Origin headers that the app trusts; `"*"` trusts all. By
-        default, an app that listens on a loopback address trusts only local hosts and origins. `probes` adds
-        `/healthz`, `/readyz` and `/metrics`. `console` adds the console, a web page for people who answer
-        questions and operate tasks: pass a `Console`. The app also serves the pages that you register with
-        `route`. Raises `DefinitionError` for a console without `authenticate`.
+        `hosts` are the host names that the app trusts, and `origins` the origins of web pages that may call
+        it from elsewhere; `"*"` trusts all. By default, the app trusts `localhost` and addresses, and with
+        `authenticate` any name at an address that other machines reach. `probes` adds `/healthz`, `/readyz`
+        and `/metrics`. `console` adds the console, a web page for people who answer questions and operate
+        tasks: pass a `Console`. The app also serves the pages that you register with `route`. Raises
+        `DefinitionError` for a console without `authenticate`.
         """
         from antiphon.transport.server.http.app import App
 
@@ -406,20 +410,26 @@ class Server(ApiFactories, ServerSwitches):
         host: str = "127.0.0.1",
         port: int = 8000,
         path: str = "/mcp",
+        hosts: Sequence[str] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         """Serve until the process gets SIGINT or SIGTERM, or until the client closes standard input.
 
-        `http` and `streamable-http` are the same. `antiphon run FILE` has more options: it takes the server
-        of the file over, and the file's call of `run` ends the import. Raises `ValueError` if the transport
-        is unknown.
+        `http` and `streamable-http` are the same. `hosts` and `origins` are those of `asgi`. `antiphon run
+        FILE` has more options: it takes the server of the file over, and the file's call of `run` ends the
+        import. Raises `ValueError` if the transport is unknown.
         """
         hand_over(self)
         if transport == "stdio":
             asyncio.run(self.stdio())
         elif transport in ("http", "streamable-http"):
+            from antiphon.transport.server.http.guard import exposure
             from antiphon.transport.server.http.serve import serve_http
 
-            serve_http(self.asgi(path=path), host=host, port=port)
+            warning = exposure(self.name, host, hosts, authenticates=self._engine.authenticates)
+            if warning is not None:
+                logger.warning(warning)
+            serve_http(self.asgi(path=path, hosts=hosts, origins=origins), host=host, port=port)
         else:
             raise ValueError(f"Unknown transport {transport!r}: use 'stdio', 'http' or 'streamable-http'.")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +19,8 @@ from antiphon.cli.commands import app
 from antiphon.cli.exit_codes import FAILED, UNREACHABLE, USAGE, CommandError
 from antiphon.cli.run import serve
 from antiphon.cli.run.settings import Settings
-from tests.cli.command import antiphon
-from tests.support.polling import until
+from tests.cli.command import antiphon, plain_environment, running
+from tests.support.polling import until, wait_until
 
 SOURCE = """
 from antiphon import Limits, Server
@@ -162,3 +164,58 @@ def test_the_names_of_other_servers_cannot_control_the_terminal() -> None:
         said = serve.announcement(server, listening, "/mcp")
     assert said.isprintable()
     assert said.endswith(" Tools: too]0;l x.")
+
+
+OPEN = """
+from antiphon import BearerTokens, Server
+server = Server("weather")
+private = Server("private", authenticate=BearerTokens({"t": "ann"}))
+if __name__ == "__main__":
+    server.run("http", host="0.0.0.0", port=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "expected"),
+    [
+        (
+            "open.py:server",
+            ["--host", "0.0.0.0"],
+            ["0.0.0.0 can call weather", "authenticate=", "--hosts NAME"],
+        ),
+        ("open.py:server", ["--host", "0.0.0.0", "--workers", "2"], ["can call weather", "--hosts NAME"]),
+        (
+            "open.py:server",
+            ["--host", "0.0.0.0", "--hosts", "weather"],
+            ["can call weather", "authenticate="],
+        ),
+        ("open.py:private", ["--host", "0.0.0.0"], []),
+        ("open.py:server", ["--host", "127.0.0.1"], []),
+        ("open.py:server", ["--host", "localhost"], []),
+    ],
+    ids=["open", "workers", "named", "authenticated", "loopback", "localhost"],
+)
+def test_a_server_that_strangers_can_call_says_so_and_names_the_options(
+    tmp_path: Path, target: str, options: list[str], expected: list[str]
+) -> None:
+    (tmp_path / "open.py").write_text(OPEN)
+    with running(target, *options, directory=tmp_path, cwd=tmp_path) as server:
+        wait_until(lambda: not expected or "Everybody who reaches" in server.log)
+    lines = [line for line in server.log.splitlines() if "Everybody who reaches" in line]
+    assert len(lines) == bool(expected), server.log
+    for part in expected:
+        assert part in lines[0]
+    assert ("--hosts NAME" in server.log) == ("--hosts NAME" in expected)
+
+
+def test_a_program_that_serves_itself_to_strangers_says_so(tmp_path: Path) -> None:
+    (tmp_path / "open.py").write_text(OPEN)
+    with subprocess.Popen(
+        [sys.executable, "open.py"], cwd=tmp_path, env=plain_environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+        finally:
+            process.kill()
+    assert line.startswith("Everybody who reaches 0.0.0.0 can call weather")

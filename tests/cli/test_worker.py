@@ -14,8 +14,9 @@ import pytest
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
 from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.support import http
 from tests.support.polling import wait_until
-from tests.support.process import ROOT
+from tests.support.process import ROOT, free_port
 
 SOURCE = """
 import asyncio, os
@@ -181,6 +182,17 @@ def test_a_worker_reports_why_it_cannot_start(
     assert done.returncode == code, done.stderr
     assert f"Error: {message}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_the_probes_of_a_worker_answer_to_the_names_that_it_is_given(shop: Path) -> None:
+    """Monitoring reaches a worker by the name of its service."""
+    port = free_port()
+    with working(shop, *STORE, "--port", str(port), "--hosts", "worker-1"):
+        for host, status in [("worker-1:8001", 200), ("10.1.2.3", 200), ("evil.example", 403)]:
+            response = await http.request(port, "GET", {"host": host}, path="/metrics")
+            assert (host, response.status) == (host, status)
+        refused = await http.request(port, "GET", {"host": "worker-2"}, path="/metrics")
+        assert b"--hosts worker-2 " in refused.body
 
 
 def test_run_refuses_an_unknown_kind_of_store(shop: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antiphon.errors import BadOrigin, HeaderMismatch, NotAcceptable
 from antiphon.transport.server.http import guard
+from antiphon.transport.server.http.cors import Cors
 from antiphon.transport.server.http.guard import Guard
 from antiphon.wire import mirrored_headers
 from tests.fuzz.strategies import ANY_TEXT, header_bytes, near, target
@@ -60,8 +63,8 @@ ORIGINS = HOSTS.map(lambda host: b"http://" + host) | header_bytes(
     b"https://api.example@evil.example",
     b"http://api.example:8000",
 )
-_LOCAL_AUTHORITY = re.compile(r"(localhost|127\.0\.0\.1|\[::1\]|::1)(:\d*)?")
-_LOCAL_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(localhost|127\.0\.0\.1|\[::1\]|::1)(:\d*)?/?")
+_LOCAL_AUTHORITY = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]|::1)(:\d*)?")
+_LOCAL_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(localhost|127(\.\d+){3}|\[::1\]|::1)(:\d*)?/?")
 
 
 @target
@@ -92,6 +95,67 @@ def test_a_public_server_trusts_pages_of_its_own_alone(host: bytes | None, origi
                 ), (name, page)
 
 
+ADDRESSES = st.sampled_from(
+    ["127.0.0.1", "::1", "192.168.1.5", "169.254.3.4", "fe80::1%eth0", "203.0.113.7", None]
+)
+
+
+@target
+@given(st.none() | HOSTS, st.none() | ORIGINS, ADDRESSES)
+@example(b"[::1%25x]", None, "127.0.0.1")
+@example(b"evil.example", b"http://evil.example", "192.168.1.5")
+@example(b"evil.example", b"http://evil.example", None)
+def test_a_name_that_nobody_named_is_never_trusted_whatever_address_the_socket_has(
+    host: bytes | None, origin: bytes | None, address: str | None
+) -> None:
+    if not is_allowed(Guard({"/mcp"}, None, None), host, origin, address):
+        return
+    name, page = read(host), read(origin)
+    assert not name or _names_nobody(name), (host, origin)
+    authority = page.partition("://")[2]
+    assert not page or (authority and authority == name) or _LOCAL_ORIGIN.fullmatch(page), (host, origin)
+
+
+def _names_nobody(host: str) -> bool:
+    """Return whether a host is `localhost` or an address, as a browser reads it in a URL."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) and not host.endswith("]") else host
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name == "localhost"
+    return "%" not in name
+
+
+APPS = ["https://app.example", "http://localhost:6274"]
+
+
+@target
+@given(st.lists(ORIGINS | header_bytes(*(app.encode() for app in APPS)), max_size=2), st.booleans())
+def test_a_page_may_read_a_response_only_if_its_own_origin_is_named(sent: list[bytes], star: bool) -> None:
+    lines: list[tuple[bytes, bytes]] = []
+
+    async def note(message: Any) -> None:
+        lines.extend(message["headers"])
+
+    scope = {"headers": [(b"origin", value) for value in sent]}
+    sending = Cors(["*"] if star else APPS).extending(scope, note)
+    with pytest.raises(StopIteration):
+        sending({"type": "http.response.start", "status": 200, "headers": []}).send(None)
+    allowed = [value for name, value in lines if name == b"access-control-allow-origin"]
+    assert not [name for name, _ in lines if name == b"access-control-allow-credentials"]
+    if len(sent) != 1:
+        assert not allowed
+    elif star:
+        assert allowed == [b"*"]
+    elif allowed:
+        assert allowed == [sent[0].strip(b" \t")]
+        assert read(sent[0]) in APPS
+    else:
+        assert sent[0].decode("latin-1") not in APPS
+    if sent and not star:
+        assert (b"vary", b"Origin") in lines
+
+
 @target
 @given(st.none() | HOSTS, st.none() | ORIGINS)
 def test_the_cache_of_the_guard_never_changes_an_answer(host: bytes | None, origin: bytes | None) -> None:
@@ -103,11 +167,12 @@ def test_the_cache_of_the_guard_never_changes_an_answer(host: bytes | None, orig
 WARM = Guard({"/mcp"}, None, None)
 
 
-def is_allowed(checked: Guard, host: bytes | None, origin: bytes | None, address: str) -> bool:
+def is_allowed(checked: Guard, host: bytes | None, origin: bytes | None, address: str | None) -> bool:
     """Return whether a guard lets a request pass."""
     headers = {b"host": host, b"origin": origin}
     given_ = {name: value for name, value in headers.items() if value is not None}
-    scope = {"path": "/mcp", "server": (address, 8000), "headers": list(given_.items())}
+    server = None if address is None else (address, 8000)
+    scope = {"path": "/mcp", "server": server, "headers": list(given_.items())}
     try:
         checked.check(scope, given_)
     except BadOrigin:
@@ -169,18 +234,46 @@ def test_a_mirrored_header_is_accepted_only_if_a_gateway_reads_the_same_value(
     value, raw = pair
     if not agrees({"region": value}, {b"mcp-param-region": raw}):
         return
-    try:
-        given_ = mirrored_headers.decode_value(raw.decode("latin-1"))
-    except HeaderMismatch:
-        assert value is None  # the argument is not there, and the header is not read
-        return
+    given_ = mirrored_headers.decode_value(raw.decode("latin-1"))
     if isinstance(value, bool):
         assert given_ == str(value).lower()
     elif isinstance(value, int):
         assert _NUMBER.fullmatch(given_), (value, raw)
         assert Decimal(given_) == value
-    elif value is not None:
+    else:
+        assert value is not None, "the argument is not there"
         assert given_ == value
+
+
+METHODS_AND_NAMES = near("tools/call", "tools/list", "a", "=?base64?YQ==?=", "é", "") | ANY_TEXT
+HEADER_TEXT = VALUES | header_bytes(b"tools/call", b"tools/list", b" a", b"a\t", b"=?base64?w6k=?=")
+
+
+@target
+@given(st.none() | METHODS_AND_NAMES, HEADER_TEXT)
+def test_a_header_with_a_method_or_a_name_is_accepted_only_if_a_gateway_reads_the_same(
+    value: str | None, raw: bytes
+) -> None:
+    text = raw.decode("latin-1").strip(" \t")
+    if passes(mirrored_headers.check_method, value, {b"mcp-method": raw}):
+        assert text == value
+    if passes(mirrored_headers.check_name, value, {b"mcp-name": raw}):
+        as_it_is = raw.strip() == raw and raw == str(value).encode()
+        assert as_it_is or mirrored_headers.decode_value(text) == value
+    if value is not None:
+        encoded = mirrored_headers.encode_value(value).encode()
+        assert passes(mirrored_headers.check_name, value, {b"mcp-name": encoded})
+    assert passes(mirrored_headers.check_method, value, {})
+    assert passes(mirrored_headers.check_name, value, {})
+
+
+def passes(check: Callable[[Any, Any], None], value: str | None, headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether headers agree with a method or a name."""
+    try:
+        check(value, headers)
+    except HeaderMismatch:
+        return False
+    return True
 
 
 @target

@@ -21,7 +21,10 @@ COLONS = st.sampled_from([b": "] * 8 + [b":", b":  ", b" : ", b":\t"])
 ENDS = st.sampled_from([b"\r\n"] * 20 + [b"\n", b"\r", b"\r\n ", b"\r\n\t", b" \r\n"])
 METHODS = st.sampled_from([b"Mcp-Method: tasks/get"] * 4 + [b"Mcp-Method: tools/call"])
 BODIES = st.sampled_from(
-    [b"{}", b"{} ", b"ame: a\r", b"ame: b\r\n", b"", b"Mcp-Name: a\r\n\r\n", b"\r\nmcp-name: a\r", b"x" * 12]
+    [
+        b"{}", b"{} ", b"ame: a\r", b"ame: b\r\n", b"", b"Mcp-Name: a\r\n\r\n", b"\r\nmcp-name: a\r",
+        b"x" * 12, b"\r\n", b"\r\n\r\n",
+    ]
 )  # fmt: skip
 
 
@@ -71,7 +74,8 @@ def requests(draw: st.DrawFn) -> bytes:
     lines = [draw(NAMES) + draw(COLONS) + draw(VALUES) for _ in range(draw(st.integers(1, 3)))]
     lines += [draw(METHODS), draw(st.sampled_from([b"Content-Length: ", b"content-length: "])) + length]
     head = b"".join(line + draw(ENDS) for line in draw(st.permutations(lines)))
-    return b"POST /mcp HTTP/1.1\r\n" + head + b"\r\n" + body
+    behind = draw(st.sampled_from([b""] * 8 + [b"\r\n", b"\r\n\r\n"]))
+    return b"POST /mcp HTTP/1.1\r\n" + head + b"\r\n" + body + behind
 
 
 CHANGES: Sequence[tuple[bytes, bytes]] = (
@@ -90,20 +94,26 @@ def without_length(found: PlainRequest) -> PlainRequest:
     [b"POST /mcp HTTP/1.1\r\nMcp-Method: tasks/get\r\nMcp-Name:\r\nContent-Length: 2\r\n\r\n{}"],
     [(b"Length: 2", b"Length: 8"), (b"{}", b"{}ame: GETX\r")],
 )
+@example(
+    [b"POST /mcp HTTP/1.1\r\nContent-Length: 4\r\n\r\n" + b"\r\n" * 4],
+    [(b"\r\n" * 6, b"\r\n" * 4 + b"{}{}")],
+)
 def test_known_heads_are_read_as_the_parser_reads_them(
     sent: list[bytes], changes: list[tuple[bytes, bytes]]
 ) -> None:
     shared = KnownHeads()
+    kept_open = ConnectionHeads(shared)
     changed = sent[-1]
     for before, after in changes:
         changed = changed.replace(before, after, 1)
     for data in (*sent, *sent, changed):
-        connection, parsed = ConnectionHeads(shared), Parsed(data).request
-        found = connection.find(data)
-        if found is not None:
-            assert parsed is not None
-            assert without_length(found) == without_length(parsed)
-        elif parsed is not None:
-            connection.keep(data, *parsed, share=True)
-            again = connection.find(data)
-            assert again is None or without_length(again) == without_length(parsed)
+        parsed = Parsed(data).request
+        for connection in (ConnectionHeads(shared), kept_open):
+            found = connection.find(data)
+            if found is not None:
+                assert parsed is not None
+                assert without_length(found) == without_length(parsed)
+            elif parsed is not None:
+                connection.keep(data, *parsed, share=True)
+                again = connection.find(data)
+                assert again is None or without_length(again) == without_length(parsed)

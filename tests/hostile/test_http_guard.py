@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import pytest_asyncio
 
-from antiphon import Server
+from antiphon import BearerTokens, Server
 from antiphon.errors import BadOrigin
 from antiphon.transport.server.http.guard import Guard
 from tests.hostile.raw import MARKER, PING, post, send_raw
@@ -33,10 +34,12 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Address]:
         yield address
 
 
-def check(server: str, headers: Mapping[bytes, bytes], **options: Any) -> bool:
+def check(
+    server: str | None, headers: Mapping[bytes, bytes], *, authenticates: bool = False, **options: Any
+) -> bool:
     """Return whether a guard lets a request to a server at this address pass."""
-    guard = Guard({"/mcp"}, options.get("hosts"), options.get("origins"))
-    scope = {"path": "/mcp", "root_path": "", "server": (server, 80)}
+    guard = Guard({"/mcp"}, options.get("hosts"), options.get("origins"), authenticates=authenticates)
+    scope = {"path": "/mcp", "root_path": "", "server": None if server is None else (server, 80)}
     try:
         guard.check(scope, headers)
     except BadOrigin:
@@ -189,3 +192,102 @@ async def _status(address: str, port: int, request: str) -> int:
     finally:
         writer.close()
     return int(raw.split(b" ")[1])
+
+
+# Names that nobody has named
+
+
+EVERYWHERE = [
+    *LOOPBACK,
+    "192.168.1.5",
+    "10.0.0.7",
+    "169.254.3.4",
+    "fe80::1%eth0",
+    "fd00::1",
+    "203.0.113.7",
+    None,
+]
+
+
+@pytest.mark.parametrize("server", EVERYWHERE)
+async def test_no_page_can_name_a_server_whatever_address_its_socket_has(server: str | None) -> None:
+    for host in (
+        b"evil.example",
+        b"weather:8000",
+        b"localhost.evil.example",
+        b"[::1%25x]",
+        b"[fe80::1%eth0]:80",
+    ):
+        assert not check(server, {b"host": host}), host
+        assert not check(server, {b"host": host, b"origin": b"http://" + host}), host
+    addresses = (b"192.168.1.5:8000", b"[fd00::1]:8000", b"[fe80::1]") if server not in LOOPBACK else ()
+    for host in (b"localhost:8000", b"127.0.0.1", *addresses):
+        assert check(server, {b"host": host}), host
+        assert check(server, {b"host": host, b"origin": b"http://" + host}), host
+        assert not check(server, {b"host": host, b"origin": b"http://evil.example"}), host
+    assert check(server, {b"host": b"weather:8000"}, hosts=["weather"])
+
+
+@pytest.mark.parametrize("server", EVERYWHERE)
+async def test_callers_that_authenticate_may_use_any_name_that_leads_to_the_server(
+    server: str | None,
+) -> None:
+    reached_by_name = server not in LOOPBACK
+    assert check(server, {b"host": b"weather:8000"}, authenticates=True) == reached_by_name
+    assert not check(server, {b"host": b"weather", b"origin": b"http://evil.example"}, authenticates=True)
+    assert not check(server, {b"host": b"weather"}, authenticates=True, hosts=["api.example"])
+
+
+@pytest.mark.parametrize("server", ["192.168.1.5", None])
+async def test_pages_and_probes_authenticate_nobody_so_no_page_can_name_them(server: str | None) -> None:
+    guard = Guard({"/mcp"}, None, None, authenticates=True)
+    scope = {"path": "/page", "root_path": "", "server": None if server is None else (server, 80)}
+    for check_it in (guard.check_page, guard.check_probe):
+        with pytest.raises(BadOrigin):
+            check_it(scope, {b"host": b"evil.example"})
+        check_it(scope, {b"host": b"192.168.1.5:8000"})
+        check_it(scope, {b"host": b"localhost"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "options"),
+    [
+        ({"host": "weather:8000"}, ["--hosts weather ", 'server.asgi(hosts=["weather"])']),
+        ({"host": "testserver"}, ["--hosts testserver ", 'server.asgi(hosts=["testserver"])']),
+        ({"host": "api.example.com"}, ["--hosts api.example.com ", 'hosts=["api.example.com"]']),
+        ({"host": "a$(reboot)"}, ["--hosts NAME ", 'hosts=["NAME"]']),
+        (
+            {"origin": "https://app.example"},
+            ["--origins https://app.example ", 'origins=["https://app.example"]'],
+        ),
+        ({"origin": "null"}, ["--origins null ", 'origins=["null"]']),
+        ({"origin": "https://a';b"}, ["--origins ORIGIN ", 'origins=["ORIGIN"]']),
+    ],
+)
+async def test_a_refusal_names_the_option_and_so_does_the_log(
+    headers: Mapping[str, str], options: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with WAYS["run"](Server("tests")) as address:
+        response = await http.request(
+            address.port, "POST", {"content-type": "application/json", **headers}, PING
+        )
+    assert response.status == 403
+    for option in options:
+        assert option in response.error["message"]
+        assert option in caplog.text
+
+
+async def test_the_name_of_a_service_leads_to_a_server_that_names_it_or_authenticates() -> None:
+    """In a network of containers, the server does not know the address of its socket by that name."""
+
+    async def status(host: str, **options: Any) -> int:
+        served = Server("tests", authenticate=options.pop("authenticate", None)).asgi(probes=True, **options)
+        transport = httpx2.ASGITransport(served)
+        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}:8000") as client:
+            headers = {"content-type": "application/json", "authorization": "Bearer t"}
+            return (await client.post("/mcp", content=PING, headers=headers)).status_code
+
+    assert await status("weather") == 403
+    assert await status("weather", hosts=["weather"]) == 200
+    assert await status("weather", authenticate=BearerTokens({"t": "ann"})) == 200
+    assert await status("10.1.2.3") == 200

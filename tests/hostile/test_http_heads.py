@@ -228,6 +228,24 @@ async def test_connections_over_the_limit_are_refused_and_logged_once(
     assert f"Limits.{limit}" in lines[0]
 
 
+async def test_readiness_is_not_load_and_a_probe_on_a_new_connection_is_refused_like_any_other() -> None:
+    async with (
+        running(Server("tests", limits=Limits(max_connections=2)), probes=True) as address,
+        http.connect(address.port) as probe,
+        http.connect(address.port) as held,
+    ):
+        await held.write(post()[:50])
+        await until(lambda: len(connections(address)) == 2)
+        for _ in range(2):
+            await probe.send("GET", "/readyz", {})
+            assert (await probe.receive()).frame == {"ready": True}
+            await probe.write(post()[:50])  # not idle: it keeps its place
+            refused = await send_raw(address.port, b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert refused.statuses == [503]
+            await probe.write(post()[50:])
+            assert (await probe.receive()).status == 200
+
+
 async def test_idle_connections_make_room_for_new_ones(log: pytest.LogCaptureFixture) -> None:
     async with running(server(max_connections=5)) as address, AsyncExitStack() as stack:
         held = [await stack.enter_async_context(http.connect(address.port)) for _ in range(5)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from antiphon import Limits, Server
-from tests.hostile.raw import MARKER, PING, post, send_raw
+from tests.hostile.raw import MARKER, PING, post, read_statuses, send_raw
+from tests.support.http import TIMEOUT_SECONDS
+from tests.support.polling import until
 from tests.support.serving import WAYS, Address
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,6 +23,8 @@ REFUSED = [400]
 """The request is refused, and nothing after it is read."""
 SERVED = [200, 404]
 """The request is served, and so is the one after it."""
+
+GARBAGE = b"\x00\x01\x02\r\n\r\n"
 
 SHAPES: dict[str, tuple[bytes, list[int]]] = {
     # Where does the body end?
@@ -88,7 +93,6 @@ SHAPES: dict[str, tuple[bytes, list[int]]] = {
     "blank lines before a request": (b"\r\n\r\n" + post(), SERVED),
     "a GET with a body": (b"GET /mcp HTTP/1.1\r\n" + HOST + b"Content-Length: 40\r\n\r\n" + PING, [405, 404]),
     "ten requests at once": (post() * 10, [200] * 10 + [404]),
-    "a request, then garbage": (post() + b"\x00\x01\x02\r\n\r\n", REFUSED),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100, REFUSED),
     "garbage": (bytes(range(256)), REFUSED),
 }
@@ -101,9 +105,24 @@ STRICTER: dict[str, tuple[bytes, list[int]]] = {
         [405],
     ),
     "a trailer": (post(IN_CHUNKS[:-2] + b"Authorization: Bearer x\r\n\r\n", CHUNKED), REFUSED),
+    "another coding before chunked": (post(IN_CHUNKS, "Transfer-Encoding: gzip, chunked"), REFUSED),
+    "another coding in a line of its own": (post(IN_CHUNKS, "Transfer-Encoding: gzip", CHUNKED), REFUSED),
+    "a coding without a name": (post(IN_CHUNKS, "Transfer-Encoding: , chunked"), REFUSED),
     "a hundred requests at once": (post() * 100, []),
+    # A request that is refused does not take the answers of those before it.
+    "a request, then garbage": (post() + GARBAGE, [200, 400]),
+    "three requests, then garbage": (post() * 3 + GARBAGE, [200, 200, 200, 400]),
+    "a request of ASGI, then garbage": (post(IN_CHUNKS, CHUNKED) + GARBAGE, [200, 400]),
+    "a request, then a broken body": (post() + post(b"zz\r\n" + PING, CHUNKED), [200, 400]),
+    "two requests, then a broken body": (post() * 2 + post(b"zz\r\n" + PING, CHUNKED), [200, 200, 400]),
+    "a request, then a head that is too large": (post() + post(PING, "X-A: " + "x" * 199_999), [200, 431]),
+    "a request, then another coding": (
+        post() + post(IN_CHUNKS, "Transfer-Encoding: gzip, chunked"),
+        [200, 400],
+    ),
+    "a last request, then garbage": (post(PING, "Connection: close") + GARBAGE, [200]),
 }
-"""Shapes that our own server refuses, and a plain uvicorn does not."""
+"""Shapes that our own server answers otherwise than a plain uvicorn."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=list(WAYS))
@@ -130,10 +149,7 @@ async def test_each_shape_has_one_answer(served: Address, shape: str) -> None:
 async def test_a_shape_that_comes_byte_by_byte_has_the_same_answer(run: Address, shape: str) -> None:
     data, expected = SHAPES[shape]
     answers = await send_raw(run.port, *(data[place : place + 1] for place in range(len(data))), MARKER)
-    # A request that a client has sent in full may be answered before the garbage behind it arrives.
-    assert answers.statuses == (
-        [200, 400] if "then garbage" in shape and 200 in answers.statuses else expected
-    )
+    assert answers.statuses == expected
 
 
 @pytest.mark.parametrize("shape", STRICTER)
@@ -156,3 +172,33 @@ async def test_what_comes_beside_a_body_is_bounded(run: Address, tail: bytes) ->
     assert (
         await send_raw(run.port, head, *(tail[place : place + 9999] for place in range(0, len(tail), 9999)))
     ).statuses == REFUSED
+
+
+@pytest.mark.parametrize("behind", [GARBAGE, post() + GARBAGE], ids=["garbage", "a request, then garbage"])
+@pytest.mark.parametrize("lines", [(), ("Expect: 200-ok",)], ids=["plain", "ASGI"])
+async def test_garbage_that_arrives_while_a_call_runs_does_not_take_its_answer(
+    lines: tuple[str, ...], behind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, runs, may_end = Server("tests"), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def slow() -> str:
+        runs.set()
+        await may_end.wait()
+        return "the answer"
+
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{}}}'
+    async with WAYS["run"](server) as address:
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                writer.write(post(call, "Accept: application/json, text/event-stream", *lines))
+                await runs.wait()
+                writer.write(behind)
+                await until(lambda: "Refused an HTTP request" in caplog.text)
+                may_end.set()
+                raw = await reader.read(-1)
+        finally:
+            writer.transport.abort()
+    assert read_statuses(raw) == ([200, 400] if behind is GARBAGE else [200, 200, 400])
+    assert raw.index(b"the answer") < raw.index(b"not valid HTTP")

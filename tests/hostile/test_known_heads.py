@@ -356,3 +356,16 @@ def test_a_head_is_kept_only_as_the_parser_has_read_it() -> None:
     assert read_head(data, b"/mcp", {b"content-length": b"40"}, PING) is None
     for headers, body in (({b"content-length": b"1"}, PING), ({b"content-length": b"40"}, PING[1:])):
         assert read_head(post(PING), b"/mcp", headers, body) is None
+
+
+@pytest.mark.parametrize("blank", [b"\r\n" * 2, b"\r\n" * 4])
+async def test_blank_lines_behind_a_body_do_not_become_part_of_its_head(
+    where: Address, monkeypatch: pytest.MonkeyPatch, blank: bytes
+) -> None:
+    """A body of blank lines looks the same wherever it begins. The parser skips those behind it."""
+    first = post(blank, USUAL) + blank
+    known, parsed_each = await both_ways(
+        where, monkeypatch, first, post(blank + PING, USUAL, length=len(PING))
+    )
+    assert known == parsed_each
+    assert len(shared(where)) == 0

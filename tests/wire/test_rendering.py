@@ -365,7 +365,7 @@ ERRORS: list[tuple[RequestError, int, tuple[int, int], tuple[int, int]]] = [
     (NotFound("m"), -32602, (400, 200), (200, 200)),
     (InternalError("m"), -32603, (500, 200), (200, 200)),
     (Busy("m"), -32603, (503, 503), (503, 503)),
-    (HeaderMismatch("m"), -32020, (400, 400), (200, 200)),
+    (HeaderMismatch("m"), -32020, (400, 400), (400, 400)),
     (MissingCapability("m"), -32021, (400, 400), (200, 200)),
     (UnsupportedVersion("m"), -32022, (400, 400), (400, 400)),
     (RequestError("m", code=-31000), -31000, (400, 200), (200, 200)),

@@ -207,6 +207,7 @@ def worker(
         int | None,
         typer.Option(min=0, max=65535, help="Respond to /healthz, /readyz and /metrics on this port."),
     ] = None,
+    hosts: HostsOption = None,
     log_level: LogLevelOption = "info",
     otel: OtelOption = False,
 ) -> None:
@@ -217,7 +218,14 @@ def worker(
     from antiphon.cli.run.settings import Settings
     from antiphon.cli.run.worker import run_worker
 
-    settings = Settings(target, log_level=log_level, store=store, tasks=tuple(task or ()), otel=otel)
+    settings = Settings(
+        target,
+        hosts=split_commas(hosts),
+        log_level=log_level,
+        store=store,
+        tasks=tuple(task or ()),
+        otel=otel,
+    )
     with handle_errors():
         run_worker(settings, concurrency=concurrency, tools=split_commas(tools), host=host, port=port)
 

@@ -180,7 +180,8 @@ HostsOption = Annotated[
     typer.Option(
         envvar="ANTIPHON_HOSTS",
         metavar="A,B",
-        help="Accept these Host headers; * accepts all. Default: local names, if the address is local.",
+        help="Accept these Host headers; * accepts all. Default: addresses and localhost, or any name if the "
+        "server authenticates its callers.",
     ),
 ]
 OriginsOption = Annotated[
@@ -188,7 +189,8 @@ OriginsOption = Annotated[
     typer.Option(
         envvar="ANTIPHON_ORIGINS",
         metavar="A,B",
-        help="Accept these Origin headers; * accepts all. Default: local ones, if the address is local.",
+        help="Let web pages of these origins call the server; * lets all. Default: those that the server has "
+        "itself, and local ones if the address is local.",
     ),
 ]
 AccessLogOption = Annotated[

@@ -1,5 +1,7 @@
-"""The HTTP headers that repeat arguments of a request, and the encoding of their values.
+"""The HTTP headers that repeat the method, the name and the arguments of a message, and how they do.
 
+A gateway may decide by these headers. So a header that is there is compared with the body, in every version;
+which ones have to be there is for the dialects.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#request-metadata
 """
 
@@ -15,18 +17,38 @@ from typing import Any, TypeAlias
 from antiphon.errors import DefinitionError, HeaderMismatch
 
 __all__ = [
+    "NAMED",
     "Mirrored",
     "check",
+    "check_method",
+    "check_name",
     "declared",
     "decode_value",
     "encode_value",
     "mirror",
     "names_only_tool",
+    "repeats_name",
     "task_id_in",
 ]
 
 Mirrored: TypeAlias = Mapping[str, tuple[str, ...]]
 """Header names in lower case, each with the path of the argument that it mirrors."""
+
+NAMED: Mapping[Any, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "resources/subscribe": "uri",
+    "resources/unsubscribe": "uri",
+    "tasks/get": "task_id",
+    "tasks/result": "task_id",
+    "tasks/update": "task_id",
+    "tasks/input_response": "task_id",
+    "tasks/cancel": "task_id",
+    "tasks/stream": "task_id",
+    "dev.antiphon/inbox/answer": "task_id",
+}
+"""The field of a request that `Mcp-Name` repeats, by method. The messages of other methods name nothing."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _PREFIX, _SUFFIX = "=?base64?", "?="
@@ -113,18 +135,53 @@ def mirror(mirrored: Mirrored, arguments: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
-def check(mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-    """Raise `HeaderMismatch` unless the headers repeat the arguments."""
+def check(
+    mirrored: Mirrored, arguments: Mapping[str, Any], headers: Mapping[bytes, bytes], *, required: bool = True
+) -> None:
+    """Raise `HeaderMismatch` unless the headers repeat the arguments.
+
+    `required` means that an argument, unless it is null, has to have its header.
+    """
     for header, path in mirrored.items():
         value = _at(arguments, path)
         raw = headers.get(header.encode())
-        if value is None:
-            continue
         if raw is None:
-            raise HeaderMismatch(f"Header mismatch: {header} is missing, and the body has that argument.")
+            if value is not None and required:
+                raise HeaderMismatch(f"Header mismatch: {header} is missing, and the body has that argument.")
+            continue
         given = decode_value(raw.decode("latin-1"))
-        if not _same(given, value):
-            raise HeaderMismatch(f"Header mismatch: {header} is {given!r}, and the body has {value!r}.")
+        if value is None or not _same(given, value):
+            found = "not that argument" if value is None else repr(value)
+            raise HeaderMismatch(f"Header mismatch: {header} is {given!r}, and the body has {found}.")
+
+
+def check_method(method: str | None, headers: Mapping[bytes, bytes]) -> None:
+    """Raise `HeaderMismatch` if `Mcp-Method` is there and differs. `None` is the method of a response."""
+    raw = headers.get(b"mcp-method")
+    if raw is None:
+        return
+    given = raw.decode("latin-1").strip(" \t")  # it is never encoded: a gateway compares it as it is
+    if given != method:
+        found = "no method" if method is None else repr(method)
+        raise HeaderMismatch(f"Header mismatch: Mcp-Method is {given!r}, and the body has {found}.")
+
+
+def check_name(name: str | None, headers: Mapping[bytes, bytes]) -> None:
+    """Raise `HeaderMismatch` if `Mcp-Name` is there and differs. `None` if the message names nothing."""
+    raw = headers.get(b"mcp-name")
+    if raw is None:
+        return
+    if name is not None and repeats_name(raw, name.encode()):
+        return
+    given = decode_value(raw.decode("latin-1"))
+    if given != name:
+        found = "no name" if name is None else repr(name)
+        raise HeaderMismatch(f"Header mismatch: Mcp-Name is {given!r}, and the body has {found}.")
+
+
+def repeats_name(raw: bytes | None, name: bytes) -> bool:
+    """Return whether a header has a name as everybody reads it: as it is, not encoded, no space around it."""
+    return raw == name and name[:2] != b"=?" and name.strip() == name
 
 
 def names_only_tool(headers: Mapping[bytes, bytes]) -> bool:

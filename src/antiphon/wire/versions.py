@@ -150,6 +150,8 @@ class Dialects:
         self, body: bytes | bytearray, headers: Mapping[bytes, bytes], negotiated: Negotiated
     ) -> tuple[Dialect, RequestId, CallTool] | None:
         """Read the usual call of a tool in a session; `None` for a request that has to be read in full."""
+        if b"mcp-method" in headers or b"mcp-name" in headers:
+            return None  # they are compared with the body
         dialect = self._session_paths.get(headers.get(b"mcp-protocol-version", b""))
         if dialect is None or dialect.version != negotiated.version:
             return None

@@ -277,6 +277,7 @@ def _create_runner(
     def report() -> None:
         # A server with tools of other programs has them once it has started.
         print(announce(), flush=True)
+        _warn_if_open(server, settings, listening)
         if console is not None:
             print(console.announcement(), flush=True)
 
@@ -325,6 +326,7 @@ def _serve_with_workers(server: Server, settings: Settings, listening: socket.so
         f"{__name__}:{create_worker_app.__name__}", server, settings, factory=True, workers=workers
     )
     print(announcement(server, listening, settings.path, workers), flush=True)
+    _warn_if_open(server, settings, listening)
     supervisor = WorkerSupervisor(config, sockets=[listening])
     with _ending_on_second_interrupt(supervisor):
         supervisor.run()
@@ -427,6 +429,15 @@ def announcement(server: Server, listening: socket.socket, path: str, workers: i
         # An adopted server is asked for its tools when it starts, which each worker process does for itself.
         return served
     return f"{served} Tools: {', '.join(map(printable, offered)) or 'none'}."
+
+
+def _warn_if_open(server: Server, settings: Settings, listening: socket.socket) -> None:
+    from antiphon.transport.server.http.guard import exposure
+
+    host, name = listening.getsockname()[0], printable(server.name)
+    warning = exposure(name, host, settings.hosts, authenticates=server.engine.authenticates)
+    if warning is not None:
+        print(f"Warning: {warning}", file=sys.stderr)
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

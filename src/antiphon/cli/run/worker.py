@@ -61,7 +61,8 @@ def run_worker(
     collect_less_often()
     with nullcontext() if port is None else listen(host, port) as listening:
         try:
-            asyncio.run(woken_by_signals(_run_until_signal(server, announcement, listening)))
+            work = _run_until_signal(server, announcement, listening, settings.hosts)
+            asyncio.run(woken_by_signals(work))
             # Python takes its handlers away before it exits. Another SIGTERM would then look like a failure.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             end_without_threads(server)
@@ -69,7 +70,9 @@ def run_worker(
             raise CommandError(f"Cannot open the store: {error}", UNREACHABLE) from None
 
 
-async def _run_until_signal(server: Server, announcement: str, listening: socket.socket | None) -> None:
+async def _run_until_signal(
+    server: Server, announcement: str, listening: socket.socket | None, hosts: Sequence[str] | None
+) -> None:
     loop, stopping, has_started = asyncio.get_running_loop(), asyncio.Event(), False
 
     tasks = server.engine.tasks
@@ -84,7 +87,7 @@ async def _run_until_signal(server: Server, announcement: str, listening: socket
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     # The probes outlive the tasks: they say that the worker is not ready while it drains.
-    probes = _probes(server, listening, is_ready=lambda: has_started and not stopping.is_set())
+    probes = _probes(server, listening, hosts, is_ready=lambda: has_started and not stopping.is_set())
     async with probes, server.running():
         has_started = True
         print(announcement, flush=True)
@@ -93,7 +96,11 @@ async def _run_until_signal(server: Server, announcement: str, listening: socket
 
 @asynccontextmanager
 async def _probes(
-    server: Server, listening: socket.socket | None, *, is_ready: Callable[[], bool]
+    server: Server,
+    listening: socket.socket | None,
+    hosts: Sequence[str] | None,
+    *,
+    is_ready: Callable[[], bool],
 ) -> AsyncIterator[None]:
     """Respond to health checks and metrics requests in the background, if there is a socket for them."""
     if listening is None:
@@ -103,7 +110,7 @@ async def _probes(
     from antiphon.transport.server.http.serve import HttpServer, create_config
 
     config = create_config(
-        ProbeApp(server.engine, is_ready),
+        ProbeApp(server.engine, is_ready, hosts),
         limits=server.limits,
         lifespan="off",
         log_config=None,

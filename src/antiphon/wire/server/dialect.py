@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from antiphon.errors import (
     Busy,
+    HeaderMismatch,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -62,9 +63,9 @@ from antiphon.model.request import (
 from antiphon.model.segment import CallerMessage, SegmentPage, StreamEnd
 from antiphon.model.task import Promise, TaskChanged, TaskPage, TaskResult, TaskView
 from antiphon.model.ui import UI_EXTENSION, UI_QUESTIONS
-from antiphon.wire import jsonrpc
+from antiphon.wire import jsonrpc, mirrored_headers
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.mirrored_headers import NAMED, Mirrored
 from antiphon.wire.questions import write_question
 from antiphon.wire.server.inbox import INBOX_NEWS, inbox_page, news_params
 from antiphon.wire.server.tasks import RELATED, core_task
@@ -87,7 +88,7 @@ TaskOutcome: TypeAlias = Promise | TaskView | TaskPage | TaskResult | SegmentPag
 _LISTS = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
 
-_ENVELOPE_ERRORS = (ParseError, InvalidRequest, Busy, UnsupportedVersion)
+_ENVELOPE_ERRORS = (ParseError, InvalidRequest, Busy, UnsupportedVersion, HeaderMismatch)
 
 
 class Negotiated(msgspec.Struct, frozen=True):
@@ -196,13 +197,23 @@ class Dialect:
         raise NotImplementedError
 
     def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `HeaderMismatch` if headers that mirror the body are missing or differ."""
+        """Raise `HeaderMismatch` if headers that mirror the body differ, or if the version requires them."""
+        mirrored_headers.check_method(str(frame.method), headers)
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` if the header that names the tool, prompt, resource or task differs."""
+        if b"mcp-name" in headers:
+            key = NAMED.get(frame.method)
+            mirrored_headers.check_name(None if key is None else getattr(request, key), headers)
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `HeaderMismatch` if headers that mirror arguments are missing or differ."""
+        """Raise `HeaderMismatch` if headers that mirror arguments differ, or if the version requires them."""
+        mirrored_headers.check(mirrored, request.arguments, headers, required=False)
+
+    def check_message(self, frame: Frame, headers: Mapping[bytes, bytes]) -> None:
+        """Raise `HeaderMismatch` if headers contradict a notification or a response, which names nothing."""
+        mirrored_headers.check_method(None if frame.method is UNSET else frame.method, headers)
+        mirrored_headers.check_name(None, headers)
 
     # Writing
 

@@ -43,7 +43,7 @@ from antiphon.model.segment import CallerMessage, Segments
 from antiphon.model.task import Promise, TaskChanged, TaskView
 from antiphon.wire import jsonrpc, mirrored_headers
 from antiphon.wire.jsonrpc import Frame, PlainRequest
-from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.mirrored_headers import NAMED, Mirrored, repeats_name
 from antiphon.wire.server.dialect import (
     _NOTIFICATIONS,
     COMMON_METHODS,
@@ -66,22 +66,12 @@ LOG_LEVEL = _KEY + "logLevel"
 SERVER_INFO = _KEY + "serverInfo"
 SUBSCRIPTION_ID = _KEY + "subscriptionId"
 
-_NAMED: Mapping[Any, str] = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "task_id",
-    "tasks/update": "task_id",
-    "tasks/cancel": "task_id",
-    "tasks/stream": "task_id",
-}
 _MAX_CACHED_METAS, _MAX_CACHED_META_BYTES = 256, 4096
 """How many different `_meta` objects are cached, and the size of the largest."""
 
 
 _METHOD_HEADERS: Mapping[Any, bytes] = {
-    method: method.encode()
-    for method in (*COMMON_METHODS, "server/discover", "subscriptions/listen", *_NAMED)
+    method: method.encode() for method in (*COMMON_METHODS, "server/discover", "subscriptions/listen", *NAMED)
 }
 
 NEEDS_TASKS: Mapping[str, Any] = {"extensions": {EXTENSION: {}}}
@@ -148,8 +138,7 @@ class V2026(Dialect):
             return None
         params, id = frame.params, frame.id
         request_meta = self._cached_metas.get(bytes(params.meta))
-        name = params.name.encode()
-        if request_meta is None or headers.get(b"mcp-name") != name or name[:2] == b"=?":
+        if request_meta is None or not repeats_name(headers.get(b"mcp-name"), params.name.encode()):
             return None
         if params.answers or params.state is not None:  # a later round
             request = CallTool(
@@ -173,7 +162,7 @@ class V2026(Dialect):
         if (
             request_meta is None
             or not request_meta.accepts_tasks
-            or (name is not None and (name != task_id.encode() or name[:2] == b"=?"))
+            or (name is not None and not repeats_name(name, task_id.encode()))
         ):
             return None
         return self, frame.id, GetTask(task_id=task_id), request_meta
@@ -248,23 +237,22 @@ class V2026(Dialect):
     def check_headers(self, frame: Frame, request_meta: RequestMeta, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` unless the headers repeat the version and the method of the body."""
         if headers.get(b"mcp-protocol-version") != self._header:
-            _check_header(
-                headers, b"mcp-protocol-version", "MCP-Protocol-Version", request_meta.raw[PROTOCOL_VERSION]
-            )
+            given = _required(headers, b"mcp-protocol-version", "MCP-Protocol-Version")
+            value = request_meta.raw[PROTOCOL_VERSION]
+            if given != value:
+                raise HeaderMismatch(
+                    f"Header mismatch: MCP-Protocol-Version is {given!r}, and the body has {value!r}."
+                )
         if headers.get(b"mcp-method") != _METHOD_HEADERS.get(frame.method, b""):
-            _check_header(headers, b"mcp-method", "Mcp-Method", frame.method)
+            _required(headers, b"mcp-method", "Mcp-Method")
+            super().check_headers(frame, request_meta, headers)
 
     def check_name(self, frame: Frame, request: Any, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` unless a header repeats the name of the tool, prompt, resource or task."""
-        key = _NAMED.get(frame.method)
-        if key is None:
-            return
-        name = getattr(request, key)
-        raw = headers.get(b"mcp-name")
-        if raw is None and key == "task_id":
-            return  # the header is for routing requests to instances, and every instance serves every task
-        if raw is None or raw != name.encode() or raw[:2] == b"=?":
-            _check_header(headers, b"mcp-name", "Mcp-Name", name)
+        # That of a task is for routing requests to instances, and every instance serves every task.
+        if NAMED.get(frame.method, "task_id") != "task_id":
+            _required(headers, b"mcp-name", "Mcp-Name")
+        super().check_name(frame, request, headers)
 
     def check_mirrored(self, mirrored: Mirrored, request: CallTool, headers: Mapping[bytes, bytes]) -> None:
         """Raise `HeaderMismatch` unless headers repeat the arguments that have an `x-mcp-header`."""
@@ -368,10 +356,9 @@ def _log_level(value: Any) -> LogLevel:
     raise InvalidParams(f"{value!r} is not a log level: use one of {', '.join(LOG_LEVELS)}.")
 
 
-def _check_header(headers: Mapping[bytes, bytes], header: bytes, name: str, value: Any) -> None:
+def _required(headers: Mapping[bytes, bytes], header: bytes, name: str) -> str:
+    """Return the value of a header; raises `HeaderMismatch` if it is missing."""
     raw = headers.get(header)
     if raw is None:
         raise HeaderMismatch(f"Header mismatch: the header {name} is missing.")
-    given = mirrored_headers.decode_value(raw.decode("latin-1"))
-    if given != value:
-        raise HeaderMismatch(f"Header mismatch: {name} is {given!r}, and the body has {value!r}.")
+    return raw.decode("latin-1").strip(" \t")

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from antiphon.errors import (
+    BadOrigin,
     Busy,
     InternalError,
     InvalidRequest,
@@ -43,6 +44,7 @@ from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.connections import stranger_at
+from antiphon.transport.server.http.cors import Cors, is_preflight
 from antiphon.transport.server.http.ending import Ending
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
@@ -97,7 +99,9 @@ class Endpoint:
         paths = (path.rstrip("/"), path.rstrip("/") + "/")
         self.plain_scopes = PlainScopes([each for each in paths if each.isascii()])
         """What is known of plain requests, by the address and the path to which they were sent."""
-        self.guard = Guard({*paths, "", "/"}, hosts, origins)
+        self.guard = Guard({*paths, "", "/"}, hosts, origins, authenticates=engine.authenticates)
+        self._cors = self.guard.cors
+        self._refusals = RateLimitedLog()
         self._pipeline = Pipeline(engine)
         self._dialects = self._pipeline.dialects
         self._versions: dict[bytes | None, str | UnsetType | None] = {
@@ -127,6 +131,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request of an ASGI server."""
+        if self._cors is not None:
+            send = self._cors.extending(scope, send)
         exchange = Exchange(send, receive, self._limits)
         exchange.stranger = stranger_at(scope.get("client"))
         await self._serve(exchange, scope)
@@ -234,7 +240,14 @@ class Endpoint:
             if self.checks_heads or len(lines) > self._max_headers:
                 check_head(scope, self._limits)
             exchange.headers = headers = read_headers(lines)
-        self.guard.check(scope, headers)
+        try:
+            self.guard.check(scope, headers)
+            if body is None and is_preflight(scope["method"], headers):
+                await self._answer_preflight(exchange, headers)
+                return None
+        except BadOrigin as error:
+            self._refusals.warning("Refused a request: %s", error.message)
+            raise
         if body is not None:
             note_allowed(scope, headers)
         principal = await self._principal(exchange, headers) if self.authenticates else exchange.stranger
@@ -257,6 +270,11 @@ class Endpoint:
             await send_json(exchange.send, 202, b"")
             return None
         return call
+
+    async def _answer_preflight(self, exchange: Exchange, headers: Headers) -> None:
+        """Answer a browser that asks if a page may send a request; raises `BadOrigin`. It sends no token."""
+        self.guard.check_named(headers)
+        await send_json(exchange.send, 204, b"", Cors.preflight)
 
     async def _principal(self, exchange: Exchange, headers: Headers) -> Principal:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
@@ -306,6 +324,7 @@ class Endpoint:
             exchange.dialect, exchange.phase = dialect, "addressed"
             request_id = frame.request_id
             if request_id is None or frame.method is UNSET:
+                dialect.check_message(frame, headers)
                 return frame
             request, request_meta = self._pipeline.read(frame, dialect, negotiated, headers)
             if type(request) is CallTool:

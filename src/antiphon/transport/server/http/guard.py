@@ -11,27 +11,42 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, RequestError
+from antiphon.transport.server.http.cors import Cors
 
-__all__ = ["Guard", "accepts", "is_local", "without_port"]
+__all__ = ["Guard", "accepts", "exposure", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
 _MAX_CACHED_BYTES = 1024
 """How long the headers of a check are together that is cached: a client may send any."""
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_OPTION = re.compile(r"[a-z0-9._:/-]+")
+"""What can be the value of an option as it stands, in any shell."""
 
 
 class Guard:
     """Refuses requests that web pages of other sites send through a visitor's browser.
 
+    A page can lead its own name to any address, and so reach a server in the network of its visitor (DNS
+    rebinding). So unless `hosts` are named, only `localhost` and addresses are trusted, and at a loopback
+    address only local ones. A server that authenticates its callers may have any name at an address that
+    other machines reach: such a page has no token. `origins` are the pages of other sites that are trusted.
+
     Caches the outcome for each combination of headers, because most requests of a client have the same ones.
     """
 
     def __init__(
-        self, paths: Collection[str], hosts: Sequence[str] | None, origins: Sequence[str] | None
+        self,
+        paths: Collection[str],
+        hosts: Sequence[str] | None,
+        origins: Sequence[str] | None,
+        *,
+        authenticates: bool = False,
     ) -> None:
         self._paths = frozenset(paths)
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
-        self._origins = None if origins is None else {origin.lower().rstrip("/") for origin in origins}
+        self._authenticates = authenticates
+        self.cors = None if origins is None else Cors(origins)
+        """Knows the origins that are named; `None` if the pages of this machine are trusted."""
         self._checked: dict[tuple[Any, ...], RequestError | None] = {}
         """The outcome of a check, by path and headers: an error, or `None`."""
         self._last_allowed: tuple[Any, ...] = ()
@@ -70,7 +85,7 @@ class Guard:
         path, root = scope["path"], scope.get("root_path", "")
         if (path.removeprefix(root) if root else path) not in self._paths:
             return NoEndpoint(f"There is no MCP endpoint at {path}.")
-        problem = self._find_origin_problem(scope, headers)
+        problem = self._find_origin_problem(scope, headers, authenticates=self._authenticates)
         if problem is not None:
             return problem
         try:
@@ -80,49 +95,92 @@ class Guard:
         return None
 
     def check_page(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-        """Check a request for a page; raises `BadOrigin` if its host or origin is not trusted."""
+        """Check a request for a page, which authenticates nobody; raises `BadOrigin`."""
         problem = self._find_origin_problem(scope, headers)
         if problem is not None:
             raise problem
 
+    def check_named(self, headers: Mapping[bytes, bytes]) -> None:
+        """Check that the origin of a request is named; raises `BadOrigin`."""
+        origin = _text(headers.get(b"origin"))
+        if self.cors is None or not self.cors.names(origin):
+            raise BadOrigin(_unknown_origin(origin))
+
     def check_probe(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Check a request for a probe; raises `BadOrigin`.
 
-        Health checks name the process by its address, whatever names its clients use: an address is always
-        trusted. A web page that reaches the server through a visitor's browser has a name in its `Host`.
+        Health checks name the process by its address, whatever names its clients use: an address is trusted
+        also if `hosts` are named.
         """
-        host = without_port(_text(headers.get(b"host")))
-        is_no_name = host in ("", "localhost") or _address(host) is not None
-        problem = self._find_origin_problem(scope, headers, trusts_host=is_no_name)
+        problem = self._find_origin_problem(scope, headers, trusts_addresses=True)
         if problem is not None:
             raise problem
 
     def _find_origin_problem(
-        self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], *, trusts_host: bool = False
+        self,
+        scope: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        *,
+        authenticates: bool = False,
+        trusts_addresses: bool = False,
     ) -> RequestError | None:
         server = scope.get("server")
         local = server is not None and is_local(str(server[0]))
         host, origin = _text(headers.get(b"host")), _text(headers.get(b"origin"))
-        if not trusts_host and not self._is_trusted_host(host, local):
-            return BadOrigin(f"This server does not trust the host {host!r}: add it to `hosts`.")
+        is_trusted = self._is_trusted_host(host, local, authenticates=authenticates)
+        if not is_trusted and not (trusts_addresses and _is_no_name(host)):
+            return BadOrigin(_unknown_host(host))
         if origin and not self._is_trusted_origin(origin, host, local):
-            return BadOrigin(f"This server does not trust pages from {origin!r}: add it to `origins`.")
+            return BadOrigin(_unknown_origin(origin))
         return None
 
-    def _is_trusted_host(self, host: str, local: bool) -> bool:
+    def _is_trusted_host(self, host: str, local: bool, *, authenticates: bool) -> bool:
         if self._hosts is not None:
             return "*" in self._hosts or host in self._hosts or without_port(host) in self._hosts
-        return not local or not host or is_local(without_port(host))
+        if local:
+            return not host or is_local(without_port(host))
+        return authenticates or _is_no_name(host)
 
     def _is_trusted_origin(self, origin: str, host: str, local: bool) -> bool:
-        if self._origins is not None and ("*" in self._origins or origin in self._origins):
+        if self.cors is not None and self.cors.names(origin):
             return True
         scheme, _, authority = origin.partition("://")
         if not _SCHEME.fullmatch(scheme):
             return False
         if authority and authority == host:
             return True
-        return self._origins is None and local and is_local(without_port(authority))
+        return self.cors is None and local and is_local(without_port(authority))
+
+
+def _unknown_host(host: str) -> str:
+    name = without_port(host)
+    name = name if _OPTION.fullmatch(name) else "NAME"
+    return (
+        f"This server does not trust the host {host!r}, because somebody else's web page could have given it "
+        f"this name. If it is a name of the server, say so: --hosts {name} (ANTIPHON_HOSTS), or "
+        f'server.asgi(hosts=["{name}"]) in a program.'
+    )
+
+
+def _unknown_origin(origin: str) -> str:
+    name = origin if _OPTION.fullmatch(origin) else "ORIGIN"
+    return (
+        f"This server does not trust pages from {origin!r}. If they may call it, say so: --origins {name} "
+        f'(ANTIPHON_ORIGINS), or server.asgi(origins=["{name}"]) in a program.'
+    )
+
+
+def exposure(name: str, host: str, hosts: Sequence[str] | None, *, authenticates: bool) -> str | None:
+    """Return the warning for a server that strangers can reach and call; `None` for any other server.
+
+    `host` is the address, and `hosts` are the names that the guard of the server trusts.
+    """
+    if authenticates or is_local(host):
+        return None
+    advice = "pass authenticate= to Server"
+    if hosts is None:
+        advice += ", and name the hosts to which it answers beside addresses and localhost: --hosts NAME"
+    return f"Everybody who reaches {host} can call {name}, because it does not authenticate: {advice}."
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
@@ -175,6 +233,12 @@ def without_port(host: str) -> str:
     return name if port.isdecimal() or not port else host
 
 
+def _is_no_name(host: str) -> bool:
+    """Return whether a host is no name that a page could have chosen: an address, `localhost` or nothing."""
+    name = without_port(host)
+    return not host or name == "localhost" or _address(name) is not None
+
+
 def is_local(host: str) -> bool:
     """Return whether a host is `localhost` or a loopback address, also one that is mapped into IPv6."""
     address = _address(host)
@@ -184,8 +248,12 @@ def is_local(host: str) -> bool:
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address that a host is, or `None` if it is a name."""
     text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if (
+        "%" in text
+    ):  # the zone of a link-local address. No browser sends one, so it only looks like an address
+        return None
     try:
-        address = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

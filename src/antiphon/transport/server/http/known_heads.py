@@ -251,6 +251,7 @@ def read_head(data: bytes, url: bytes, headers: Mapping[bytes, bytes], body: byt
         and len(headers) <= MAX_HEADERS
         and headers[b"content-length"] == length
         and before[-len(_LENGTH_LINE) :].lower() == _LENGTH_LINE
+        and data.find(_END) + len(_END) == end
         and data[end:] == body
     )
     if not is_kept:

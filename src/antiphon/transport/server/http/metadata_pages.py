@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antiphon.transport.server.http.cors import FOR_EVERYBODY
 from antiphon.transport.server.http.router import HttpRequest, HttpResponse, Routes
 
 if TYPE_CHECKING:
@@ -15,13 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetadataPages", "metadata_pages"]
 
-_CORS = {
-    "access-control-allow-origin": "*",
-    "access-control-allow-methods": "GET, OPTIONS",
-    "access-control-allow-headers": "*",
-    "access-control-max-age": "86400",
-}
-_HEADERS = {**_CORS, "cache-control": "public, max-age=300"}
+_HEADERS = {**FOR_EVERYBODY, "cache-control": "public, max-age=300"}
 
 
 class MetadataPages:
@@ -43,7 +38,7 @@ class MetadataPages:
         return HttpResponse(self._resource.metadata(), headers=_HEADERS)
 
     async def _preflight(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse(status=204, headers=_CORS)
+        return HttpResponse(status=204, headers=FOR_EVERYBODY)
 
 
 def metadata_pages(resource: ProtectedResource | None, endpoint: str) -> MetadataPages | None:

@@ -7,7 +7,7 @@ the process unready: plain calls still work. The probes do not authenticate, so 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from antiphon.runtime.engine import Engine
@@ -47,14 +47,16 @@ def probe_routes(engine: Engine, is_ready: Callable[[], Awaitable[bool]]) -> Rou
 class ProbeApp:
     """An ASGI app that serves the probes and nothing else, for a process that serves no MCP."""
 
-    def __init__(self, engine: Engine, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, engine: Engine, is_ready: Callable[[], bool], hosts: Sequence[str] | None = None
+    ) -> None:
         async def check_ready() -> bool:
             return is_ready()
 
         self._timeout = engine.limits.body_timeout
         probes = probe_routes(engine, check_ready)
         self._router = Router(
-            engine.limits, engine.threads.run, own=Routes(), probes=probes, guard=Guard((), None, None)
+            engine.limits, engine.threads.run, own=Routes(), probes=probes, guard=Guard((), hosts, None)
         )
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:

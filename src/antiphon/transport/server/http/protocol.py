@@ -41,6 +41,13 @@ _MAX_LENGTH_DIGITS = 4
 """How long the content length of a plain request may be."""
 
 
+_UNKNOWN_CODING = "A body may have the transfer coding chunked, and no other one."
+
+
+class _UnknownCoding(ValueError):
+    """A body has a transfer coding that is not understood. What follows the head could be anything."""
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection. It is in `Connections.deadlines` while a request's head is awaited.
 
@@ -70,6 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_plain_body",
         "_plain_headers",
         "_plain_scopes",
+        "_refusal",
         "_requests",
         "_responses",
         "_room",
@@ -124,6 +132,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._plain_body = b""
         self._is_whole = False
         """Whether all of the plain request has arrived."""
+        self._refusal: tuple[int, str] | None = None
+        """The status and the message of a refusal that follows the answers to earlier requests."""
         self.plain: PlainExchange | None = None
         """The plain request that is being served, until it has an ASGI cycle."""
 
@@ -167,8 +177,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._refuse(400, "This is not valid HTTP.")
+        except httptools.HttpParserError as error:
+            is_coding = isinstance(error.__context__, _UnknownCoding)
+            self._refuse(400, _UNKNOWN_CODING if is_coding else "This is not valid HTTP.")
             return
         except httptools.HttpParserUpgrade:
             # The server speaks nothing but HTTP/1.1: it answers the request, and reads no further one.
@@ -210,6 +221,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self.url in self._plain_scopes and not self._has_cycle and self._is_plain():
             return
         url, lines = self.url, self.headers
+        for name, value in lines:
+            if name == b"transfer-encoding" and value.strip(b" \t").lower() != b"chunked":
+                raise _UnknownCoding
         super().on_message_begin()
         self.url = url
         self.headers += lines
@@ -241,6 +255,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Plain requests
 
+    @property
+    def _answers_origins(self) -> bool:
+        """Whether the headers of a response depend on the origin, and so no two requests are alike."""
+        return self._endpoint is not None and self._endpoint.guard.cors is not None
+
     def _is_plain(self) -> bool:
         """Return whether a request to the endpoint is a plain one, whose body is read next."""
         headers, parser = KnownHeaders(self.headers), self.parser
@@ -252,6 +271,7 @@ class HttpProtocol(HttpToolsProtocol):
             or int(length) > self._max_plain_body
             or b"transfer-encoding" in headers
             or b"expect" in headers
+            or (b"origin" in headers and self._answers_origins)
             or parser.should_upgrade()
             or not parser.should_keep_alive()
             or parser.get_method() != b"POST"
@@ -373,6 +393,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._refusal is not None:
+            self._send_refusal(*self._refusal)
         elif not self._awaits_head:
             self.idle_until = self.loop.time() + self.timeout_keep_alive
 
@@ -463,18 +485,35 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(431, f"The head of a request has at most {self.limits.max_head_bytes} bytes.")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer with an error, and close the connection once its client had the time to read it."""
+        """Answer the last request with an error, after the answers to the requests before it.
+
+        The connection is closed once its client had the time to read them.
+        """
         if self.transport.is_closing():
             return
         self._ignores_data = True
+        if self._is_whole:
+            self._leave_short_way()  # what is refused follows this request
         self._forget_plain()
         self._connections.log("Refused an HTTP request with %d. %s", status, message)
-        if self.cycle is not None and not self.cycle.response_complete:
-            if self.pipeline or self.cycle.response_started:
-                drop(self.transport)  # an error amid another response would be taken for its body
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if cycle.more_body and self.pipeline:
+                self.pipeline.popleft()  # what is refused is its body
+            elif cycle.more_body:
+                if cycle.response_started:
+                    drop(self.transport)  # an error amid the response would be taken for its body
+                    return
+                cycle.disconnected = True  # the app must not answer too
+                cycle.message_event.set()
+                self._send_refusal(status, message)
                 return
-            self.cycle.disconnected = True  # the app must not answer too
-            self.cycle.message_event.set()
+            self._refusal = (status, message)
+            self._connections.deadlines.pop(self, None)
+            return
+        self._send_refusal(status, message)
+
+    def _send_refusal(self, status: int, message: str) -> None:
         self.transport.write(Responses.refusal(self.server_state.default_headers, status, message))
         self._linger()
         if self.transport.can_write_eof():

@@ -139,7 +139,7 @@ class UpstreamProvider(Provider):
         self._subscriptions: Counter[str] = Counter()
         """How many subscriptions there are, by URI."""
         self._subscribed: dict[str, Counter[str]] = {}
-        """The same for each principal. Callers without one have no share."""
+        """The same by the share of the caller, a principal or an address."""
         if mounted.tasks:
             engine.tasks.needed = True  # its tools may come later
         self._made: dict[Kind, dict[str, _Made]] = {}
@@ -572,15 +572,15 @@ class UpstreamProvider(Provider):
         """Subscribe to a resource of the server, for as long as any caller does."""
         if not self._offers(uri):
             return
-        name, principal_id = self._mounted.name, call.principal.id
+        name, share = self._mounted.name, call.principal.share
         if uri not in self._subscriptions and len(self._subscriptions) >= _MAX_SUBSCRIPTIONS:
             raise Busy(
                 f"Callers are subscribed to {_MAX_SUBSCRIPTIONS} resources of the server {name!r}, which is "
                 "all that a gateway passes on. Try again later."
             )
         most = share_of(_MAX_SUBSCRIPTIONS, self._engine.limits.principal_share)
-        own = self._subscribed.setdefault(principal_id, Counter())
-        if principal_id and uri not in own and len(own) >= most:
+        own = self._subscribed.setdefault(share, Counter())
+        if share and uri not in own and len(own) >= most:
             raise Busy(
                 f"You are subscribed to {most} resources of the server {name!r}, which is your share of "
                 "those that a gateway passes on. End some of these subscriptions."
@@ -592,14 +592,14 @@ class UpstreamProvider(Provider):
 
     async def unsubscribe(self, uri: str, call: Call[Any]) -> None:
         """Unsubscribe from a resource of the server, if no other caller has subscribed to it."""
-        own = self._subscribed.get(call.principal.id, Counter[str]())
+        own = self._subscribed.get(call.principal.share, Counter[str]())
         if uri not in own:
             return
         own[uri] -= 1
         if own[uri] <= 0:
             del own[uri]
         if not own:
-            del self._subscribed[call.principal.id]
+            del self._subscribed[call.principal.share]
         self._subscriptions[uri] -= 1
         if self._subscriptions[uri] <= 0:
             del self._subscriptions[uri]

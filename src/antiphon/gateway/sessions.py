@@ -104,7 +104,7 @@ class Session:
 class Sessions:
     """The open connections. At most `most` are open; a call that finds none waits for one.
 
-    One authenticated principal has at most the `share` of them for itself.
+    One caller, a principal or an address, has at most the `share` of them for itself.
     """
 
     def __init__(
@@ -202,8 +202,8 @@ class Sessions:
         return session
 
     def _may_hold(self, context: Context | None) -> bool:
-        """Return whether a principal may have one more connection for itself: not more than its share."""
-        if context is None or not context.principal.id:
+        """Return whether a caller may have one more connection for itself: not more than its share."""
+        if context is None or not context.principal.share:
             return True
         holders = [*self._opening, *(each.questions.holder for each in self._sessions)]
         held = sum(_is_of(holder, context) for holder in holders)
@@ -212,7 +212,7 @@ class Sessions:
     def _evict_longest(self, context: Context | None) -> None:
         """End the call whose question has been open longest, so that a call that waits gets its connection.
 
-        A principal that has its share of connections takes one of its own.
+        A caller that has its share of connections takes one of its own.
         """
         candidates = [
             (since, number)
@@ -294,8 +294,8 @@ class Sessions:
 
 
 def _is_of(holder: Context | None, context: Context | None) -> bool:
-    """Return whether two calls are of the same principal."""
-    return holder is not None and context is not None and holder.principal.id == context.principal.id
+    """Return whether two calls are of the same caller."""
+    return holder is not None and context is not None and holder.principal.share == context.principal.share
 
 
 def _use(session: Session, hold: Context | None) -> None:

@@ -101,8 +101,16 @@ class Step:
             ) from None
 
     def load(self, data: Any) -> Any:
-        """Return a result read back from JSON."""
-        return data if type(data) is self._plain else self._load(data)
+        """Return a result read back from JSON; raises `DefinitionError` if its type does not take it."""
+        if type(data) is self._plain:
+            return data
+        try:
+            return self._load(data)
+        except Exception as error:  # a validator of the author's can raise anything
+            raise DefinitionError(
+                f"The result of the step {self.name!r} cannot be read back through its return annotation: "
+                f"{str(error).partition(chr(10))[0]}. Return plain data, or the id of a stored object."
+            ) from error
 
 
 @functools.lru_cache(maxsize=_MAX_CACHED_STEPS)

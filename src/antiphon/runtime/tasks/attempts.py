@@ -131,27 +131,31 @@ async def note_beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
     await claimed.write("recorded", data)
 
 
-async def check_arguments(claimed: ClaimedTask, tool: Tool) -> bool | InternalError:
-    """Return whether the arguments fit the tool of this version; if they do not, release the task.
+def check_arguments(claimed: ClaimedTask, tool: Tool) -> None:
+    """Raise `ReplayMismatch` if the arguments of a task do not fit the tool of this version.
 
     Another version of the server may have created the task. Arguments that did not fit there either make the
-    task fail as they make a call fail. Raises `StoreError`.
+    task fail as they make a call fail.
     """
     problems = tool.problems_of(claimed.created["arguments"])
     if problems is None or not claimed.created.get("fits", True):
-        return True
+        return
     listed = "; ".join(line.removeprefix("- ") for line in problems.splitlines())
-    reason = f"Its arguments do not fit the tool {tool.name!r} of this version ({listed})."
-    return await fail_attempt(claimed, tool, reason, began=False) or False
+    raise ReplayMismatch(
+        f"Its arguments do not fit the tool {tool.name!r} of this version ({listed}). Give a new parameter a "
+        "default.",
+        found="arguments",
+        recorded="arguments",
+    )
 
 
-async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: bool) -> InternalError | None:
-    """Note that an attempt failed, and release the task with a delay. `began` is whether the function ran.
+async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str) -> InternalError | None:
+    """Note that an attempt failed whose function ran, and release the task with a delay.
 
     Returns the error to end the task with if no attempt is left. Raises `StoreError`.
     """
     failed = claimed.failed_attempts + 1
-    if failed >= tool.max_attempts or (began and not _resumes(claimed, tool)):
+    if failed >= tool.max_attempts or not _resumes(claimed, tool):
         return _given_up(failed, reason)
     delay = _delay(failed, _FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
     logger.warning(
@@ -162,8 +166,7 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: 
         tool.max_attempts,
         delay,
     )
-    refused = claimed.refusals if began else claimed.refusals + 1
-    await claimed.release(delay=delay, attempt=failed, refused=refused, message=reason)
+    await claimed.release(delay=delay, attempt=failed, refused=claimed.refusals, message=reason)
     return None
 
 

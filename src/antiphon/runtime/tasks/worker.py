@@ -344,9 +344,12 @@ class Worker:
             claimed.unwinds = True
             self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
             return
+        try:
+            check_arguments(claimed, tool)
+        except ReplayMismatch as mismatch:
+            await release_mismatched(claimed, mismatch)
+            return
         outcome = await check_attempts(claimed, history, tool)
-        if outcome is True:
-            outcome = await check_arguments(claimed, tool)
         if isinstance(outcome, InternalError):
             logger.error("Task %s has failed: %s", claimed.task.id, outcome)
             await self.finish(claimed, outcome)
@@ -428,7 +431,7 @@ class Worker:
         Ends the task if no attempt is left.
         """
         try:
-            outcome = await fail_attempt(claimed, tool, str(error), began=True)
+            outcome = await fail_attempt(claimed, tool, str(error))
             if outcome is not None:
                 await self.finish(claimed, outcome)
         except StoreError as failure:

@@ -104,10 +104,10 @@ async def test_tasks_whose_workers_were_lost_repeatedly_run_one_at_a_time(clock:
         await gate.wait()
         return "ended"
 
-    ids = [await queued_task(store, name, lost=2) for name in ("first", "second")]
+    ids = [await queued_task(store, name, lost=3) for name in ("first", "second")]
     async with server.running():
         await until(lambda: store.calls["release"] == 2)
-        clock.now += 1.1
+        clock.now += 2.1
         await until(lambda: store.calls["release"] == 3)  # one of the two runs, the other is given back
         await until(lambda: started)
         assert len(started) == 1

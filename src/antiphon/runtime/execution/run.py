@@ -70,6 +70,7 @@ class Run:
         "call",
         "journal",
         "last",
+        "lost",
         "mismatch",
         "replay",
         "responses",
@@ -95,6 +96,8 @@ class Run:
         """Whether the function is being unwound to wait for an answer."""
         self.abandoned = False
         """Whether the call is over, or lost to another process, although the function still runs."""
+        self.lost: StoreError | None = None
+        """Why the run is lost to another process: its journal cannot be written any more."""
         self.threaded = False
         self.replay = Replay(journal.entries, diverged=journal.has_returned) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
@@ -283,7 +286,7 @@ class Run:
             with self.activity:
                 await output.emit(emitted)
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
 
     # Steps and checkpoints
 
@@ -369,7 +372,7 @@ class Run:
             with self.activity:
                 await self.journal.commit()
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
 
     async def settle(self) -> None:
         """Settle the journal before a step whose idempotency key depends on its arguments."""
@@ -377,7 +380,7 @@ class Run:
             with self.activity:
                 await self.journal.settle()
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
         self._check_running()
 
     async def yield_in_replay(self) -> None:
@@ -494,16 +497,16 @@ class Run:
             with self.activity:
                 await confirming
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
         self._check_running()
 
-    def _abandon(self) -> asyncio.CancelledError:
+    def _abandon(self, error: StoreError) -> asyncio.CancelledError:
         """Return the error that unwinds a function whose journal cannot be written any more.
 
         A cancellation, because an author's `except Exception` must not take it for a failure of the step and
         go on to the next one. If only a part of the function is here, all of it is cancelled.
         """
-        self.abandoned = True
+        self.abandoned, self.lost = True, error
         task = self.call.work.task
         if task is not None and task is not asyncio.current_task() and not task.cancelling():
             task.cancel()

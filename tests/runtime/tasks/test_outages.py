@@ -206,9 +206,45 @@ async def test_a_suspect_runs_in_another_process_while_one_runs_here() -> None:
         await until(lambda: len(started) == 1 and store.calls["release"] >= 3)
         async with process("second").running():
             # Whoever claims it: a process whose slot is taken keeps it for less than half a second.
-            while len(started) < 2:
-                clock.now += 0.5
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(30.0):
+                while len(started) < 2:
+                    clock.now += 0.5
+                    await asyncio.sleep(0.05)
             gate.set()
             assert {(await end_of(store, id)).state for id in ids} == {"done"}
     assert sorted(started) == ["first", "second"]
+
+
+class UnwritableStore(FaultyStore):
+    """A store that cannot write one task, though it can write the others."""
+
+    unwritable = ""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if name != "append":
+            return found
+
+        async def append(id: str, *args: Any, **kwargs: Any) -> Any:
+            if id == self.unwritable:
+                raise StoreUnavailable("The row of this task is damaged.")
+            return await found(id, *args, **kwargs)
+
+        return append
+
+
+@pytest.mark.parametrize("lost", [1, MOST_ATTEMPTS], ids=["to begin", "to give up"])
+async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_claimed(lost: int) -> None:
+    store: Any = UnwritableStore()
+    await store.open()
+    server = Server("tests", store=store, limits=Limits(drain_timeout=0.0))
+
+    @server.tool(task="optional")
+    async def count(number: int) -> int:
+        return number
+
+    store.unwritable = await queued_task(store, "count", {"number": 1}, id=1, lost=lost)
+    async with server.running():
+        await until(lambda: store.calls["renew"] > 0 or store.calls["claim"] > 1)
+        later = await queued_task(store, "count", {"number": 2}, id=2)
+        assert (await end_of(store, later)).state == "done"

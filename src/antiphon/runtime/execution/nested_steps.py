@@ -42,7 +42,7 @@ async def run_nested_step(
     key = run.journal.key(NESTED_KIND, path)
     found = run.journal.find(key)
     if found is not MISSING:
-        return read_recorded(run, key, found, step.load, f"a result of the step {name!r}")
+        return read_recorded(run, key, found, step.read, f"a result of the step {name!r}")
     if (confirming := run.call.carrier.confirm()) is not None:
         await run.confirm(confirming)
     run.journal.before_step(key)
@@ -52,7 +52,7 @@ async def run_nested_step(
         data = step.dump(await work())
     finally:
         current_step.reset(token)
-    value, error = read_new(run, key, data, step.load)
+    value, error = read_new(run, key, data, step.read)
     run.journal.record(key, data)
     await run.commit()
     if error is not None:

@@ -317,7 +317,7 @@ class Run:
                 self.replay.use(recorded)
                 await self.yield_in_replay()
                 what = f"a result of the step {name!r}"
-                return read_recorded(self, recorded, self.journal.find(recorded), step.load, what)
+                return read_recorded(self, recorded, self.journal.find(recorded), step.read, what)
             while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
                 attempt = attempt.under(self.journal.key("step", name))
         if (confirming := self.call.carrier.confirm()) is not None:
@@ -331,7 +331,7 @@ class Run:
         token = current_step.set(attempt.identity)
         try:
             data = step.dump(await work())
-            value, unreadable = read_new(self, attempt.key, data, step.load)
+            value, unreadable = read_new(self, attempt.key, data, step.read)
             self._note_step(attempt, fingerprint, is_sequential)
             self.journal.record(attempt.key, data)
             self.note_progress()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,8 +14,19 @@ import pytest
 
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
+from antiphon.model.identity import ANONYMOUS
+from antiphon.runtime.tasks import lease_thread
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.lease_thread import Outages
 from antiphon.store import open_store
-from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
+from tests.runtime.faulty_store import (
+    FaultyStore,
+    created_task,
+    end_of,
+    log_entries,
+    open_faulty_store,
+    queued_task,
+)
 from tests.support.polling import until
 
 MOST_ATTEMPTS = 5
@@ -159,6 +171,40 @@ async def test_a_lease_that_was_lost_without_an_outage_is_not_excused() -> None:
             await stopped.wait()
     await store.open()
     assert await survived(store, id) == 0
+
+
+@pytest.mark.parametrize(
+    ("missed", "worked", "is_outage"),
+    [(5.0, 0.1, True), (5.0, 4.9, False), (0.1, 0.0, False)],
+    ids=["the process was stopped", "a function kept it busy", "it turned in time"],
+)
+async def test_a_process_that_was_stopped_is_told_from_one_that_was_busy(
+    monkeypatch: pytest.MonkeyPatch, missed: float, worked: float, is_outage: bool
+) -> None:
+    now = {"clock": 100.0, "worked": 1.0}
+    monkeypatch.setattr(lease_thread, "lease_clock", lambda: now["clock"])
+    monkeypatch.setattr(time, "process_time", lambda: now["worked"])
+    store: Any = await open_faulty_store()
+    task, created, token = await created_task(store, worker="me")
+    claimed = ClaimedTask(
+        store,
+        task,
+        created,
+        owner=ANONYMOUS,
+        version=1,
+        token=token,
+        journal={},
+        responses={},
+        lease=1.0,
+        since=100.0,
+    )
+    outages = Outages(0.2)
+    outages.note_turn()
+    now["clock"] += missed
+    now["worked"] += worked
+    assert outages.explain(claimed) is is_outage  # before the thread turns again, and afterwards
+    outages.note_turn()
+    assert outages.explain(claimed) is is_outage
 
 
 async def test_no_task_waits_because_another_was_lost_twice() -> None:

@@ -62,12 +62,15 @@ class Outages:
         self._asked_at = math.inf  # when the thread asked the store that has not answered yet
 
     def note_turn(self) -> None:
-        """Note that the thread turns. If it did not for long, and nothing else worked, it was stopped."""
-        now, worked = lease_clock(), time.process_time()
-        missed = now - self._turned_at
-        if missed >= self._interval and worked - self._worked < missed * _BUSY_SHARE:
+        """Note that the thread turns."""
+        if self._was_stopped():
             self._last = lease_clock()
-        self._turned_at, self._worked = now, worked
+        self._turned_at, self._worked = lease_clock(), time.process_time()
+
+    def _was_stopped(self) -> bool:
+        """Return whether the thread did not turn for long, and nothing else in the process worked."""
+        missed, worked = lease_clock() - self._turned_at, time.process_time() - self._worked
+        return missed >= self._interval and worked < missed * _BUSY_SHARE
 
     def rest(self) -> None:
         """Note that the thread does not turn until it has work."""
@@ -89,7 +92,9 @@ class Outages:
 
     def explain(self, claimed: ClaimedTask) -> bool:
         """Return whether there was an outage since the lease of a task was renewed last."""
-        return self._last >= claimed.renewed_at or lease_clock() - self._asked_at >= self._interval
+        if self._last >= claimed.renewed_at or self._was_stopped():
+            return True
+        return lease_clock() - self._asked_at >= self._interval  # the store has not answered yet
 
 
 class LeaseThread:

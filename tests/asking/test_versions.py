@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from antiphon import Client, Context, InternalError, Server
+from antiphon import Client, Context, InternalError, Retry, Server
 from antiphon.errors import DefinitionError, ReplayMismatch
 from antiphon.testing import check_replay, rehearse
 from tests.support.memory import in_memory
@@ -317,6 +317,199 @@ async def test_a_question_of_another_kind_does_not_get_the_answer(caplog: pytest
     with pytest.raises(InternalError, match=CHANGED):
         await answered(asking("Sure?", Size), other)
     assert "'elicit size'. This version asks 'sample'" in caplog.text
+
+
+class Narrow(BaseModel):
+    size: Literal["small", "medium"]
+
+
+async def test_an_answer_that_a_run_went_on_with_must_fit_in_the_next_version(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(InternalError, match=CHANGED):
+        await answered(asking("Sure?", Size), asking("Sure?", Narrow))
+    assert "an answer to the question 'sure' that this version does not accept" in caplog.text
+    assert "large" not in caplog.text
+
+
+async def test_an_answer_that_no_run_has_used_is_asked_for_again_if_it_does_not_fit() -> None:
+    again = await across(asking("Sure?", Size), asking("Sure?", Narrow), {"size": "large"})
+    assert list(again.questions) == ["sure"]
+
+
+async def test_a_response_to_a_question_of_another_kind_is_no_error_that_a_function_can_catch() -> None:
+    async def samples(ctx: Context) -> str:
+        paid = await ctx.step(charge, 5)
+        try:
+            await ctx.sample("Sure?", key="sure")
+        except Exception:
+            await ctx.step(note, "refunded")
+        return paid
+
+    with pytest.raises(InternalError, match=CHANGED):
+        await across(charges_and_asks, samples)
+    assert done == ["charge 5"]
+
+
+# Results of another type
+
+
+class Receipt(BaseModel):
+    id: str
+
+
+class DatedReceipt(Receipt):
+    date: str
+
+
+class Refused(Receipt):
+    @field_validator("id")
+    @classmethod
+    def refuse(cls, id: str) -> str:
+        raise ValueError("never")
+
+
+def paying(returns: Any, made: Any, *, refunds: list[str], nested: bool = False) -> Callable[..., Any]:
+    """A tool that gives the money back if anything fails; its step `pay` has this return annotation."""
+
+    def pay() -> Any:
+        done.append("pay")
+        return made
+
+    pay.__annotations__["return"] = returns
+
+    async def pay_inside(ctx: Context) -> Any:
+        paid = await ctx.step(pay)
+        await asyncio.sleep(0)
+        if len(done) == 1:
+            raise ConnectionError
+        return str(paid)
+
+    async def buy(ctx: Context) -> str:
+        try:
+            if nested:
+                try:
+                    paid = await ctx.step(pay_inside, ctx)
+                except ConnectionError:
+                    await ctx.elicit("Sure?", bool, key="sure")
+                    paid = await ctx.step(pay_inside, ctx)
+            else:
+                paid = await ctx.step(pay)
+            await ctx.elicit("Sure?", bool, key="sure")
+        except Exception as error:
+            refunds.append(type(error).__name__)
+            return "refunded"
+        return str(paid)
+
+    return buy
+
+
+DATED = DatedReceipt(id="a", date="today")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((Receipt, Receipt(id="a")), (DatedReceipt, DATED)),
+        ((str, "many"), (int, 7)),
+        ((int, 7), (str, "many")),
+        ((list[str], ["a"]), (dict[str, int], {})),
+    ],
+    ids=["a required field", "str to int", "int to str", "list to dict"],
+)
+async def test_a_result_that_the_new_version_cannot_read_stops_the_run(
+    old: Any, new: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    refunds: list[str] = []
+    with pytest.raises(InternalError, match=CHANGED):
+        await across(paying(*old, refunds=refunds), paying(*new, refunds=refunds))
+    assert (done, refunds) == (["pay"], [])
+    assert "a result of the step 'pay' that this version cannot read" in caplog.text
+    assert "many" not in caplog.text
+
+
+async def test_a_result_inside_a_step_that_the_new_version_cannot_read_stops_the_run() -> None:
+    refunds: list[str] = []
+    old = paying(Receipt, Receipt(id="a"), refunds=refunds, nested=True)
+    new = paying(DatedReceipt, DATED, refunds=refunds, nested=True)
+    with pytest.raises(InternalError, match=CHANGED):
+        await across(old, new)
+    assert (done, refunds) == (["pay"], [])
+
+
+async def test_a_result_that_still_fits_is_used() -> None:
+    refunds: list[str] = []
+    old = paying(DatedReceipt, DATED, refunds=refunds)
+    assert (await across(old, paying(Receipt, Receipt(id="b"), refunds=refunds))).text == "id='a'"
+    assert (done, refunds) == (["pay"], [])
+
+
+async def test_a_type_whose_validator_breaks_stops_the_run_too() -> None:
+    class Broken(Receipt):
+        @field_validator("id")
+        @classmethod
+        def look_up(cls, id: str) -> str:
+            raise KeyError(id)
+
+    refunds: list[str] = []
+    new = paying(Broken, Broken.model_construct(id="a"), refunds=refunds)
+    with pytest.raises(InternalError, match=CHANGED):
+        await across(paying(Receipt, Receipt(id="a"), refunds=refunds), new)
+    assert refunds == []
+
+
+async def test_a_result_that_no_version_can_read_is_the_same_error_in_every_run() -> None:
+    def pay() -> Refused:
+        done.append("pay")
+        return Refused.model_construct(id="a")
+
+    async def buy(ctx: Context) -> str:
+        try:
+            return str(await ctx.step(pay, retry=Retry(attempts=3, first=0.0)))
+        except DefinitionError as error:
+            await ctx.step(note, "refunded")
+            await ctx.elicit("Sure?", bool, key="sure")
+            return str(error)
+
+    text = (await across(buy, buy)).text
+    assert done == ["pay", "note refunded"]
+    assert "The result of the step 'pay' cannot be read back through its return annotation" in text
+
+
+async def test_a_step_that_succeeded_keeps_its_result_if_it_is_tried_less_often() -> None:
+    def flaky() -> str:
+        done.append("flaky")
+        if len(done) < 3:
+            raise OSError
+        return "worked"
+
+    def trying(attempts: int) -> Callable[[Context], Awaitable[str]]:
+        async def buy(ctx: Context) -> str:
+            found = await ctx.step(flaky, retry=Retry(attempts=attempts, first=0.0))
+            await ctx.elicit("Sure?", bool, key="sure")
+            return found
+
+        return buy
+
+    assert (await across(trying(3), trying(2))).text == "worked"
+    assert done == ["flaky"] * 3
+
+
+async def test_check_replay_names_a_result_that_does_not_load_again() -> None:
+    kinds: list[Any] = [Receipt, DatedReceipt]
+
+    async def buy(ctx: Context) -> str:
+        def pay() -> Any:
+            return Receipt(id="a")
+
+        pay.__annotations__["return"] = kinds.pop(0) if len(kinds) > 1 else kinds[0]
+        return str(await ctx.step(pay))
+
+    found = await check_replay(buy)
+    assert any(
+        "a result of the step 'pay' that this version cannot read: date: Field required" in each
+        for each in found
+    )
 
 
 # What is no mismatch

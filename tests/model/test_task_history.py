@@ -94,3 +94,88 @@ def test_a_message_describes_one_state() -> None:
     assert read.task is not None
     assert read.task.message == "again"
     assert read.task.after("asked", ASKED, 0).message is None
+
+
+# Claims that a worker lost in an outage, and reports
+
+REPORTABLE = [
+    # The claim wrote nothing, and neither has the next one.
+    ([], 1, {3: 1}),
+    # The next claim has counted the loss, and runs.
+    ([("recorded", by(2, {"attempt": 1}))], 1, {3: 1}),
+    # Of two claims that were lost, the worker of one has died.
+    ([("recorded", by(2, {"attempt": 1})), ("recorded", by(3, {"attempt": 2, "released": True}))], 1, {4: 1}),
+    ([("recorded", by(2, {"attempt": 1})), ("recorded", by(3, {"attempt": 2, "released": True}))], 2, {4: 1}),
+    # The claim ran after a loss, and wrote that it began.
+    ([("recorded", by(2, {"attempt": 1}))], 2, {3: 1, 5: 1}),
+    # The claim recorded a step, and was lost in the next one.
+    ([("recorded", by(1, STEP))], 1, {2: 0}),
+    # Workers that could not begin have lost nothing, and stay counted apart.
+    (
+        [
+            ("recorded", by(1, {"attempt": 1, "refused": 1, "released": True})),
+            ("recorded", by(2, {"attempt": 1})),
+        ],
+        2,
+        {3: 0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("entries", "token", "lost"), REPORTABLE)
+def test_a_claim_that_was_lost_in_an_outage_is_no_lost_run(
+    entries: list[tuple[str, dict[str, Any]]], token: int, lost: dict[int, int]
+) -> None:
+    found = history(*entries).survival(token, 0)
+    assert found is not None
+    read = history(*entries, ("recorded", found[0]))
+    assert {next: read.lost_runs(next) for next in lost} == lost
+
+
+@pytest.mark.parametrize(
+    ("entries", "token"),
+    [
+        ([("recorded", by(1, {"released": True}))], 1),  # it was released in order
+        ([("recorded", by(2, STEP))], 1),  # the task has made progress since
+        ([("asked", by(1, ASKED)), ANSWERED], 1),
+        ([("faulted", by(2, FAULTED))], 1),  # it has ended
+        ([("recorded", STEP)], 1),  # an early version does not name its claims
+    ],
+)
+def test_nothing_is_reported_of_a_claim_that_does_not_count(
+    entries: list[tuple[str, dict[str, Any]]], token: int
+) -> None:
+    assert history(*entries).survival(token, 0) is None
+
+
+def test_a_worker_that_counts_before_it_sees_the_report_counts_no_loss() -> None:
+    found = history().survival(1, 0)
+    assert found is not None
+    late = by(2, {"attempt": 1, "seen": 1})
+    read = history(("recorded", found[0]), ("recorded", late))
+    assert (read.lost_runs(2), read.noted_attempts) == (0, 0)
+    assert read.lost_runs(3) == 1  # the second worker itself was lost
+    progress = history(("recorded", found[0]), ("recorded", late), ("recorded", by(2, STEP)))
+    assert progress.lost_runs(3) == 1
+
+
+def test_claims_that_were_given_back_are_counted_before_and_after_the_report() -> None:
+    read = history()
+    read.quiet_releases = 3  # two before the claim with the token 3, and one after it
+    found = read.survival(3, 2)
+    assert found is not None
+    data, left = found
+    assert (data["attempt"], left) == (0, 1)
+    after = history(("recorded", data))
+    after.quiet_releases = left
+    assert after.lost_runs(5) == 0  # the claim 4 was given back
+    assert after.lost_runs(6) == 1
+
+
+def test_versions_without_reports_read_one_as_a_release() -> None:
+    for entries, token, lost in REPORTABLE:
+        found = history(*entries).survival(token, 0)
+        assert found is not None
+        data = {key: value for key, value in found[0].items() if key != "survived"}
+        read = history(*entries, ("recorded", data))
+        assert all(read.lost_runs(next) <= count for next, count in lost.items())

@@ -91,11 +91,17 @@ async def claimed_task(store: Any) -> ClaimedTask:
 
 
 async def queued_task(
-    store: Any, tool: str, arguments: dict[str, Any] | None = None, *, lost: int = 0, **more: Any
+    store: Any,
+    tool: str,
+    arguments: dict[str, Any] | None = None,
+    *,
+    id: int | None = None,
+    lost: int = 0,
+    **more: Any,
 ) -> str:
     """Create a task that no worker holds, after so many workers have claimed it and died; return its id."""
     at = now_ms()
-    task = Task(id=f"{tool}_{at}", tool=tool, created=at, updated=at)
+    task = Task(id=f"{tool}_{at if id is None else id}", tool=tool, created=at, updated=at)
     principal = {"id": ""}
     created = {"v": 1, "task": head_of(task), "arguments": arguments or {}, "principal": principal, **more}
     record = Record(task.id, "", tool, "ready", 0, at, at, None, head_of(task))
@@ -107,7 +113,7 @@ async def queued_task(
 async def lose(store: Any, id: str, times: int = 1) -> None:
     """Claim a task and begin to run it, as workers that die at once do, so many times."""
     for earlier in range(times):
-        claims = {claim.record.id: claim for claim in await store.claim("dead", lease=0.0, limit=10)}
+        claims = {claim.record.id: claim for claim in await store.claim("dead", lease=0.0, limit=100)}
         if earlier:
             record, data = claims[id].record, {"attempt": earlier, "by": claims[id].token}
             await store.append(

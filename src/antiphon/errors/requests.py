@@ -41,6 +41,9 @@ __all__ = [
     "UnsupportedVersion",
 ]
 
+_STORE_RETRY_AFTER_SECONDS = 2
+"""When a caller should try again after the store did not respond."""
+
 
 class RequestError(AntiphonError):
     """A JSON-RPC error. Raise it on the server to send one; a client raises it for one that it received."""
@@ -199,6 +202,13 @@ class Busy(InternalError):
     def __init__(self, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
         self.headers = (("retry-after", str(retry_after)),)
+
+    @classmethod
+    def without_store(cls) -> Busy:
+        """Return the error for a request that needs the store while the store does not respond."""
+        return Busy(
+            "The store of this server is unavailable: try again.", retry_after=_STORE_RETRY_AFTER_SECONDS
+        )
 
 
 class RateLimited(Busy):

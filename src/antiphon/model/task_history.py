@@ -32,12 +32,17 @@ class TaskHistory:
     or with an entry that has `released`, or is released without an entry: then the next entry has the number
     of such claims. An entry with `attempt` notes a loss that was counted. Progress (a step, segments, an
     answer) starts the count again.
+
+    A worker that lives on may report that it has lost a claim in an outage: that was no lost run. Versions
+    without such reports read the entry (`survived`) as the release of that claim, with the count after it.
     """
 
     __slots__ = (
         "_claim",
         "_in_order",
+        "_losses",
         "_lost",
+        "_reports",
         "answered_in",
         "created",
         "journal",
@@ -80,6 +85,10 @@ class TaskHistory:
         self._lost = 0
         self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
         self._in_order = True  # whether the last entry queued the task in order
+        # The first and the last of the claims behind each lost run that was counted since the last progress,
+        # and the entries that report that such a claim was no lost run.
+        self._losses: list[tuple[int, int]] = []
+        self._reports: list[int] = []
 
     def add(self, kind: EntryKind, at: int, data: Mapping[str, Any]) -> None:
         """Add the next entry; raises `ValueError` if the entry is invalid in this state."""
@@ -133,29 +142,78 @@ class TaskHistory:
         """Return how many claims before the one with this token wrote nothing, or did not end in order."""
         return 0 if self._claim is None else max(token - 1 - self._claim - self.quiet_releases, 0)
 
+    def survival(self, token: int, quiet_releases: int) -> tuple[dict[str, Any], int] | None:
+        """Return the entry which reports that a claim was lost in an outage, while its worker lived on.
+
+        Also returns how many claims were released without an entry after that claim. `quiet_releases` is how
+        many the worker knew of when it got the claim. Returns `None` if the claim is no lost run.
+        """
+        if self._claim is None or self.task is None or self.task.has_ended:
+            return None
+        releases = self.quiet_releases
+        if token > self._claim:  # no later claim has written anything
+            if self._claim == token - 1 and not self._in_order:  # the claim itself has: all came after it
+                lost = self._lost
+            else:
+                self.quiet_releases = quiet_releases
+                lost = self.lost_runs(token)
+                self.quiet_releases = releases
+                releases = max(releases - quiet_releases, 0)
+        elif any(first <= token <= last for first, last in self._losses):
+            lost = self._lost - 1
+        else:
+            return None
+        counts = {"attempt": lost + self.refusals, "refused": self.refusals}
+        return {**counts, "by": token, "released": True, "survived": True}, releases
+
     def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
         """Update the count of lost runs after an entry other than the first."""
         by = data.get("by")
         if kind == "answered" or data.get("retry"):
-            self._lost = self.noted_attempts = self.refusals = 0
+            self._forget_losses()
             self._in_order = True
             return
         if kind in ("cancelled", "woken"):
             return
         self.quiet_releases = data.get("quiet_releases", 0)
+        if by is not None and data.get("survived"):
+            self._count_survival(by, data)
+            return
         if kind in ("emitted", "asked", "parked") or data.get("journal"):
-            self._lost = self.noted_attempts = self.refusals = 0
+            self._forget_losses()
         elif by is not None:
-            self._lost = self.lost_runs(by)
+            lost = self.lost_runs(by)
+            if lost > self._lost and self._claim is not None:
+                self._losses.append((self._claim + 1, by - 1))
+            self._lost = lost
         self._claim, self.quiet_releases = None if by is None else by - 1, 0
         if "attempt" in data:
-            self.noted_attempts = data["attempt"]
+            # The writer has counted what the log said when it got its claim.
+            missed = sum(number > data.get("seen", self.version) for number in self._reports)
             self.refusals = data.get("refused", self.refusals)
-            self._lost = self.noted_attempts - self.refusals
+            self._lost = max(data["attempt"] - self.refusals - missed, 0)
+            self.noted_attempts = self._lost + self.refusals
         ends_run = kind in ("asked", "parked", "ended", "faulted") and not data.get(HELD)
         self._in_order = ends_run or bool(data.get("released"))
         if self._in_order:
             self._claim = by
+
+    def _count_survival(self, token: int, data: Mapping[str, Any]) -> None:
+        """Take back the loss of a claim whose worker lives on. Its writer has seen the whole log so far."""
+        if self._claim is None or token > self._claim:
+            self._claim, self._in_order = token, True
+        else:
+            self._losses = [loss for loss in self._losses if not loss[0] <= token <= loss[1]]
+        self.quiet_releases = 0
+        self._reports.append(self.version)
+        self.refusals = data.get("refused", self.refusals)
+        self.noted_attempts = data["attempt"]
+        self._lost = self.noted_attempts - self.refusals
+
+    def _forget_losses(self) -> None:
+        """Start the count again: the task has made progress."""
+        self._lost = self.noted_attempts = self.refusals = 0
+        self._losses, self._reports = [], []
 
 
 def _forget_failures(journal: dict[str, Any]) -> None:

@@ -91,8 +91,6 @@ _FOLLOWED_TASK_BYTES = 16 * 1024
 """The memory of a task that a listener follows, about: an asyncio task, a watch and the task's state."""
 _CHECKED_BY_HANDLER = (ReadResource, GetPrompt, Complete, Subscribe)
 """Requests whose handlers check scopes, so that one refusal names all that are missing."""
-_STORE_RETRY_AFTER_SECONDS = 2
-"""When a caller should try again after the store did not respond."""
 
 
 class Dispatcher:
@@ -170,9 +168,7 @@ class Dispatcher:
             return raised
         if isinstance(raised, StoreUnavailable):
             logger.warning("Request %r needs the store, and the store is unavailable: %s", request_id, raised)
-            return Busy(
-                "The store of this server is unavailable: try again.", retry_after=_STORE_RETRY_AFTER_SECONDS
-            )
+            return Busy.without_store()
         if isinstance(raised, ReplayMismatch):
             logger.error("Cannot continue request %r: %s", request_id, raised)
             return InternalError(

@@ -54,7 +54,7 @@ async def replay_history(server: Server, history: str | Path | Mapping[str, Any]
     if (problems := tool.problems_of(created["arguments"])) is not None:
         raise ReplayMismatch(
             f"The arguments of the history do not fit the tool {tool.name!r}: {problems}. Give a new "
-            "parameter a default, or such tasks fail.",
+            "parameter a default, or such tasks wait for the version before.",
             found="arguments",
             recorded="arguments",
         )

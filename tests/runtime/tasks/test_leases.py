@@ -121,7 +121,9 @@ class Shop:
         ("stream", ["finally"]),
     ],
 )
-async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(tool: str, events: list[str]) -> None:
+async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(
+    tool: str, events: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     store = await opened()
     shop = Shop(store)
     shop.id = await queued_task(store, tool)
@@ -130,6 +132,7 @@ async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(tool: st
         await asyncio.sleep(0.05)
         assert await log_entries(store, shop.id) == []
     assert shop.events == events
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> None:

@@ -101,8 +101,18 @@ class Step:
             ) from None
 
     def load(self, data: Any) -> Any:
-        """Return a result read back from JSON."""
+        """Return a result read back from JSON; raises what its type raises, which can be anything."""
         return data if type(data) is self._plain else self._load(data)
+
+    def read(self, data: Any) -> Any:
+        """Return a result like `load`; raises `DefinitionError` if its type does not take it."""
+        try:
+            return self.load(data)
+        except Exception as error:
+            raise DefinitionError(
+                f"The result of the step {self.name!r} cannot be read back through its return annotation: "
+                f"{str(error).partition(chr(10))[0]}. Return plain data, or the id of a stored object."
+            ) from error
 
 
 @functools.lru_cache(maxsize=_MAX_CACHED_STEPS)

@@ -264,8 +264,9 @@ class Context(WaitingContext[State]):
         dies before the result is recorded, the step runs again: pass `idempotency_key` to external services.
 
         The function and its arguments must be the same in every run: if they are not, the call stops with
-        `ReplayMismatch`, which the function does not see. With a `key`, you can rename the function, and
-        insert steps before it. Raises `DefinitionError` for a result that JSON cannot represent.
+        `ReplayMismatch`, which the function does not see. So does a call whose recorded result does not fit
+        the return annotation any more. With a `key`, you can rename the function, and insert steps before it.
+        Raises `DefinitionError` for a result that JSON cannot represent.
 
         With `retry`, a step that raises is tried again. A task that waits long for the next attempt is
         parked. Raises `RetriesExhausted` after the last attempt.
@@ -282,13 +283,13 @@ class Context(WaitingContext[State]):
         if (tracing := self._environment.telemetry.tracing) is not None:
             work = tracing.step(step.name, work)
         if retry is None:
-            return step.load(await self._run.step(name, work, step.dump, fingerprint))
+            return await self._run.step(name, work, step, fingerprint)
         step.check_retry(retry)
 
         async def attempt() -> Any:
-            return await self._run.step(name, work, step.dump, fingerprint)
+            return await self._run.step(name, work, step, fingerprint)
 
-        return step.load(await run_with_retries(self._run, name, fingerprint.digest, retry, attempt))
+        return await run_with_retries(self._run, name, fingerprint.digest, retry, attempt)
 
     async def checkpoint(self) -> None:
         """Allow a busy server to stop the call here and have the caller make it again.

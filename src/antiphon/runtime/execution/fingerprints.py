@@ -29,6 +29,8 @@ __all__ = [
     "json_spellings",
     "question_print",
     "step_print",
+    "unfit_key",
+    "used_key",
 ]
 
 _PREFIX = "print:"
@@ -49,6 +51,16 @@ _has_floats = re.compile(rb"\d[.e]").search
 def fingerprint_key(key: str) -> str:
     """Return the key of the fingerprint that belongs to an entry of the journal."""
     return _PREFIX + key
+
+
+def used_key(key: str) -> str:
+    """Return the key of the mark that a run has gone on with a recorded answer."""
+    return f"{_PREFIX}used:{key}"
+
+
+def unfit_key(key: str) -> str:
+    """Return the key of the mark that an entry did not fit its type in the run that recorded it."""
+    return f"{_PREFIX}unfit:{key}"
 
 
 def canonical_json(value: Any) -> bytes:

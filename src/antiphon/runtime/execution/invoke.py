@@ -182,10 +182,14 @@ class AuthorFunction:
                 work.uncancel()
                 return run.outcome()
             was_lost, run.abandoned = run.abandoned, True
+            if run.lost is not None and not work.is_cancelled:
+                raise run.lost from None  # the cancellation is ours, and no error of the function
             if not was_lost and not work.is_cancelled:
                 raise SelfCancelled from None
             raise
         except Suspended:
+            if run.lost is not None and not work.is_cancelled:
+                raise run.lost from None
             if run.abandoned:
                 raise asyncio.CancelledError from None
             if not run.suspending:

@@ -9,8 +9,10 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from antiphon.runtime.authoring.step import Step
 from antiphon.runtime.execution.fingerprints import StepPrint
 from antiphon.runtime.execution.journal import MISSING
+from antiphon.runtime.execution.recorded import read_new, read_recorded
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.run import Run
@@ -29,7 +31,7 @@ async def run_nested_step(
     outer: str,
     name: str,
     work: Callable[[], Awaitable[Any]],
-    dump: Callable[[Any], Any],
+    step: Step,
     fingerprint: StepPrint,
 ) -> Any:
     """Return the recorded result of a step inside another step, or run the step and record its result.
@@ -40,16 +42,19 @@ async def run_nested_step(
     key = run.journal.key(NESTED_KIND, path)
     found = run.journal.find(key)
     if found is not MISSING:
-        return found
+        return read_recorded(run, key, found, step.read, f"a result of the step {name!r}")
     if (confirming := run.call.carrier.confirm()) is not None:
         await run.confirm(confirming)
     run.journal.before_step(key)
     await run.settle()
     token = current_step.set(key)
     try:
-        value = dump(await work())
+        data = step.dump(await work())
     finally:
         current_step.reset(token)
-    run.journal.record(key, value)
+    value, error = read_new(run, key, data, step.read)
+    run.journal.record(key, data)
     await run.commit()
+    if error is not None:
+        raise error
     return value

@@ -68,19 +68,24 @@ async def run_with_retries(
 ) -> Any:
     """Run a step until it succeeds or no attempt is left; raises `RetriesExhausted` then, in every run.
 
-    The journal has an entry for the step with the number of failed attempts and the last errors. Steps of
-    branches are found by the digest of their arguments, because their counts may change places in each run.
+    A step that has succeeded keeps its result, also if this version tries it less often. The journal has an
+    entry for the step with the number of failed attempts and the last errors. Steps of branches are found by
+    the digest of their arguments, because their counts may change places in each run.
     """
     entry = run.journal.key("tried", f"{name}({digest})" if run.branch else name)
     recorded = run.journal.find(entry)
     failed = _Failed.read(recorded)
     while True:
-        if failed.attempts >= retry.attempts:
+        if failed.attempts >= retry.attempts and not failed.is_tried_again:
             raise failed.as_error(name)
         if failed.attempts:
             await pause(run, entry, failed.until)
+            # Written with the result of the step: then the step counts as done, however few attempts it has.
+            run.journal.note(entry, failed._replace(is_tried_again=True).write())
         try:
             return await attempt()
+        except DefinitionError:  # another attempt would not help, and the step may have been done
+            raise
         except retry.on as error:
             now = now_of(run)
             until = now + round(retry.delay(failed.attempts + 1, error) * 1000)
@@ -97,6 +102,8 @@ class _Failed(NamedTuple):
 
     attempts: int
     last: list[list[Any]]
+    is_tried_again: bool = False
+    """Whether another attempt began after these, and something was recorded then."""
 
     @classmethod
     def read(cls, recorded: Any) -> _Failed:
@@ -105,10 +112,11 @@ class _Failed(NamedTuple):
             return cls(0, [])
         if isinstance(recorded, list):
             return cls(len(recorded), recorded[-_KEPT_ERRORS:])
-        return cls(recorded["count"], recorded["last"])
+        return cls(recorded["count"], recorded["last"], recorded.get("again", False))
 
     def write(self) -> dict[str, Any]:
-        return {"count": self.attempts, "last": self.last}
+        written = {"count": self.attempts, "last": self.last}
+        return {**written, "again": True} if self.is_tried_again else written
 
     def after(self, attempt: list[Any]) -> _Failed:
         return _Failed(self.attempts + 1, [*self.last, attempt][-_KEPT_ERRORS:])

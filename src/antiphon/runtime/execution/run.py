@@ -21,16 +21,17 @@ from antiphon.model.task import ANSWER_KIND, answer_entry, others_entry, questio
 from antiphon.model.waiting import Wait
 from antiphon.runtime.artifacts.artifact import Artifact
 from antiphon.runtime.authoring.results import blocks
+from antiphon.runtime.authoring.step import Step
 from antiphon.runtime.carriers.base import GATHER_TURNS, Check
 from antiphon.runtime.execution.activity import Activity
 from antiphon.runtime.execution.asking import QuestionDeadline, require, unused_answers
 from antiphon.runtime.execution.branches import Branch, branch_key, next_key
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import UNSAFE_IN_TASKS, StopSignal, as_exception
-from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print
+from antiphon.runtime.execution.fingerprints import StepPrint, fingerprint_key, question_print, used_key
 from antiphon.runtime.execution.journal import MISSING, Journal
 from antiphon.runtime.execution.nested_steps import NESTED_KIND, current_step, run_nested_step
-from antiphon.runtime.execution.recorded import find_answer, find_step
+from antiphon.runtime.execution.recorded import find_answer, find_step, read_new, read_recorded
 from antiphon.runtime.execution.replay import Replay
 from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
@@ -69,6 +70,7 @@ class Run:
         "call",
         "journal",
         "last",
+        "lost",
         "mismatch",
         "replay",
         "responses",
@@ -94,6 +96,8 @@ class Run:
         """Whether the function is being unwound to wait for an answer."""
         self.abandoned = False
         """Whether the call is over, or lost to another process, although the function still runs."""
+        self.lost: StoreError | None = None
+        """Why the run is lost to another process: its journal cannot be written any more."""
         self.threaded = False
         self.replay = Replay(journal.entries, diverged=journal.has_returned) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
@@ -146,9 +150,10 @@ class Run:
         if self.journal.find(entry) is not MISSING:
             answer, problem, tried = find_answer(self, question, key, check)
             if problem is None:
-                self.note_answerers(key, (call.principal,))
+                self._use_answer(key, call.principal)
                 await self.yield_in_replay()
                 return answer
+        self._check_asked(key, question)
         require(question, call)
         self._note_print(entry, question_print(question))
         if self.responses:
@@ -160,7 +165,7 @@ class Run:
                 problem = None if check is None else check(answer)
                 if problem is None:
                     self.record_answer(key, response)
-                    self.note_answerers(key, (call.principal,))
+                    self._use_answer(key, call.principal)
                     return answer
         if (confirming := call.carrier.confirm()) is not None:
             await self.confirm(confirming)
@@ -183,8 +188,12 @@ class Run:
                 raise asyncio.CancelledError
             await self._wait_to_stop(key)
         answer = await asking
-        self.note_answerers(key, (call.principal,))
+        self._use_answer(key, call.principal)
         return answer
+
+    def _use_answer(self, key: str, principal: Principal) -> None:
+        self.note_answerers(key, (principal,))
+        self.note_used(answer_entry(key))
 
     async def question_key(self, name: str) -> str:
         """Return the key of the next question of this name in the current branch."""
@@ -195,6 +204,20 @@ class Run:
         if self.answerers is None:
             self.answerers = {}
         self.answerers[key] = principals
+
+    def note_used(self, entry: str) -> None:
+        """Note that the function goes on with a recorded answer: it must fit in every later run."""
+        entries, mark = self.journal.entries, used_key(entry)
+        if entry in entries and mark not in entries:
+            self.journal.note(mark, True)
+
+    def _check_asked(self, key: str, question: Question) -> None:
+        """Stop the run if an earlier one has asked another kind of question under this key."""
+        if self.replay is not None:
+            try:
+                self.replay.check_question(key, question, is_accepted=False)
+            except ReplayMismatch as mismatch:
+                self.stop_for(mismatch)
 
     def check_replayed_answer(
         self, key: str, question: Question, *, is_accepted: bool, audience: Sequence[str] = ()
@@ -263,7 +286,7 @@ class Run:
             with self.activity:
                 await output.emit(emitted)
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
 
     # Steps and checkpoints
 
@@ -271,16 +294,17 @@ class Run:
         self,
         name: str,
         work: Callable[[], Awaitable[Any]],
-        dump: Callable[[Any], Any],
+        step: Step,
         fingerprint: StepPrint,
     ) -> Any:
         """Return the recorded result of a step, or run the step and record its result.
 
-        Stops the run if the journal belongs to another version of the function, see `Replay`.
+        Stops the run if the journal belongs to another version of the function, see `Replay`. Raises
+        `DefinitionError` for a result that cannot be written, or that cannot be read back in any run.
         """
         self._check_running()
         if (outer := current_step.get()) is not None:
-            return await run_nested_step(self, outer, name, work, dump, fingerprint)
+            return await run_nested_step(self, outer, name, work, step, fingerprint)
         is_sequential = self._is_sequential
         if not is_sequential:
             _ = self.branch  # the first use of the context counts
@@ -292,7 +316,8 @@ class Run:
                 self.note_progress()
                 self.replay.use(recorded)
                 await self.yield_in_replay()
-                return self.journal.find(recorded)
+                what = f"a result of the step {name!r}"
+                return read_recorded(self, recorded, self.journal.find(recorded), step.read, what)
             while attempt.key in self.journal.entries:  # the entry belongs to a step with other arguments
                 attempt = attempt.under(self.journal.key("step", name))
         if (confirming := self.call.carrier.confirm()) is not None:
@@ -305,9 +330,10 @@ class Run:
         self.activity.under_way += 1
         token = current_step.set(attempt.identity)
         try:
-            value = dump(await work())
+            data = step.dump(await work())
+            value, unreadable = read_new(self, attempt.key, data, step.read)
             self._note_step(attempt, fingerprint, is_sequential)
-            self.journal.record(attempt.key, value)
+            self.journal.record(attempt.key, data)
             self.note_progress()
             if self.replay is not None:
                 self.replay.use(attempt.key)
@@ -331,6 +357,8 @@ class Run:
             current_step.reset(token)
             self.activity.end()
         await self.checkpoint()
+        if unreadable is not None:
+            raise unreadable
         return value
 
     def note_progress(self) -> None:
@@ -344,7 +372,7 @@ class Run:
             with self.activity:
                 await self.journal.commit()
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
 
     async def settle(self) -> None:
         """Settle the journal before a step whose idempotency key depends on its arguments."""
@@ -352,7 +380,7 @@ class Run:
             with self.activity:
                 await self.journal.settle()
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
         self._check_running()
 
     async def yield_in_replay(self) -> None:
@@ -469,16 +497,16 @@ class Run:
             with self.activity:
                 await confirming
         except StoreError as error:
-            raise self._abandon() from error
+            raise self._abandon(error) from error
         self._check_running()
 
-    def _abandon(self) -> asyncio.CancelledError:
+    def _abandon(self, error: StoreError) -> asyncio.CancelledError:
         """Return the error that unwinds a function whose journal cannot be written any more.
 
         A cancellation, because an author's `except Exception` must not take it for a failure of the step and
         go on to the next one. If only a part of the function is here, all of it is cancelled.
         """
-        self.abandoned = True
+        self.abandoned, self.lost = True, error
         task = self.call.work.task
         if task is not None and task is not asyncio.current_task() and not task.cancelling():
             task.cancel()

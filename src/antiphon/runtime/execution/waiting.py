@@ -27,9 +27,9 @@ from antiphon.model.task import dump_questions, others_entry
 from antiphon.model.waiting import OtherAnswer, Wait, describe_audience
 from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 from antiphon.runtime.carriers.base import Check, Parking
-from antiphon.runtime.execution.asking import checked_answer
 from antiphon.runtime.execution.branches import escape, next_key
 from antiphon.runtime.execution.journal import MISSING
+from antiphon.runtime.execution.recorded import check_recorded, read_new, read_recorded, refuse_used
 from antiphon.runtime.execution.run import Run
 from antiphon.store.contract import Event
 
@@ -239,8 +239,10 @@ async def ask_others(
     run.note_answerers(key, [Principal(id) for id in answers.accepted])
     accepted = [*answers.accepted.values()]
     if len(accepted) >= needed or any(answer.action != "accept" for answer in accepted):
+        run.note_used(others_entry(key))
         await run.yield_in_replay()
         return accepted
+    refuse_used(run, others_entry(key))
     run.note_question(key, question, names)
     wait = await deadline.wait(key)
     asked = msgspec.structs.replace(
@@ -305,7 +307,7 @@ def _read(
     recorded: Sequence[OtherAnswer] = run.journal.entries.get(others_entry(key), ())
     accepted, unfit, problem = dict[str, ElicitResult](), Counter[str](), None
     for principal, _, response in recorded:
-        answer, problem = checked_answer(question, key, response, check)
+        answer, problem = check_recorded(run, question, others_entry(key), response, check)
         run.check_replayed_answer(key, question, is_accepted=problem is None, audience=names)
         if problem is not None:
             unfit[principal] += 1
@@ -325,10 +327,18 @@ def _adapter(type: Any) -> pydantic.TypeAdapter[Any]:
 async def wait_for_event(run: Run, name: str, key: str, type: Any, *, within: Duration | None) -> Any:
     """Return the data of the next event of a name and key that this task has not received yet.
 
-    Raises `Unanswered` if it does not come in time, and `Failure` if its data does not fit the type.
+    Raises `Unanswered` if it does not come in time, and `Failure` if its data does not fit the type. Stops
+    the run if the data fitted the type of an earlier version.
     """
     run.check_outside_step("wait for an event")
     parking = await parking_of(run, "wait for an event")
+
+    def load(data: Any) -> Any:
+        try:
+            return data if type is Any else _adapter(type).validate_python(data)
+        except pydantic.ValidationError as error:
+            raise Failure(f"The event {name!r} for {key!r} does not fit: {error}") from error
+
     journal, base = run.journal, f"{escape(name, colons=True)}:{escape(key)}"
     entry = await next_key(run, "event", base)
     deadline = Deadline(run, parking, f"The event {name!r} for {key!r} has not come in time.", within=within)
@@ -343,14 +353,14 @@ async def wait_for_event(run: Run, name: str, key: str, type: Any, *, within: Du
             until = look if wait.deadline is None else min(look, wait.deadline)
             await run.park(entry, msgspec.structs.replace(wait, until=until, event=(name, key)))
         found = {"number": event.number, "id": event.id, "at": event.at, "data": event.data}
+        value, error = read_new(run, entry, event.data, load)
         journal.record(entry, found)
         await run.commit()
-    else:
-        await run.yield_in_replay()
-    try:
-        return found["data"] if type is Any else _adapter(type).validate_python(found["data"])
-    except pydantic.ValidationError as error:
-        raise Failure(f"The event {name!r} for {key!r} does not fit: {error}") from None
+        if error is not None:
+            raise error
+        return value
+    await run.yield_in_replay()
+    return read_recorded(run, entry, found["data"], load, f"the event {name!r} for {key!r}")
 
 
 async def _next_event(run: Run, parking: Parking, name: str, key: str, base: str) -> Event | None:

@@ -18,10 +18,10 @@ from antiphon.runtime.tasks.clocks import lease_clock
 
 __all__ = [
     "SuspectSlot",
+    "beginning",
     "check_arguments",
     "check_attempts",
     "fail_attempt",
-    "note_beginning",
     "release_mismatched",
 ]
 
@@ -44,42 +44,63 @@ A worker of the right version may be idle beside it, so the first delays are sho
 _LONGEST_MISMATCH_SECONDS = 60.0
 """How long a task waits at most for a worker of the right version."""
 _MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
-_SUSPECT_LOST_RUNS = 2
-"""After how many lost workers a task is suspected to be the reason."""
+_SUSPECT_LOST_RUNS = 3
+"""After how many lost workers a task is suspected to be the reason.
+
+Or after fewer, if it has fewer attempts. Not after two: a rollout that goes wrong, or a machine that is
+killed twice, would make suspects of every long task, and a fleet would run them one at a time.
+"""
+_FIRST_SUSPECT_SECONDS = 0.25
+"""How long a suspect waits if another one runs in the process that has claimed it."""
+_LONGEST_SUSPECT_SECONDS = 5.0
+"""How long it waits at most."""
+_SUSPECT_CLAIMS_PER_SECOND = 50
+"""How many suspects a process may claim in vain in a second."""
 _SUSPECT_SECONDS = 30.0
 """How long a suspect has to run before it is trusted again."""
 
 
 class SuspectSlot:
-    """Keeps suspects apart in one process: tasks during which the worker was lost more than once.
+    """Keeps suspects apart in one process: tasks during which the worker was lost again and again.
 
-    A task that kills its process also takes down the tasks that run beside it. All of them are suspects then.
-    Because only one suspect runs at a time, the healthy ones end, and only the deadly one is given up.
+    A task that kills its process also takes down the tasks that run beside it. All of them are suspects in
+    the end. Because only one suspect runs at a time in a process, the healthy ones end, and only the deadly
+    one is given up.
     """
-
-    RETRY_SECONDS = 5.0
-    """How long a suspect waits if another one runs."""
 
     def __init__(self) -> None:
         self._held_by: ClaimedTask | None = None
         self._since = 0.0
+        self._refused = 0
 
     @staticmethod
-    def is_suspect(claimed: ClaimedTask) -> bool:
-        """Return whether the worker was lost more than once during a task."""
-        return claimed.failed_attempts - claimed.refusals >= _SUSPECT_LOST_RUNS
+    def is_suspect(claimed: ClaimedTask, tool: Tool) -> bool:
+        """Return whether so many workers were lost during a task that it may be the reason."""
+        most = max(min(_SUSPECT_LOST_RUNS, tool.max_attempts - 1), 1)
+        return claimed.failed_attempts - claimed.refusals >= most
 
     def take(self, claimed: ClaimedTask) -> bool:
         """Return whether a suspect may run now. Give one that may not back to the store."""
         if self._held_by is not None and lease_clock() - self._since < _SUSPECT_SECONDS:
             return False
-        self._held_by, self._since = claimed, lease_clock()
+        self._held_by, self._since, self._refused = claimed, lease_clock(), 0
         return True
 
     def leave(self, claimed: ClaimedTask) -> None:
         """Note that a task runs no more."""
         if self._held_by is claimed:
             self._held_by = None
+
+    def refusal_delay(self) -> float:
+        """Return how long a suspect waits that may not run here: another process may have room for it.
+
+        Longer the more suspects there are, so that they do not keep the store busy.
+        """
+        self._refused += 1
+        delay = min(
+            _FIRST_SUSPECT_SECONDS + self._refused / _SUSPECT_CLAIMS_PER_SECOND, _LONGEST_SUSPECT_SECONDS
+        )
+        return delay * random.uniform(0.5, 1.5)  # nosec B311 # jitter: each worker has its turn
 
 
 async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:
@@ -114,8 +135,8 @@ async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
     return False
 
 
-async def note_beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> None:
-    """Write that the function begins, if an earlier attempt failed. Raises `StoreError`.
+def beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> dict[str, Any] | None:
+    """Return what the log has to say before the function begins; `None` if nothing.
 
     After a failed attempt, a run counts as lost only if the log says that its function began. A claim that
     ends before, because the store was away or the process stalled, is no attempt. The first run of a task
@@ -124,34 +145,38 @@ async def note_beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
     failed = claimed.failed_attempts
     # The log of an early version does not name the claims. From here on it does.
     if not failed and (claimed.token == 1 or history.names_claims):
-        return
+        return None
     data: dict[str, Any] = {"attempt": failed, "refused": claimed.refusals}
     if failed > history.noted_attempts:
         data["message"] = _next_attempt(failed, tool)
-    await claimed.write("recorded", data)
+    return data
 
 
-async def check_arguments(claimed: ClaimedTask, tool: Tool) -> bool | InternalError:
-    """Return whether the arguments fit the tool of this version; if they do not, release the task.
+def check_arguments(claimed: ClaimedTask, tool: Tool) -> None:
+    """Raise `ReplayMismatch` if the arguments of a task do not fit the tool of this version.
 
     Another version of the server may have created the task. Arguments that did not fit there either make the
-    task fail as they make a call fail. Raises `StoreError`.
+    task fail as they make a call fail.
     """
     problems = tool.problems_of(claimed.created["arguments"])
     if problems is None or not claimed.created.get("fits", True):
-        return True
+        return
     listed = "; ".join(line.removeprefix("- ") for line in problems.splitlines())
-    reason = f"Its arguments do not fit the tool {tool.name!r} of this version ({listed})."
-    return await fail_attempt(claimed, tool, reason, began=False) or False
+    raise ReplayMismatch(
+        f"Its arguments do not fit the tool {tool.name!r} of this version ({listed}). Give a new parameter a "
+        "default.",
+        found="arguments",
+        recorded="arguments",
+    )
 
 
-async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: bool) -> InternalError | None:
-    """Note that an attempt failed, and release the task with a delay. `began` is whether the function ran.
+async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str) -> InternalError | None:
+    """Note that an attempt failed whose function ran, and release the task with a delay.
 
     Returns the error to end the task with if no attempt is left. Raises `StoreError`.
     """
     failed = claimed.failed_attempts + 1
-    if failed >= tool.max_attempts or (began and not _resumes(claimed, tool)):
+    if failed >= tool.max_attempts or not _resumes(claimed, tool):
         return _given_up(failed, reason)
     delay = _delay(failed, _FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
     logger.warning(
@@ -162,8 +187,7 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str, *, began: 
         tool.max_attempts,
         delay,
     )
-    refused = claimed.refusals if began else claimed.refusals + 1
-    await claimed.release(delay=delay, attempt=failed, refused=refused, message=reason)
+    await claimed.release(delay=delay, attempt=failed, refused=claimed.refusals, message=reason)
     return None
 
 

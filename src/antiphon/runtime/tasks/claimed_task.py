@@ -78,6 +78,7 @@ class ClaimedTask:
         "has_parked",
         "held",
         "is_handed_over",
+        "is_reported",
         "journal",
         "last_entry_at",
         "mismatches",
@@ -87,6 +88,7 @@ class ClaimedTask:
         "refusals",
         "requeues",
         "responses",
+        "seen",
         "server",
         "stopped",
         "store",
@@ -123,7 +125,10 @@ class ClaimedTask:
         self.owner = owner
         # The entries of the log that hold segments; `None` if they are not known.
         self._segment_entries = segment_entries
-        self._version = version
+        self._version = self.seen = version
+        """The length of the log when the task was claimed: what is counted in `failed_attempts`."""
+        self.is_reported = False
+        """Whether this process reports that it has lost the task in an outage."""
         self._lease = lease
         self.good_until = since + lease
         """Until when no other worker can have claimed the task, by `lease_clock`."""
@@ -164,6 +169,11 @@ class ClaimedTask:
     def claim(self) -> tuple[str, int]:
         """The id of the task and the token of the claim, as stores identify a claim."""
         return self.task.id, self.token
+
+    @property
+    def renewed_at(self) -> float:
+        """When the last request was sent that renewed the lease, by `lease_clock`."""
+        return self.good_until - self._lease
 
     @property
     def resumes(self) -> bool:
@@ -403,6 +413,8 @@ class ClaimedTask:
 
     def _signed(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return the data of an entry with the claim that it belongs to."""
+        if "attempt" in data:
+            data = {**data, "seen": self.seen}
         if self.quiet_releases:
             return {**data, "by": self.token, "quiet_releases": self.quiet_releases}
         return {**data, "by": self.token}

@@ -12,16 +12,17 @@ from typing import cast
 
 import msgspec
 
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, Stale
 from antiphon.model.identity import Principal
 from antiphon.model.task import EntryKind
 from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.owners import stored_principal
-from antiphon.runtime.tasks.records import task_of
+from antiphon.runtime.tasks.records import head_of, task_of
 from antiphon.store.contract import Claim, Store
 
-__all__ = ["claimed_task", "give_back", "read_history", "release"]
+__all__ = ["claimed_task", "give_back", "read_history", "release", "report_survival"]
 
 logger = logging.getLogger("antiphon")
 
@@ -129,3 +130,27 @@ async def release(claimed: ClaimedTask, *, delay: float = 0.0, began: bool = Fal
             claimed.task.id,
             error,
         )
+
+
+async def report_survival(claimed: ClaimedTask) -> bool:
+    """Write that this process has lost a task in an outage: the task was not the reason, and is no suspect.
+
+    Returns false if there is nothing to write: the task has ended, has made progress, or was given back in
+    order. Raises `StoreError`, and `ValueError` for a log that this version cannot read.
+    """
+    store, id = claimed.store, claimed.task.id
+    while (record := await store.get(id)) is not None and record.phase == "ready":
+        history = await read_history(store, Claim(record, claimed.token))
+        found = None if history is None else history.survival(claimed.token, claimed.quiet_releases)
+        if found is None:
+            return False
+        data, quiet_releases = found
+        # The record has the progress, which the log does not have.
+        task = task_of(record).after("recorded", data, now_ms())
+        head = head_of(msgspec.structs.replace(task, quiet_releases=quiet_releases))
+        try:
+            await store.append(id, [("recorded", data)], expect=record.version, phase="ready", head=head)
+        except Stale:
+            continue
+        return True
+    return False

@@ -7,11 +7,14 @@ blocks it. It must not know what tasks do; the worker decides what happens to a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
@@ -21,7 +24,7 @@ from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.clocks import lease_clock
 from antiphon.store.contract import LeaseKeeper
 
-__all__ = ["LeaseThread", "RunningTask", "extend_leases"]
+__all__ = ["LeaseThread", "Outages", "RunningTask", "extend_leases"]
 
 logger = logging.getLogger("antiphon")
 
@@ -34,12 +37,64 @@ _BLOCKED_WARNING_SECONDS = 1.0
 """How long the event loop may be blocked before a warning names the tool."""
 _MAX_BLOCKED_SECONDS = 600.0
 """How long leases are renewed while the event loop is blocked: after that, other workers take the tasks."""
+_BUSY_SHARE = 0.5
+"""The share of a time in which a process that is not stopped works at least, if the thread gets no turn."""
 _JOIN_SECONDS = 5.0
 """How long closing waits for a renewal that is under way."""
 _LIBRARY_FOLDERS = tuple(
     f"{folder}{os.sep}" for folder in (Path(os.__file__).parent, Path(__file__).parents[2])
 )
 """The folders of Python and of this library: a warning names the author's line, which is in neither."""
+
+
+class Outages:
+    """Knows when this process could not renew its leases although it lived.
+
+    The store was away, or the process was stopped and goes on. A function that holds the interpreter so that
+    the thread cannot renew is no outage: the process works meanwhile.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last = -math.inf
+        self._turned_at = math.inf  # when the thread had its last turn
+        self._worked = 0.0  # how long the process had worked by then
+        self._asked_at = math.inf  # when the thread asked the store that has not answered yet
+
+    def note_turn(self) -> None:
+        """Note that the thread turns."""
+        if self._was_stopped():
+            self._last = lease_clock()
+        self._turned_at, self._worked = lease_clock(), time.process_time()
+
+    def _was_stopped(self) -> bool:
+        """Return whether the thread did not turn for long, and nothing else in the process worked."""
+        missed, worked = lease_clock() - self._turned_at, time.process_time() - self._worked
+        return missed >= self._interval and worked < missed * _BUSY_SHARE
+
+    def rest(self) -> None:
+        """Note that the thread does not turn until it has work."""
+        self._turned_at = math.inf
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note an outage if the store fails to renew leases, or takes long to do so."""
+        self._asked_at = since = lease_clock()
+        try:
+            yield
+            if lease_clock() - since >= self._interval:
+                self._last = lease_clock()
+        except StoreError:
+            self._last = lease_clock()
+            raise
+        finally:
+            self._asked_at = math.inf
+
+    def explain(self, claimed: ClaimedTask) -> bool:
+        """Return whether there was an outage since the lease of a task was renewed last."""
+        if self._last >= claimed.renewed_at or self._was_stopped():
+            return True
+        return lease_clock() - self._asked_at >= self._interval  # the store has not answered yet
 
 
 class LeaseThread:
@@ -57,7 +112,9 @@ class LeaseThread:
         interval: float,
         running: Callable[[], Sequence[RunningTask]],
         on_lost: Callable[[Sequence[RunningTask]], None],
+        outages: Outages,
     ) -> None:
+        self._outages = outages
         self._keeper = keeper
         self._lease = lease
         self._interval = interval
@@ -106,10 +163,12 @@ class LeaseThread:
         running = () if self._closing.is_set() else self._running()
         if not running:
             self._missed_ticks = 0
+            self._outages.rest()
             self._renew_at = lease_clock() + self._interval
             if not self._closing.is_set():
                 self._has_work.wait()
             return
+        self._outages.note_turn()
         self._watch_loop(running)
         if self._keeper is not None and lease_clock() >= self._renew_at:
             self._renew_at = lease_clock() + self._interval
@@ -123,7 +182,8 @@ class LeaseThread:
         claims = [claimed.claim for claimed, _ in running if claimed.keeps_lease]
         since = lease_clock()
         try:
-            held = keeper.renew(claims, lease=self._lease) if claims else set[str]()
+            with self._outages.watch():
+                held = keeper.renew(claims, lease=self._lease) if claims else set[str]()
         except StoreError as error:
             if not self._is_failing:
                 logger.warning("Cannot renew the leases of %d tasks; trying again: %s", len(claims), error)

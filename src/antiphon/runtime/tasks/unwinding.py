@@ -179,5 +179,7 @@ async def _perform(claimed: ClaimedTask, tool: Tool, environment: Environment) -
     if function.takes_context:  # any other function has stopped nowhere
         try:
             await function.run(call, function.bind(call.request.arguments), environment)
+        except LeaseLost:  # it came to where it had stopped, and has unwound
+            return
         except UNSAFE_IN_TASKS as error:
             raise as_exception(error) from error

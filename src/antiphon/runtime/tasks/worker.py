@@ -13,7 +13,9 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
+from antiphon.backoff import Backoff
 from antiphon.errors import (
     Busy,
     InternalError,
@@ -33,22 +35,28 @@ from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.runtime.tasks.attempts import (
     SuspectSlot,
+    beginning,
     check_arguments,
     check_attempts,
     fail_attempt,
-    note_beginning,
     release_mismatched,
 )
 from antiphon.runtime.tasks.capacity import Capacity
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
-from antiphon.runtime.tasks.claims import claimed_task, give_back, read_history, release
+from antiphon.runtime.tasks.claims import (
+    claimed_task,
+    give_back,
+    read_history,
+    release,
+    report_survival,
+)
 from antiphon.runtime.tasks.clocks import lease_clock, now_ms
 from antiphon.runtime.tasks.events import wake_due
 from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.runtime.tasks.held_task import HeldTask, HeldTaskWork, held_bounds
 from antiphon.runtime.tasks.inbox_feed import InboxFeed
-from antiphon.runtime.tasks.lease_thread import LeaseThread, RunningTask, extend_leases
+from antiphon.runtime.tasks.lease_thread import LeaseThread, Outages, RunningTask, extend_leases
 from antiphon.runtime.tasks.outcomes import Outcome, await_outcome, write_outcome
 from antiphon.runtime.tasks.records import task_of
 from antiphon.runtime.tasks.repetition import STORE_RETRY_SECONDS, repeat
@@ -73,6 +81,10 @@ _STOP_HELD_SECONDS = 0.25
 """How often a shutdown ends tasks that have begun to wait for an answer in this process."""
 _UNWIND_SECONDS = 5.0
 """How long a shutdown waits for functions that were cancelled, before it releases their tasks."""
+_REPORT_SECONDS = 600.0
+"""How long a process tries to report that it has lost a task in an outage."""
+_REPORT_WAIT_SECONDS = 1.0
+"""How long the worker waits for such reports, before it claims tasks and when it stops."""
 _UNREADABLE_DELAY_SECONDS = 60.0
 """How long a task waits after a worker could not read its log: another version may be able to."""
 _UNKNOWN_TOOL_DELAY_SECONDS = 10.0
@@ -122,7 +134,9 @@ class Worker:
         self._log = RateLimitedLog()
         self._finished = FinishedTasks()
         self._suspects = SuspectSlot()
-        self._suspected: list[tuple[ClaimedTask, Tool]] = []
+        self._suspected: list[tuple[ClaimedTask, Tool, dict[str, Any] | None]] = []
+        self._outages = Outages(limits.lease_seconds / _RENEWALS_PER_LEASE)
+        self._reporting: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._stopping: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
@@ -162,6 +176,7 @@ class Worker:
             interval=interval,
             running=lambda: tuple(self._running.values()),
             on_lost=self._stop_lost,
+            outages=self._outages,
         )
         if keeper is None:
             self._renewing = asyncio.create_task(repeat(self._renew, interval))
@@ -192,6 +207,9 @@ class Worker:
             running = [task for _, task in self._running.values()]
             await asyncio.wait(running, timeout=min(left, _STOP_HELD_SECONDS))
         await self._release_running()
+        await self._wait_for_reports()
+        for report in self._reporting:
+            report.cancel()
         if self._renewing is not None:
             self._renewing.cancel()
             self._loops.append(self._renewing)
@@ -229,9 +247,9 @@ class Worker:
             )
         )
 
-    def run(self, claimed: ClaimedTask, tool: Tool) -> None:
-        """Run a claimed task in the background."""
-        self.adopt(claimed, asyncio.create_task(self._run(claimed, tool)))
+    def run(self, claimed: ClaimedTask, tool: Tool, *, noted: dict[str, Any] | None = None) -> None:
+        """Run a claimed task in the background, after its log says what is `noted` about its beginning."""
+        self.adopt(claimed, asyncio.create_task(self._run(claimed, tool, noted)))
 
     def adopt(self, claimed: ClaimedTask, task: asyncio.Task[None]) -> None:
         """Supervise a claimed task whose function is already running."""
@@ -292,6 +310,7 @@ class Worker:
     async def _claim(self) -> bool:
         """Claim tasks of tools that this process has, and run them; return whether there were any."""
         await self._renew_ended()
+        await self._wait_for_reports()
         since, lease = lease_clock(), self._limits.lease_seconds
         async with self._capacity.claim(
             self._store, self._tools(), worker=self.name, lease=lease, server=self._server
@@ -299,8 +318,8 @@ class Worker:
             # Concurrently, so that the store can read their logs in one batch.
             await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
         while self._suspected:  # after the others of the batch were started or given back
-            claimed, tool = self._suspected.pop()
-            await release(claimed) if self._draining else self.run(claimed, tool)
+            claimed, tool, noted = self._suspected.pop()
+            await release(claimed) if self._draining else self.run(claimed, tool, noted=noted)
         return bool(claims)
 
     async def _try_resume(self, claim: Claim, since: float) -> None:
@@ -316,6 +335,7 @@ class Worker:
                 delay = _OWN_TASK_DELAY_SECONDS * 2.0 ** min(earlier[0].reclaims, 32)
                 earlier[0].reclaims += 1
                 await give_back(self._store, claim, delay=min(delay, _LONGEST_OWN_TASK_DELAY_SECONDS))
+                self._report_outage(earlier[0])  # afterwards: both count the claims that wrote nothing
             else:
                 await self._resume(claim, since)
         except StoreError as error:
@@ -362,23 +382,24 @@ class Worker:
             claimed.unwinds = True
             self.adopt(claimed, asyncio.create_task(self._unwind(claimed, history, tool)))
             return
+        try:
+            check_arguments(claimed, tool)
+        except ReplayMismatch as mismatch:
+            await release_mismatched(claimed, mismatch)
+            return
         outcome = await check_attempts(claimed, history, tool)
-        if outcome is True:
-            outcome = await check_arguments(claimed, tool)
         if isinstance(outcome, InternalError):
             logger.error("Task %s has failed: %s", claimed.task.id, outcome)
-            await self.finish(claimed, outcome)
+            self.adopt(claimed, asyncio.create_task(self._end(claimed, outcome)))
         elif outcome and self._draining:
             await release(claimed)
-        elif outcome and SuspectSlot.is_suspect(claimed):
+        elif outcome and SuspectSlot.is_suspect(claimed, tool):
             if self._suspects.take(claimed):
-                await note_beginning(claimed, history, tool)
-                self._suspected.append((claimed, tool))
+                self._suspected.append((claimed, tool, beginning(claimed, history, tool)))
             else:
-                await release(claimed, delay=SuspectSlot.RETRY_SECONDS)
+                await release(claimed, delay=self._suspects.refusal_delay())
         elif outcome:
-            await note_beginning(claimed, history, tool)
-            self.run(claimed, tool)
+            self.run(claimed, tool, noted=beginning(claimed, history, tool))
 
     async def _has_space(self, record: Record) -> bool:
         """Return whether a task may write more. One that was cancelled may: its function cleans up."""
@@ -408,7 +429,8 @@ class Worker:
         """Renew the leases of all running tasks, and stop tasks whose leases were lost."""
         running, since, held = tuple(self._running.values()), lease_clock(), set[str]()
         if claims := [claimed.claim for claimed, _ in running if claimed.keeps_lease]:
-            held = await self._store.renew(claims, lease=self._limits.lease_seconds)
+            with self._outages.watch():
+                held = await self._store.renew(claims, lease=self._limits.lease_seconds)
         self._stop_lost(extend_leases(running, held, since))
 
     async def _renew_ended(self) -> None:
@@ -420,6 +442,8 @@ class Worker:
     def _stop_lost(self, lost: Sequence[RunningTask]) -> None:
         """Stop runs whose leases were lost. A run that is writing finds out by itself."""
         for claimed, task in lost:
+            if claimed.keeps_lease:
+                self._report_outage(claimed)
             if not claimed.is_writing and not task.done():
                 reason = f"The task {claimed.task.id} has ended, or another worker has claimed it."
                 claimed.stop(LeaseLost(reason))
@@ -431,6 +455,33 @@ class Worker:
         if not claimed.unwinds:
             await claimed.find_fate()
         cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
+
+    def _report_outage(self, claimed: ClaimedTask) -> None:
+        """Report in the background that a task was lost in an outage, and not because its worker died."""
+        if claimed.is_reported or claimed.unwinds or not self._outages.explain(claimed):
+            return
+        claimed.is_reported = True
+        reporting = asyncio.create_task(self._report(claimed))
+        self._reporting.add(reporting)
+        reporting.add_done_callback(self._reporting.discard)
+
+    async def _report(self, claimed: ClaimedTask) -> None:
+        backoff = Backoff(timeout=_REPORT_SECONDS)
+        try:
+            while True:
+                try:
+                    if await report_survival(claimed):
+                        logger.info("Task %s was lost in an outage, and its log says so.", claimed.task.id)
+                    return
+                except StoreUnavailable as error:
+                    await backoff.wait(error)
+        except Exception as error:
+            logger.warning("Cannot report that task %s was lost in an outage: %s", claimed.task.id, error)
+
+    async def _wait_for_reports(self) -> None:
+        """Give the reports some time: a task that counts as lost too often must not be claimed before."""
+        if self._reporting:
+            await asyncio.wait(tuple(self._reporting), timeout=_REPORT_WAIT_SECONDS)
 
     async def check_times(self) -> None:
         """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
@@ -447,11 +498,18 @@ class Worker:
 
     # Running
 
-    async def _run(self, claimed: ClaimedTask, tool: Tool) -> None:
+    async def _run(self, claimed: ClaimedTask, tool: Tool, noted: dict[str, Any] | None) -> None:
         try:
-            await self.supervise(claimed, self._perform(claimed, tool))
+            await self.supervise(claimed, self._perform(claimed, tool, noted))
         except StoreError as error:
             await self.retry_later(claimed, tool, error)
+
+    async def _end(self, claimed: ClaimedTask, outcome: InternalError) -> None:
+        """End a task that is not run, beside the claims: its row may be one that cannot be written."""
+        try:
+            await self.finish(claimed, outcome)
+        except StoreError as error:
+            self._log_stopped(claimed, error)
 
     async def retry_later(self, claimed: ClaimedTask, tool: Tool, error: StoreError) -> None:
         """Release a task whose function met a store that failed, for example the one of its artifacts.
@@ -459,7 +517,7 @@ class Worker:
         Ends the task if no attempt is left.
         """
         try:
-            outcome = await fail_attempt(claimed, tool, str(error), began=True)
+            outcome = await fail_attempt(claimed, tool, str(error))
             if outcome is not None:
                 await self.finish(claimed, outcome)
         except StoreError as failure:
@@ -501,6 +559,7 @@ class Worker:
             return
         if isinstance(reason, LeaseLost | NoTask):
             self.lost_leases += 1
+            self._report_outage(claimed)
         logger.info("Stopped running task %s: %s", claimed.task.id, reason)
 
     async def finish(self, claimed: ClaimedTask, outcome: Outcome) -> None:
@@ -520,7 +579,9 @@ class Worker:
         if self._feed is not None:
             self._feed.publish(before, after)
 
-    async def _perform(self, claimed: ClaimedTask, tool: Tool) -> Outcome:
+    async def _perform(self, claimed: ClaimedTask, tool: Tool, noted: dict[str, Any] | None) -> Outcome:
+        if noted is not None:
+            await claimed.write("recorded", noted)
         if (confirming := claimed.confirm()) is not None:
             await confirming
         if tool.function.replays:

@@ -9,7 +9,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from antiphon import Client, DefinitionError, Forbidden, HttpRequest, HttpResponse, Limits, Server
+from antiphon import Client, Context, DefinitionError, Forbidden, HttpRequest, HttpResponse, Limits, Server
+from antiphon.errors import StoreUnavailable
+from tests.runtime.faulty_store import FaultyStore
 from tests.support import http
 from tests.support.polling import until
 from tests.support.serving import Address, serving
@@ -94,6 +96,30 @@ async def test_errors_of_a_page_have_a_status_and_leak_nothing(caplog: pytest.Lo
         assert "a detail" in caplog.text
         assert (await get(address, "/hook", "POST", b"not json")).status == 400
         assert (await get(address, "/hook", "POST", b'{"type": "' + b"x" * 200 + b'"}')).status == 413
+
+
+async def test_a_page_that_needs_a_store_that_is_away_says_to_try_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store: Any = FaultyStore()
+    server = Server("pages", store=store)
+
+    @server.tool(task="optional")
+    async def wait(ctx: Context) -> None:
+        await ctx.event("paid", key="42")
+
+    @server.route("/paid", methods=["POST"])
+    async def paid(request: HttpRequest) -> str:
+        await server.send_event("paid", "42", id="payment-1")
+        return "sent"
+
+    async with serving(server) as address:
+        store.instead("add_event", StoreUnavailable("a detail"))
+        refused = await get(address, "/paid", "POST")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+        assert refused.body == b"The store of this server is unavailable: try again.\n"
+        assert "The page /paid needs the store, and the store is unavailable: a detail" in caplog.text
+        assert (await get(address, "/paid", "POST")).body == b"sent"
 
 
 async def test_a_page_of_another_site_cannot_reach_the_pages() -> None:

@@ -15,7 +15,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from antiphon.errors import BodyTooLarge, Busy, DefinitionError, InvalidRequest, RequestError
+from antiphon.errors import (
+    BodyTooLarge,
+    Busy,
+    DefinitionError,
+    InvalidRequest,
+    RequestError,
+    StoreUnavailable,
+)
 from antiphon.runtime.budget import share_of
 from antiphon.runtime.execution.executor import share_threads
 from antiphon.runtime.execution.failures import is_failure
@@ -297,6 +304,11 @@ class Router:
             return value if isinstance(value, HttpResponse) else HttpResponse(value)
         except RequestError as error:
             return _refusal(error)
+        except StoreUnavailable as error:
+            logger.warning(
+                "The page %s needs the store, and the store is unavailable: %s", request.path, error
+            )
+            return _refusal(Busy.without_store())
         except BaseException as error:
             if not is_failure(error, work):
                 raise

@@ -1,0 +1,296 @@
+"""Outages of the store are no lost runs, and no task waits for a suspect while there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon import Context, Limits, Server
+from antiphon.errors import StoreUnavailable
+from antiphon.model.identity import ANONYMOUS
+from antiphon.runtime.tasks import lease_thread
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
+from antiphon.runtime.tasks.lease_thread import Outages
+from antiphon.store import open_store
+from tests.runtime.faulty_store import (
+    FaultyStore,
+    created_task,
+    end_of,
+    log_entries,
+    open_faulty_store,
+    queued_task,
+)
+from tests.support.polling import until
+
+MOST_ATTEMPTS = 5
+SHORT = Limits(lease_seconds=0.6, drain_timeout=0.0)
+
+
+class Clock:
+    """The clock of a store."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class CutStore:
+    """A store that one process does not reach while it is cut off. Its thread for leases does not either."""
+
+    def __init__(self, url: str) -> None:
+        self._store: Any = open_store(url)
+        self.is_cut = False
+
+    def _checked(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            if self.is_cut:
+                raise StoreUnavailable("The test has cut this process off.")
+            return call(*args, **kwargs)
+
+        return checked
+
+    def lease_keeper(self) -> Any:
+        keeper = self._store.lease_keeper()
+        keeper.renew = self._checked(keeper.renew)
+        return keeper
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._checked(found) if asyncio.iscoroutinefunction(found) else found
+
+
+class Fleet:
+    """Servers on one SQLite file, each with a store that can be cut off, and a tool that waits for a gate."""
+
+    def __init__(self, directory: Path, size: int, limits: Limits = SHORT) -> None:
+        url = f"sqlite:///{directory}/tasks.db"
+        self.gate = asyncio.Event()
+        self.runs: list[int] = []
+        self.stores = [CutStore(url) for _ in range(size)]
+        self.servers = [self._server(number, limits) for number in range(size)]
+
+    def _server(self, number: int, limits: Limits) -> Server:
+        store: Any = self.stores[number]
+        server = Server("fleet", store=store, limits=limits)
+
+        async def wait() -> str:
+            self.runs.append(number)
+            await self.gate.wait()
+            return "waited"
+
+        @server.tool(task="optional")
+        async def long(ctx: Context) -> str:
+            return await ctx.step(wait)
+
+        return server
+
+
+async def survived(store: Any, id: str) -> int:
+    """Return how many workers say that they have lost the task in an outage."""
+    return sum(bool(data.get("survived")) for _, data in await log_entries(store, id))
+
+
+async def eventually(store: Any, id: str, reports: int) -> None:
+    async with asyncio.timeout(30.0), store.watch(id) as changes:
+        while await survived(store, id) < reports:
+            await changes.wait(1.0)
+
+
+async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 2)
+    async with AsyncExitStack() as stack:
+        for server in fleet.servers:
+            await stack.enter_async_context(server.running())
+        id = await queued_task(fleet.stores[0], "long")
+        for outage in range(1, MOST_ATTEMPTS + 3):
+            await until(lambda count=outage: len(fleet.runs) >= count)  # type: ignore[misc]
+            holder = fleet.runs[-1]
+            fleet.stores[holder].is_cut = True
+            await until(lambda count=outage: len(fleet.runs) > count)  # type: ignore[misc]
+            fleet.stores[holder].is_cut = False
+            await eventually(fleet.stores[holder], id, outage)
+        fleet.gate.set()
+        task = await end_of(fleet.stores[0], id)
+        attempts = [
+            data["attempt"] for _, data in await log_entries(fleet.stores[0], id) if "attempt" in data
+        ]
+    assert task.state == "done"
+    assert max(attempts) == 1
+
+
+async def test_a_worker_that_was_cut_off_reports_when_it_reaches_the_store_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "antiphon")
+    fleet = Fleet(tmp_path, 2)
+    async with AsyncExitStack() as stack:
+        for server in fleet.servers:
+            await stack.enter_async_context(server.running())
+        id = await queued_task(fleet.stores[0], "long")
+        await until(lambda: len(fleet.runs) == 1)
+        cut = fleet.stores[fleet.runs[0]]
+        cut.is_cut = True
+        await until(lambda: len(fleet.runs) == 2)
+        other = fleet.stores[fleet.runs[1]]
+        assert await survived(other, id) == 0
+        cut.is_cut = False
+        await eventually(other, id, 1)
+        fleet.gate.set()
+        await end_of(other, id)
+    assert f"Task {id} was lost in an outage, and its log says so." in caplog.text
+
+
+async def test_a_lease_that_was_lost_without_an_outage_is_not_excused() -> None:
+    store: Any = FaultyStore()
+    await store.open()
+    server, started, stopped = Server("tests", store=store, limits=SHORT), asyncio.Event(), asyncio.Event()
+
+    @server.tool(task="optional")
+    async def long() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    id = await queued_task(store, "long")
+    async with server.running():
+        await started.wait()
+        await store.release(id, 1)
+        await store.claim("thief", lease=60.0, limit=1)
+        async with asyncio.timeout(30.0):
+            await stopped.wait()
+    await store.open()
+    assert await survived(store, id) == 0
+
+
+@pytest.mark.parametrize(
+    ("missed", "worked", "is_outage"),
+    [(5.0, 0.1, True), (5.0, 4.9, False), (0.1, 0.0, False)],
+    ids=["the process was stopped", "a function kept it busy", "it turned in time"],
+)
+async def test_a_process_that_was_stopped_is_told_from_one_that_was_busy(
+    monkeypatch: pytest.MonkeyPatch, missed: float, worked: float, is_outage: bool
+) -> None:
+    now = {"clock": 100.0, "worked": 1.0}
+    monkeypatch.setattr(lease_thread, "lease_clock", lambda: now["clock"])
+    monkeypatch.setattr(time, "process_time", lambda: now["worked"])
+    store: Any = await open_faulty_store()
+    task, created, token = await created_task(store, worker="me")
+    claimed = ClaimedTask(
+        store,
+        task,
+        created,
+        owner=ANONYMOUS,
+        version=1,
+        token=token,
+        journal={},
+        responses={},
+        lease=1.0,
+        since=100.0,
+    )
+    outages = Outages(0.2)
+    outages.note_turn()
+    now["clock"] += missed
+    now["worked"] += worked
+    assert outages.explain(claimed) is is_outage  # before the thread turns again, and afterwards
+    outages.note_turn()
+    assert outages.explain(claimed) is is_outage
+
+
+async def test_no_task_waits_because_another_was_lost_twice() -> None:
+    clock, count = Clock(), 12
+    store: Any = FaultyStore(clock)
+    await store.open()
+    server, started, gate = Server("tests", store=store), set[int](), asyncio.Event()
+
+    @server.tool(task="optional")
+    async def long(number: int) -> int:
+        started.add(number)
+        await gate.wait()
+        return number
+
+    ids = [await queued_task(store, "long", {"number": number}, id=number, lost=2) for number in range(count)]
+    async with server.running():
+        await until(lambda: store.calls["release"] >= count)
+        clock.now += 1.1  # the delay of the second lost worker, and no more
+        await until(lambda: len(started) == count)
+        gate.set()
+        assert {(await end_of(store, id)).state for id in ids} == {"done"}
+
+
+async def test_a_suspect_runs_in_another_process_while_one_runs_here() -> None:
+    clock = Clock()
+    store: Any = FaultyStore(clock)
+    await store.open()
+    started, gate = list[str](), asyncio.Event()
+
+    def process(name: str) -> Server:
+        server = Server("tests", store=store)
+
+        @server.tool(task="optional")
+        async def long() -> str:
+            started.append(name)
+            await gate.wait()
+            return name
+
+        return server
+
+    ids = [await queued_task(store, "long", id=number, lost=3) for number in range(2)]
+    async with process("first").running():
+        await until(lambda: store.calls["release"] >= 2)
+        clock.now += 2.1  # the delay of the third lost worker
+        await until(lambda: len(started) == 1 and store.calls["release"] >= 3)
+        async with process("second").running():
+            # Whoever claims it: a process whose slot is taken keeps it for less than half a second.
+            async with asyncio.timeout(30.0):
+                while len(started) < 2:
+                    clock.now += 0.5
+                    await asyncio.sleep(0.05)
+            gate.set()
+            assert {(await end_of(store, id)).state for id in ids} == {"done"}
+    assert sorted(started) == ["first", "second"]
+
+
+class UnwritableStore(FaultyStore):
+    """A store that cannot write one task, though it can write the others."""
+
+    unwritable = ""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if name != "append":
+            return found
+
+        async def append(id: str, *args: Any, **kwargs: Any) -> Any:
+            if id == self.unwritable:
+                raise StoreUnavailable("The row of this task is damaged.")
+            return await found(id, *args, **kwargs)
+
+        return append
+
+
+@pytest.mark.parametrize("lost", [1, MOST_ATTEMPTS], ids=["to begin", "to give up"])
+async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_claimed(lost: int) -> None:
+    store: Any = UnwritableStore()
+    await store.open()
+    server = Server("tests", store=store, limits=Limits(drain_timeout=0.0))
+
+    @server.tool(task="optional")
+    async def count(number: int) -> int:
+        return number
+
+    store.unwritable = await queued_task(store, "count", {"number": 1}, id=1, lost=lost)
+    async with server.running():
+        await until(lambda: store.calls["renew"] > 0 or store.calls["claim"] > 1)
+        later = await queued_task(store, "count", {"number": 2}, id=2)
+        assert (await end_of(store, later)).state == "done"

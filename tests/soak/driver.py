@@ -41,6 +41,8 @@ class Soak:
     ) -> None:
         self.phase = phase
         self.store = store
+        self.took = 0.0
+        """How many seconds it all took."""
         self.done: Counter[str] = Counter()
         """The faults."""
         self._random = random.Random(f"{seed} {store.kind} {phase.name}")
@@ -60,6 +62,7 @@ class Soak:
 
     async def run(self) -> list[Violation]:
         """Give tasks, make trouble, make peace, end everything; return the violations."""
+        began = time.monotonic()
         try:
             await self.fleet.ready()
             supervising = asyncio.create_task(self.fleet.supervise())
@@ -73,6 +76,7 @@ class Soak:
                 await self.callers.stop()
         finally:
             await self.stop()
+        self.took = time.monotonic() - began
         return await self.violations()
 
     async def violations(self) -> list[Violation]:
@@ -114,6 +118,8 @@ class Soak:
             self.callers.send_events(f"topic{topic}", texts, phase.seconds / phase.events) for topic in topics
         )
         working = asyncio.gather(*work)
+        if not phase.giving:
+            await working
         await self._make_trouble(phase.seconds)
         await asyncio.wait_for(working, 60 + phase.seconds)
 
@@ -128,7 +134,7 @@ class Soak:
             await self.callers.give(number, tool, **more)
             if time.monotonic() > until:
                 return  # a slow machine gives fewer: the report says how many
-            await asyncio.sleep(phase.seconds / phase.tasks / 2)
+            await asyncio.sleep(phase.giving * phase.seconds / phase.tasks)
 
     async def _deploy(self) -> None:
         """Bring all tasks to their question, let version c arrive, answer under trouble, and roll back."""
@@ -171,12 +177,12 @@ class Soak:
         """Let faults happen, also at the same time, and set right what they leave wrong."""
         faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
         until = time.monotonic() + seconds
-        under_way: set[asyncio.Task[None]] = set()
+        under_way: list[asyncio.Task[None]] = []
         while time.monotonic() < until:
             await asyncio.sleep(self._random.uniform(*self.phase.pauses))
             if faults:
                 name, process = self._random.choice(faults), self._random.choice(self.fleet.processes)
-                under_way.add(asyncio.create_task(self._let_happen(name, FAULTS[name], process)))
+                under_way.append(asyncio.create_task(self._let_happen(name, FAULTS[name], process)))
         for failed in await asyncio.gather(*under_way, return_exceptions=True):
             if isinstance(failed, BaseException):
                 raise failed
@@ -211,6 +217,7 @@ def report(soak: Soak, violations: Sequence[Violation]) -> str:
     seen = Counter(f"{each.event} {each.outcome}" for each in soak.history.seen)
     callers = ", ".join(f"{times} × {what}" for what, times in sorted(seen.items()))
     return (
-        f"{soak.store.kind}, {soak.phase.name}: {len(soak.callers.tasks)} tasks; {faults or 'no faults'}; "
+        f"{soak.store.kind}, {soak.phase.name}: {soak.took:.0f} s, {len(soak.callers.tasks)} tasks; "
+        f"{faults or 'no faults'}; "
         f"callers: {callers}; {len(violations)} violations"
     )

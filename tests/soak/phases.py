@@ -39,6 +39,8 @@ class Phase:
     pauses: tuple[float, float] = (0.3, 1.2)
     """How long it is quiet before the next fault."""
     kind: Literal["mix", "deploy"] = "mix"
+    giving: float = 0.5
+    """In which part of the trouble the tasks are given, at the best. With 0, all are given before."""
     events: int = 3
     """How many events each topic gets."""
     answers_at_once: int = 4
@@ -108,6 +110,7 @@ PHASES: Sequence[Phase] = (
         faults=("outage", "killed server", "stopped server", "read-only server"),
         pauses=(0.3, 0.8),
         tasks=24,
+        giving=0.0,
         seconds=40.0,
     ),
     Phase("deadly tasks", tools=("deadly", "chain", "chain", "long"), faults=(), tasks=16, seconds=10.0),

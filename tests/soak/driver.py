@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from tests.soak.stores import Store
 __all__ = ["Soak", "report"]
 
 TOPICS = 5
+GIVERS = 4
+"""How many callers create tasks: one may wait for a process that does not respond."""
 _FEWEST_LEFT = 2
 """How many attempts a task must have left for a fault that ends its run: only a deadly task is given up."""
 _ATTEMPTS = 5
@@ -114,7 +116,8 @@ class Soak:
         phase = self.phase
         topics = range(TOPICS if "waiter" in phase.tools else 0)
         texts = [f"e{number}" for number in range(phase.events)]
-        work: list[Awaitable[None]] = [self._give_tasks()]
+        tools = enumerate(self._random.choices(phase.tools, k=phase.tasks))
+        work: list[Awaitable[None]] = [self._give_tasks(tools) for _ in range(GIVERS)]
         work += (
             self.callers.send_events(f"topic{topic}", texts, phase.seconds / phase.events) for topic in topics
         )
@@ -125,18 +128,17 @@ class Soak:
         with contextlib.suppress(TimeoutError):  # the judge says what is missing
             await asyncio.wait_for(working, 60 + phase.seconds)
 
-    async def _give_tasks(self) -> None:
+    async def _give_tasks(self, tools: Iterator[tuple[int, str]]) -> None:
         phase = self.phase
         until = time.monotonic() + phase.seconds
-        for number in range(phase.tasks):
-            tool = self._random.choice(phase.tools)
+        for number, tool in tools:
             more = dict(phase.arguments.get(tool, {}))
             if tool == "waiter":
                 more |= {"topic": f"topic{number % TOPICS}", "count": phase.events}
             await self.callers.give(number, tool, **more)
             if time.monotonic() > until:
                 return  # a slow machine gives fewer: the report says how many
-            await asyncio.sleep(phase.giving * phase.seconds / phase.tasks)
+            await asyncio.sleep(GIVERS * phase.giving * phase.seconds / phase.tasks)
 
     async def _deploy(self) -> None:
         """Bring all tasks to their question, let version c arrive, answer under trouble, and roll back."""

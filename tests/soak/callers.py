@@ -44,7 +44,8 @@ class Callers:
         self._answers_at_once = answers_at_once
         self._readers = readers
         self._asked: dict[str, list[str]] = {}
-        self._held: set[str] = set()
+        self.held = ""
+        """The question that nobody answers."""
         self._beside: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -100,16 +101,12 @@ class Callers:
 
     # Watching and answering
 
-    def hold(self, answers: bool) -> None:
-        """Keep the questions of all tasks unanswered, or not any more."""
-        self._held = set(self.tasks) if answers else set()
-
     async def _watch(self, caller: str) -> None:
         """Look at each task that is open, and answer what it asks, again and again."""
         while True:
             for id in self._random.sample(sorted(self.open), min(len(self.open), 25)):
                 status = await self._look(id, caller)
-                if status == "input_required" and id not in self._held:
+                if status == "input_required":
                     await self._answer(id)
                 elif status in ENDS:
                     await self._look(id, f"{caller}, elsewhere")
@@ -132,7 +129,7 @@ class Callers:
             self._history.add("ended", id, caller, status, value.get("result", value.get("error")))
             self.open.discard(id)
         elif status == "input_required":
-            self._asked[id] = list(value["inputRequests"])
+            self._asked[id] = [key for key in value["inputRequests"] if key != self.held]
         return status
 
     async def _answer(self, id: str) -> None:

@@ -143,15 +143,18 @@ class Soak:
     async def _deploy(self) -> None:
         """Bring all tasks to their question, let version c arrive, answer under trouble, and roll back."""
         phase, changed = self.phase, self.fleet.processes[::2]
+        self.callers.held = "who"
+        await self.callers.send_events("prices", ["dear"], 0)
         for number in range(phase.tasks):
             await self.callers.give(number, phase.tools[number % len(phase.tools)])
-            self.callers.hold(answers=True)
-        await self._until(lambda stored: all(task.state == "waiting" for task in stored.values()))
+        await self._until(lambda stored: all("who" in task.head.get("asks", {}) for task in stored.values()))
         for process in changed:
             await self._replace(process, CHANGED)
         await self.fleet.ready()
-        self.callers.hold(answers=False)
+        self.callers.held = ""
         await self._make_trouble(phase.seconds)
+        waiting = [task for task in (await self.stored()).values() if task.phase != "ended"]
+        assert waiting, "no task waits for version a: the phase shows nothing"
         for process in changed:
             await self._replace(process, phase.builds[0])
 

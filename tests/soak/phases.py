@@ -94,10 +94,10 @@ PHASES: Sequence[Phase] = (
     ),
     Phase(
         "a deploy and its rollback",
-        tools=("renamed", "grown", "retyped"),
+        tools=("renamed", "grown", "retyped", "reformed", "reargued", "heard"),
         faults=("kill",),
         builds=(NEW,),
-        tasks=45,
+        tasks=72,
         seconds=10.0,
         kind="deploy",
         answers_at_once=1,

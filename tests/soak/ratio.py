@@ -30,7 +30,8 @@ MOST = 10.0
 """More than this is no delay: it is a fleet that runs its tasks one after the other."""
 
 
-async def _kill_all(soak: Soak) -> None:
+async def _kill_all(soak: Soak, times: int) -> None:
+    await _all_begun(soak, times)
     for process in soak.fleet.processes:
         process.signal(signal.SIGKILL, ends_it="kill")
     for process in soak.fleet.processes:
@@ -38,12 +39,13 @@ async def _kill_all(soak: Soak) -> None:
     await soak.fleet.ready()
 
 
-async def _lock_store(soak: Soak) -> None:
+async def _lock_store(soak: Soak, times: int) -> None:
     async with soak.store.locked():
         await asyncio.sleep(2.5 * LEASE_SECONDS)
+    await asyncio.sleep(0.5 * LEASE_SECONDS)
 
 
-LOSSES: Mapping[str, Callable[[Soak], Awaitable[None]]] = {
+LOSSES: Mapping[str, Callable[[Soak, int], Awaitable[None]]] = {
     "killed workers": _kill_all,
     "outages": _lock_store,
 }
@@ -58,16 +60,16 @@ async def measure(store: Store, folder: Path, loss: str) -> tuple[Soak, float, l
         for number in range(TASKS):
             worker = soak.fleet.processes[number % WORKERS]
             await soak.callers.give(number, "long", at=worker, leases=STEP_LEASES)
+        await _all_begun(soak, 1)
         for times in range(1, TIMES + 1):
-            await _all_begun(soak, times)
             soak.done[loss] += 1
-            await LOSSES[loss](soak)
+            await LOSSES[loss](soak, times)
         began = time.monotonic()
         await soak.all_ended(within=MOST * NEEDED_SECONDS)
-        ratio = (time.monotonic() - began) / NEEDED_SECONDS
+        soak.took = time.monotonic() - began
     finally:
         await soak.stop()
-    return soak, ratio, await soak.violations()
+    return soak, soak.took / NEEDED_SECONDS, await soak.violations()
 
 
 async def _all_begun(soak: Soak, times: int) -> None:

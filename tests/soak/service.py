@@ -243,6 +243,13 @@ async def later_number(ctx: Context, number: int, step: str, seconds: float) -> 
     return len(await work(ctx, number, step, seconds))
 
 
+async def order(ctx: Context, number: int) -> None:
+    """Ask for an amount, which is a number in version c, and pay."""
+    amount: Any = int if VERSION == "c" else str
+    await ctx.elicit("How much?", amount, key="amount")
+    await ctx.step(charge, ctx, number)
+
+
 async def buy(number: int, ctx: Context, name: str, paying: Any) -> str:
     """Pay, ask, and send; pay back if something raises."""
     try:
@@ -273,6 +280,36 @@ async def retyped(number: int, ctx: Context) -> str:
     """Buy: in version c, the payment returns a number in place of a text."""
     paying: Any = later_number if VERSION == "c" else work
     return await buy(number, ctx, "retyped", ctx.step(paying, ctx, number, "charge", 0.02, key="charge"))
+
+
+@server.tool(**OPTIONS)
+async def reformed(number: int, ctx: Context) -> str:
+    """Buy: in version c, an answer is a number in place of a text."""
+    return await buy(number, ctx, "reformed", order(ctx, number))
+
+
+if VERSION == "c":
+
+    @server.tool(**OPTIONS)
+    async def reargued(number: int, ctx: Context, currency: str) -> str:
+        """Buy: in version c, there is one more argument, which is required."""
+        return await buy(number, ctx, f"reargued {currency}", ctx.step(charge, ctx, number))
+
+else:
+
+    @server.tool(**OPTIONS)
+    async def reargued(number: int, ctx: Context) -> str:
+        """Buy."""
+        return await buy(number, ctx, "reargued", ctx.step(charge, ctx, number))
+
+
+if hasattr(Context, "event"):
+
+    @server.tool(**OPTIONS)
+    async def heard(number: int, ctx: Context) -> str:
+        """Buy after an event, which is read as a number in version c."""
+        price: Any = int if VERSION == "c" else str
+        return await buy(number, ctx, "heard", ctx.event("news", key="prices", type=price))
 
 
 if __name__ == "__main__":

@@ -185,24 +185,32 @@ class Soak:
         faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
         until = time.monotonic() + seconds
         under_way: list[asyncio.Task[None]] = []
+        left: list[str] = []
         while time.monotonic() < until:
             await asyncio.sleep(self._random.uniform(*self.phase.pauses))
-            if faults:
-                name, process = self._random.choice(faults), self._random.choice(self.fleet.processes)
-                under_way.append(asyncio.create_task(self._let_happen(name, FAULTS[name], process)))
+            left = left or self._random.sample(faults, len(faults))  # each comes as often as the others
+            process = self._random.choice(self.fleet.processes)
+            for name in left:
+                if self._may_happen(FAULTS[name], process):
+                    left.remove(name)
+                    under_way.append(asyncio.create_task(self._let_happen(name, FAULTS[name], process)))
+                    break
         for failed in await asyncio.gather(*under_way, return_exceptions=True):
             if isinstance(failed, BaseException):
                 raise failed
         make_peace(self._scene)
 
-    async def _let_happen(self, name: str, fault: Fault, process: Process) -> None:
-        """Let one fault happen, if nothing else happens to the process or the store."""
+    def _may_happen(self, fault: Fault, process: Process) -> bool:
+        """Return whether nothing else happens to the process or the store, and the fault gives up no task."""
         lock = self._store_is_hit if fault.hits_store else process.busy
-        if lock.locked() or (fault.ends_runs and self._has_last_attempts(process)):
-            return
-        async with lock:
+        return not lock.locked() and not (fault.ends_runs and self._has_last_attempts(process))
+
+    async def _let_happen(self, name: str, fault: Fault, process: Process) -> None:
+        async with self._store_is_hit if fault.hits_store else process.busy:
             self.done[name] += 1
             await fault.happen(self._scene, process)
+            if fault.hits_store:
+                await asyncio.sleep(self.phase.rest)
 
     def _has_last_attempts(self, process: Process) -> bool:
         """Return whether the process runs a step that has begun so often that its task may be given up."""

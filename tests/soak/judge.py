@@ -353,12 +353,16 @@ def _answers(case: Case) -> Iterator[str]:
 
 
 def _cancellations(case: Case) -> Iterator[str]:
-    """A task is cancelled if a caller was told so, and has another end if all were refused."""
+    """A task is cancelled if a caller was told so, and has another end if all were refused. If it is taken,
+    it is cancelled or has ended."""
     told = Counter(each.outcome for each in case.saw("cancelled"))
     is_cancelled = case.task.state == "cancelled"
     if told["acknowledged"] and not is_cancelled:
         yield f"its cancellation was acknowledged, and it is {case.task.state}"
-    if is_cancelled and told["refused"] and not told["acknowledged"] and not told["lost"]:
+    taken = min((each.at for each in case.saw("cancelled", "taken")), default=None)
+    if taken is not None and not is_cancelled and any(note.at > taken for note in case.notes):
+        yield f"its cancellation was taken before it had ended, and it is {case.task.state}"
+    if is_cancelled and told["refused"] == sum(told.values()) > 0:
         yield "its cancellation was refused, and it is cancelled"
     if is_cancelled and not told:
         yield "is cancelled, and nobody asked for it"

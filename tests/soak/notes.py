@@ -84,7 +84,10 @@ class Seen(NamedTuple):
     """The id of the task; for `sent`, the key of the event."""
     caller: str
     outcome: str
-    """`acknowledged`, `refused`, or `lost` if nobody knows. For `ended`, the status."""
+    """`acknowledged`, `refused`, or `lost` if nobody knows. For `ended`, the status.
+
+    A cancellation is also `taken`: the task is cancelled, or had ended already.
+    """
     value: Any
     """What was sent or received."""
 

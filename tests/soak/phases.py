@@ -38,6 +38,8 @@ class Phase:
     """How long there is trouble."""
     pauses: tuple[float, float] = (0.3, 1.2)
     """How long it is quiet before the next fault."""
+    rest: float = 3.0
+    """How long the store is well after each of its faults."""
     kind: Literal["mix", "deploy"] = "mix"
     giving: float = 0.5
     """In which part of the trouble the tasks are given, at the best. With 0, all are given before."""
@@ -109,6 +111,7 @@ PHASES: Sequence[Phase] = (
         arguments={"long": {"leases": 6.0}},
         faults=("outage", "killed server", "stopped server", "read-only server"),
         pauses=(0.3, 0.8),
+        rest=0.3,
         tasks=24,
         giving=0.0,
         seconds=40.0,

@@ -105,8 +105,9 @@ def asking(*answers: tuple[str, str], got: str = "blue") -> Made:
 def stopped(state: str, *outcomes: str) -> Made:
     """Return a task that callers tried to cancel."""
     made = Made("stoppable", "stoppable 7")
+    made.step("part 0", 10.0)
     for outcome in outcomes:
-        made.saw("cancelled", outcome)
+        made.saw("cancelled", outcome, at=20)
     made.end(state)
     return made
 
@@ -169,6 +170,8 @@ FAULTLESS: Mapping[str, Callable[[], Made]] = {
     "one of several answers": lambda: asking(("blue", "acknowledged"), ("red", "refused"), ("green", "lost")),
     "an answer whose acknowledgement was lost": lambda: asking(("red", "refused"), ("blue", "lost")),
     "an acknowledged cancellation": lambda: stopped("cancelled", "acknowledged", "refused", "lost"),
+    "a cancellation that was taken": lambda: stopped("cancelled", "taken", "refused"),
+    "a cancellation that was taken after the end": lambda: stopped("done", "taken", "refused"),
     "a refused cancellation": lambda: stopped("done", "refused", "lost"),
     "a cancellation whose acknowledgement was lost": lambda: stopped("cancelled", "lost", "refused"),
     "a stream": lambda: streaming([(1, "a")], [(2, "b"), (3, "c")]),
@@ -272,6 +275,11 @@ BROKEN: Sequence[tuple[str, str, Callable[[], Made]]] = [
         lambda: stopped("faulted", "acknowledged", "lost"),
     ),
     ("cancellations", "was refused, and it is cancelled", lambda: stopped("cancelled", "refused", "refused")),
+    (
+        "cancellations",
+        "was taken before it had ended, and it is done",
+        lambda: changed(stopped("done", "taken"), lambda made: made.step("part 1", 30.0)),
+    ),
     ("cancellations", "nobody asked for it", lambda: stopped("cancelled")),
     (
         "callers agree",

@@ -182,30 +182,37 @@ class Soak:
 
     async def _make_trouble(self, seconds: float) -> None:
         """Let faults happen, also at the same time, and set right what they leave wrong."""
-        faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
         until = time.monotonic() + seconds
+        faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
+        await asyncio.gather(
+            self._let_happen([name for name in faults if FAULTS[name].hits_store], until),
+            self._let_happen([name for name in faults if not FAULTS[name].hits_store], until),
+        )
+        make_peace(self._scene)
+
+    async def _let_happen(self, faults: Sequence[str], until: float) -> None:
+        """Let faults happen until a time, each as often as the others."""
         under_way: list[asyncio.Task[None]] = []
         left: list[str] = []
         while time.monotonic() < until:
             await asyncio.sleep(self._random.uniform(*self.phase.pauses))
-            left = left or self._random.sample(faults, len(faults))  # each comes as often as the others
+            left = left or self._random.sample(faults, len(faults))
             process = self._random.choice(self.fleet.processes)
-            for name in left:
-                if self._may_happen(FAULTS[name], process):
-                    left.remove(name)
-                    under_way.append(asyncio.create_task(self._let_happen(name, FAULTS[name], process)))
-                    break
+            name = next((name for name in left if self._may_happen(FAULTS[name], process)), None)
+            if name is not None:
+                left.remove(name)
+                under_way.append(asyncio.create_task(self._happen(name, process)))
         for failed in await asyncio.gather(*under_way, return_exceptions=True):
             if isinstance(failed, BaseException):
                 raise failed
-        make_peace(self._scene)
 
     def _may_happen(self, fault: Fault, process: Process) -> bool:
         """Return whether nothing else happens to the process or the store, and the fault gives up no task."""
         lock = self._store_is_hit if fault.hits_store else process.busy
         return not lock.locked() and not (fault.ends_runs and self._has_last_attempts(process))
 
-    async def _let_happen(self, name: str, fault: Fault, process: Process) -> None:
+    async def _happen(self, name: str, process: Process) -> None:
+        fault = FAULTS[name]
         async with self._store_is_hit if fault.hits_store else process.busy:
             self.done[name] += 1
             await fault.happen(self._scene, process)

@@ -46,6 +46,7 @@ def main() -> None:
     try:
         older = unpack(folder)
     except NoHistory as error:
+        shutil.rmtree(folder)
         sys.exit(str(error))
     works: list[Callable[[Store, Path], Coroutine[Any, Any, bool]]] = [
         *(partial(_run, phase, given.seed, older) for phase in phases),

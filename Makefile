@@ -42,8 +42,9 @@ FUZZ_SECONDS ?= 600
 fuzz: .venv/fuzzed
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
-# A service with 2,000 tasks under kills, stops, outages, clock jumps and two versions at once, on both stores; its
-# outside history is compared with the store. About ten minutes. Then mixed load with kills, slow and broken clients for
+# A service with tasks under kills, stops, outages, full disks, clock jumps, changed tools and two libraries at once, on
+# both stores; what its tools did and its callers saw is compared with the store. About twelve minutes; needs the history
+# of a hundred commits. ARGS="--seed N" runs it again. Then mixed load with kills, slow and broken clients for
 # SOAK_SECONDS: memory, descriptors, threads and files must not grow. Then a hostile crowd: another caller waits at most
 # three times as long as without it.
 SOAK_SECONDS ?= 300

@@ -1,4 +1,4 @@
-"""Runs the service in several processes, gives it tasks, and disturbs it by a seeded plan.
+"""Runs a phase: starts the service, lets callers use it, and disturbs it by a seeded plan.
 
 Everything is bounded: the number of tasks, the seconds of trouble, and the seconds of peace afterwards, in
 which all tasks must end. The processes are ended by their ids.
@@ -9,316 +9,237 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
-import socket
-import sqlite3
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
-from tests.asking.driving import accept
-from tests.promises.speaking import Patient, begin, look
-from tests.soak.judge import Stored, judge, read_store
-from tests.soak.notes import Note, read_notes
-from tests.support.fork_server import start_process
-from tests.support.process import ROOT, environment, free_port
+from tests.soak.callers import Callers
+from tests.soak.faults import FAULTS, Fault, Scene, make_peace
+from tests.soak.fleet import Fleet, Process, Settings
+from tests.soak.judge import Evidence, Stored, Violation, judge, read_store
+from tests.soak.notes import History, Note, Notes
+from tests.soak.phases import CHANGED, Phase
+from tests.soak.stores import Store
 
-__all__ = ["TOOLS", "TROUBLES", "Plan", "Process", "Soak", "Trouble", "report"]
+__all__ = ["Soak", "report"]
 
-SERVICE = Path(__file__).parent / "service.py"
-LEASE_SECONDS = 1.0
-_LOST = (OSError, asyncio.IncompleteReadError, AssertionError, ValueError)
-"""What a request raises whose process is killed, stopped or restarted meanwhile."""
-
-Trouble = str
-TOOLS: Sequence[str] = ("chain", "chain", "ask", "stream", "long", "once", "extra")
-TROUBLES: Sequence[Trouble] = ("kill", "stop", "pause", "outage", "jump")
-
-
-class Plan:
-    """How much, how long, and which troubles."""
-
-    def __init__(
-        self,
-        store: str,
-        *,
-        tasks: int = 60,
-        processes: int = 3,
-        seconds: float = 10.0,
-        peace: float = 90.0,
-        seed: int = 1,
-        troubles: Sequence[Trouble] = TROUBLES,
-        versions: Sequence[str] = ("a", "b"),
-        fenced: bool = True,
-        tools: Sequence[str] = TOOLS,
-    ) -> None:
-        self.store = store
-        self.tasks = tasks
-        self.processes = processes
-        self.seconds = seconds
-        self.peace = peace
-        self.seed = seed
-        self.troubles = troubles
-        self.versions = versions
-        self.fenced = fenced
-        self.tools = tools
-
-
-class Process:
-    """One process of the service, restarted at the same port."""
-
-    def __init__(self, plan: Plan, directory: Path, number: int, version: str) -> None:
-        self.port = free_port()
-        self.version = version
-        self.clock = directory / f"clock-{number}"
-        self._log = directory / f"service-{number}.log"
-        self._environment = {
-            "ANTIPHON_STORE": plan.store,
-            "SOAK_NOTES": str(directory / "notes"),
-            "SOAK_CLOCK": str(self.clock),
-            "SOAK_LEASE": str(LEASE_SECONDS),
-            **({} if plan.fenced else {"SOAK_UNFENCED": "1"}),
-        }
-        self.clock.write_text("0")
-        self.start()
-
-    @property
-    def log(self) -> str:
-        """The output of all processes at this port."""
-        return self._log.read_text(errors="replace")
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether the process accepts connections."""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def start(self, version: str | None = None) -> None:
-        """Start the process, of another version perhaps."""
-        self.version = version or self.version
-        with self._log.open("ab") as sink:
-            self.process = start_process(
-                [sys.executable, str(SERVICE), str(self.port)],
-                cwd=ROOT,
-                env=environment({**self._environment, "SOAK_VERSION": self.version}),
-                stdout=sink,
-                stderr=sink,
-            )
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the process, if it is alive."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-
-    async def ended(self, within: float = 15.0) -> None:
-        """Wait until the process has ended; kill it if that takes too long."""
-        deadline = time.monotonic() + within
-        while self.process.poll() is None:
-            if time.monotonic() > deadline:
-                self.signal(signal.SIGKILL)
-            await asyncio.sleep(0.05)
+TOPICS = 5
+GIVERS = 4
+"""How many callers create tasks: one may wait for a process that does not respond."""
+_FEWEST_LEFT = 2
+"""How many attempts a task must have left for a fault that ends its run: only a deadly task is given up."""
+_ATTEMPTS = 5
 
 
 class Soak:
-    """One run: the processes, the tasks that were acknowledged, and what was done to the processes."""
+    """One phase: the processes, the callers, and what was done to the processes."""
 
-    def __init__(self, plan: Plan, directory: Path) -> None:
-        self.plan = plan
-        self.directory = directory
-        self.acknowledged: dict[str, int] = {}
-        self.done: list[str] = []
-        """The troubles, in order."""
-        self._random = random.Random(plan.seed)
-        self._ended: set[str] = set()
-        (directory / "notes").touch()
-        self.processes = [
-            Process(plan, directory, number, plan.versions[number % len(plan.versions)])
-            for number in range(plan.processes)
-        ]
+    def __init__(
+        self, phase: Phase, store: Store, folder: Path, *, seed: int, older: Path | None = None
+    ) -> None:
+        self.phase = phase
+        self.store = store
+        self.took = 0.0
+        """How many seconds it all took."""
+        self.done: Counter[str] = Counter()
+        """The faults."""
+        self._random = random.Random(f"{seed} {store.kind} {phase.name}")
+        builds = [phase.builds[number % len(phase.builds)] for number in range(phase.processes)]
+        self.fleet = Fleet(Settings(store.url, folder, older, phase.fenced), builds)
+        self.history = History(folder / "history")
+        self.callers = Callers(
+            self.fleet,
+            self.history,
+            random.Random(self._random.random()),
+            answers_at_once=phase.answers_at_once,
+            readers=phase.readers,
+        )
+        self._scene = Scene(store, self.fleet, self._random, phase.builds, phase.jumps)
+        self._notes = Notes(folder / "notes")
+        self._store_is_hit = asyncio.Lock()
 
-    async def run(self) -> list[str]:
+    async def run(self) -> list[Violation]:
         """Give tasks, make trouble, make peace, end everything; return the violations."""
+        began = time.monotonic()
         try:
-            await self._ready()
-            giving = asyncio.create_task(self._give_tasks())
-            answering = asyncio.create_task(self._answer())
-            async with asyncio.timeout(self.plan.seconds + 60):
-                await self._make_trouble(time.monotonic() + self.plan.seconds)
-                await self._make_peace()
-            with contextlib.suppress(TimeoutError):  # a slow machine gives fewer: the report says how many
-                await asyncio.wait_for(giving, 60)
-            await self.all_ended(time.monotonic() + self.plan.peace)
-            answering.cancel()
+            await self.fleet.ready()
+            supervising = asyncio.create_task(self.fleet.supervise())
+            try:
+                self.callers.start()
+                await (self._deploy() if self.phase.kind == "deploy" else self._mix())
+                await self.all_ended()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.callers.look_at_all(), 60)
+            finally:
+                supervising.cancel()
+                await self.callers.stop()
         finally:
             await self.stop()
+        self.took = time.monotonic() - began
         return await self.violations()
 
-    async def violations(self) -> list[str]:
+    async def violations(self) -> list[Violation]:
         """Compare the store with what really happened."""
-        return judge(await self.stored(), self.acknowledged, self.notes())
-
-    async def _ready(self) -> None:
-        """Wait until every process accepts connections."""
-        for process in self.processes:
-            while not process.is_listening:
-                assert process.process.poll() is None, process.log
-                await asyncio.sleep(0.05)
-
-    async def stored(self) -> dict[str, Stored]:
-        """Return what the store has."""
-        return await read_store(self.plan.store)
-
-    def notes(self) -> Sequence[Note]:
-        """Return what really happened."""
-        return read_notes(self.directory / "notes")
-
-    # Giving tasks and answering
-
-    async def _give_tasks(self) -> None:
-        pause = self.plan.seconds / self.plan.tasks
-        for number in range(self.plan.tasks):
-            await self.give(number, self._random.choice(self.plan.tools))
-            await asyncio.sleep(pause / 2)
-
-    async def give(self, number: int, tool: str) -> None:
-        """Create a task. A request whose answer is lost is not repeated: the task may exist or not."""
-        while True:
-            process = self._random.choice(self.processes)
-            try:
-                async with asyncio.timeout(5):
-                    task = await begin(Patient(process.port), tool, number=number)
-                self.acknowledged[task["taskId"]] = number
-                return
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.1)
-            except (*_LOST, KeyError):
-                return
-
-    async def _answer(self) -> None:
-        """Answer every question that is open, again and again."""
-        while True:
-            for id in list(self.acknowledged):
-                if id not in self._ended:
-                    await self._look_at(id)
-            await asyncio.sleep(0.2)
-
-    async def _look_at(self, id: str) -> None:
-        speaker = Patient(self._random.choice(self.processes).port)
-        try:
-            async with asyncio.timeout(3):
-                task = await look(speaker, id)
-                if task["status"] == "input_required":
-                    responses = {key: accept(value="Ada") for key in task["inputRequests"]}
-                    await speaker.ask("tasks/update", {"taskId": id, "inputResponses": responses})
-                elif task["status"] != "working":
-                    self._ended.add(id)
-        except (*_LOST, KeyError):
-            return
-
-    async def all_ended(self, deadline: float) -> None:
-        """Wait until the store has no task under way. The judge says which do not end."""
-        while time.monotonic() < deadline:
-            stored = await self.stored()
-            if all(task.phase == "ended" for task in stored.values()) and stored:
-                return
-            for task in stored.values():  # also those whose acknowledgement was lost
-                self.acknowledged.setdefault(task.id, task.number)
-            await asyncio.sleep(0.5)
-
-    # Trouble and peace
-
-    async def _make_trouble(self, until: float) -> None:
-        kinds: dict[Trouble, Callable[[Process], Awaitable[None]]] = {
-            "kill": self._kill,
-            "stop": self._terminate,
-            "pause": self._pause,
-            "outage": self._outage,
-            "jump": self._jump,
-        }
-        under_way: set[asyncio.Task[None]] = set()
-        while time.monotonic() < until and self.plan.troubles:
-            await asyncio.sleep(self._random.uniform(0.3, 1.2))
-            trouble = self._random.choice(self.plan.troubles)
-            process = self._random.choice(self.processes)
-            self.done.append(f"{trouble} {self.processes.index(process)}")
-            task = asyncio.ensure_future(kinds[trouble](process))
-            under_way.add(task)
-            task.add_done_callback(under_way.discard)
-        if under_way:
-            await asyncio.wait(under_way)
-
-    async def _kill(self, process: Process) -> None:
-        process.signal(signal.SIGKILL)
-        await process.ended()
-        process.start()
-
-    async def _terminate(self, process: Process) -> None:
-        """Stop in order, and start again as another version, as a rollout does."""
-        process.signal(signal.SIGTERM)
-        await process.ended()
-        process.start(self._random.choice(self.plan.versions))
-
-    async def _pause(self, process: Process) -> None:
-        process.signal(signal.SIGSTOP)
-        await asyncio.sleep(LEASE_SECONDS * self._random.uniform(1.5, 3))
-        process.signal(signal.SIGCONT)
-
-    async def _outage(self, process: Process) -> None:
-        async with outage(self.plan.store):
-            await asyncio.sleep(LEASE_SECONDS * self._random.uniform(1.5, 3))
-
-    async def _jump(self, process: Process) -> None:
-        process.clock.write_text(str(self._random.choice([-3600, 3600, -5, 5])))
-
-    async def _make_peace(self) -> None:
-        for process in self.processes:
-            process.clock.write_text("0")
-            process.signal(signal.SIGCONT)
-            if process.process.poll() is not None:
-                process.start()
+        return judge(await self.evidence())
 
     async def stop(self) -> None:
         """End all processes."""
-        for process in self.processes:
-            process.signal(signal.SIGCONT)
-            process.signal(signal.SIGTERM)
-        await asyncio.gather(*(process.ended() for process in self.processes))
+        await self.fleet.stop()
+        self.history.close()
+
+    async def evidence(self) -> Evidence:
+        """Return everything that is known about the run."""
+        return Evidence(
+            await self.stored(),
+            self.notes(),
+            self.history.seen,
+            self.fleet.deaths,
+            has_right_clocks="jump" not in self.phase.faults,
+        )
+
+    def notes(self) -> Sequence[Note]:
+        """Return what the tools did."""
+        return self._notes.read()
+
+    async def stored(self) -> dict[str, Stored]:
+        """Return what the store has."""
+        return await read_store(self.store.url)
+
+    # The two kinds of phases
+
+    async def _mix(self) -> None:
+        """Give tasks and send events while there is trouble."""
+        phase = self.phase
+        topics = range(TOPICS if "waiter" in phase.tools else 0)
+        texts = [f"e{number}" for number in range(phase.events)]
+        tools = enumerate(self._random.choices(phase.tools, k=phase.tasks))
+        work: list[Awaitable[None]] = [self._give_tasks(tools) for _ in range(GIVERS)]
+        work += (
+            self.callers.send_events(f"topic{topic}", texts, phase.seconds / phase.events) for topic in topics
+        )
+        working = asyncio.gather(*work)
+        if not phase.giving:
+            await working
+        await self._make_trouble(phase.seconds)
+        with contextlib.suppress(TimeoutError):  # the judge says what is missing
+            await asyncio.wait_for(working, 60 + phase.seconds)
+
+    async def _give_tasks(self, tools: Iterator[tuple[int, str]]) -> None:
+        phase = self.phase
+        until = time.monotonic() + phase.seconds
+        for number, tool in tools:
+            more = dict(phase.arguments.get(tool, {}))
+            if tool == "waiter":
+                more |= {"topic": f"topic{number % TOPICS}", "count": phase.events}
+            await self.callers.give(number, tool, **more)
+            if time.monotonic() > until:
+                return  # a slow machine gives fewer: the report says how many
+            await asyncio.sleep(GIVERS * phase.giving * phase.seconds / phase.tasks)
+
+    async def _deploy(self) -> None:
+        """Bring all tasks to their question, let version c arrive, answer under trouble, and roll back."""
+        phase, changed = self.phase, self.fleet.processes[::2]
+        self.callers.held = "who"
+        await self.callers.send_events("prices", ["dear"], 0)
+        for number in range(phase.tasks):
+            await self.callers.give(number, phase.tools[number % len(phase.tools)])
+        await self._until(lambda stored: all("who" in task.head.get("asks", {}) for task in stored.values()))
+        for process in changed:
+            await self._replace(process, CHANGED)
+        await self.fleet.ready()
+        self.callers.held = ""
+        await self._make_trouble(phase.seconds)
+        waiting = [task for task in (await self.stored()).values() if task.phase != "ended"]
+        assert waiting, "no task waits for version a: the phase shows nothing"
+        for process in changed:
+            await self._replace(process, phase.builds[0])
+
+    async def _replace(self, process: Process, build: Any) -> None:
+        async with process.busy:
+            process.signal(15, ends_it="deploy")
+            await self.fleet.restart(process, build)
+
+    async def all_ended(self, within: float | None = None) -> None:
+        """Wait until the store has no task under way. The judge says which do not end."""
+        await self._until(lambda stored: all(task.phase == "ended" for task in stored.values()), within)
+
+    async def _until(self, holds: Callable[[dict[str, Stored]], bool], within: float | None = None) -> None:
+        deadline = time.monotonic() + (self.phase.peace if within is None else within)
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                stored = await self.stored()
+                for task in stored.values():  # also those whose acknowledgement was lost
+                    self.callers.adopt(task.id, task.number)
+                if stored and holds(stored):
+                    return
+            await asyncio.sleep(0.5)
+
+    # Trouble
+
+    async def _make_trouble(self, seconds: float) -> None:
+        """Let faults happen, also at the same time, and set right what they leave wrong."""
+        until = time.monotonic() + seconds
+        faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
+        await asyncio.gather(
+            self._let_happen([name for name in faults if FAULTS[name].hits_store], until),
+            self._let_happen([name for name in faults if not FAULTS[name].hits_store], until),
+        )
+        make_peace(self._scene)
+
+    async def _let_happen(self, faults: Sequence[str], until: float) -> None:
+        """Let faults happen until a time, each as often as the others."""
+        under_way: list[asyncio.Task[None]] = []
+        left: list[str] = []
+        while time.monotonic() < until:
+            await asyncio.sleep(self._random.uniform(*self.phase.pauses))
+            left = left or self._random.sample(faults, len(faults))
+            process = self._random.choice(self.fleet.processes)
+            name = next((name for name in left if self._may_happen(FAULTS[name], process)), None)
+            if name is not None:
+                left.remove(name)
+                under_way.append(asyncio.create_task(self._happen(name, process)))
+        for failed in await asyncio.gather(*under_way, return_exceptions=True):
+            if isinstance(failed, BaseException):
+                raise failed
+
+    def _may_happen(self, fault: Fault, process: Process) -> bool:
+        """Return whether nothing else happens to the process or the store, and the fault gives up no task."""
+        lock = self._store_is_hit if fault.hits_store else process.busy
+        return not lock.locked() and not (fault.ends_runs and self._has_last_attempts(process))
+
+    async def _happen(self, name: str, process: Process) -> None:
+        fault = FAULTS[name]
+        async with self._store_is_hit if fault.hits_store else process.busy:
+            self.done[name] += 1
+            await fault.happen(self._scene, process)
+            if fault.hits_store:
+                await asyncio.sleep(self.phase.rest)
+
+    def _has_last_attempts(self, process: Process) -> bool:
+        """Return whether the process runs a step that has begun so often that its task may be given up."""
+        begun: Counter[tuple[int, str]] = Counter()
+        here: set[tuple[int, str, str]] = set()
+        for note in self.notes():
+            if note.event == "begin":
+                begun[note.number, note.step] += 1
+                if note.process == process.process.pid:
+                    here.add((note.number, note.step, note.run))
+            else:
+                here.discard((note.number, note.step, note.run))
+        return any(begun[number, step] > _ATTEMPTS - _FEWEST_LEFT for number, step, _ in here)
 
 
-@asynccontextmanager
-async def outage(store: str) -> AsyncIterator[None]:
-    """Lock the whole store from outside: for its clients it is as if it were gone."""
-    if store.startswith("sqlite:///"):
-        with closing(
-            sqlite3.connect(store.removeprefix("sqlite:///"), timeout=5, isolation_level=None)
-        ) as db:
-            try:
-                db.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:  # another outage is under way
-                pass
-            yield
-        return
-    address, _, schema = store.partition("?schema=")
-    connection = await asyncpg.connect(address)
-    try:
-        async with connection.transaction():
-            await connection.execute(f"LOCK TABLE {schema}.tasks IN ACCESS EXCLUSIVE MODE")
-            yield
-    finally:
-        await connection.close()
-
-
-def report(soak: Soak, violations: Sequence[str]) -> dict[str, Any]:
-    """Return what a run did, for people."""
-    return {
-        "store": soak.plan.store.partition(":")[0],
-        "seed": soak.plan.seed,
-        "tasks": len(soak.acknowledged),
-        "troubles": soak.done,
-        "violations": list(violations),
-    }
+def report(soak: Soak, violations: Sequence[Violation]) -> str:
+    """Return what a phase did, in a line."""
+    faults = ", ".join(f"{times} × {name}" for name, times in sorted(soak.done.items()))
+    seen = Counter(f"{each.event} {each.outcome}" for each in soak.history.seen)
+    callers = ", ".join(f"{times} × {what}" for what, times in sorted(seen.items()))
+    return (
+        f"{soak.store.kind}, {soak.phase.name}: {soak.took:.0f} s, {len(soak.callers.tasks)} tasks; "
+        f"{faults or 'no faults'}; "
+        f"callers: {callers}; {len(violations)} violations"
+    )

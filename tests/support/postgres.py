@@ -81,7 +81,9 @@ class Postgres:
     def kill(self) -> None:
         """Kill the server and its processes with SIGKILL."""
         assert self._process is not None
-        family = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children()]
+        server = psutil.Process(self._process.pid)
+        server.suspend()  # so that it starts no process that nobody kills, and that keeps its memory
+        family = [server, *server.children()]
         for one in family:
             with suppress(psutil.NoSuchProcess):
                 one.kill()

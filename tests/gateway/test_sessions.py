@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from antiphon import Principal
 from antiphon.errors import ClientError
 from antiphon.gateway.questions import UpstreamQuestions
 from antiphon.gateway.sessions import Session, Sessions
@@ -41,7 +42,7 @@ class Pool:
 
 
 def caller(id: str = "") -> Any:
-    return SimpleNamespace(principal=SimpleNamespace(id=id))
+    return SimpleNamespace(principal=Principal(id))
 
 
 async def test_a_call_that_may_be_asked_has_a_connection_for_itself() -> None:

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from antiphon import Client, Context, Failure, Principal, Server
+from antiphon import Client, Context, DefinitionError, Failure, Principal, Server
 from antiphon.openapi.options import ServerOptions
 from tests.cli.command import running
 from tests.support.serving import serving
@@ -393,3 +393,69 @@ async def test_a_file_with_such_a_server_is_served_like_any_other(tmp_path: Path
         with running(file, directory=tmp_path) as served:
             async with Client(served.url) as client:
                 assert (await client.call("hello")).data["path"] == "/v1/hello"
+
+
+CREDENTIALS: list[dict[str, Any]] = [
+    {"headers": {"Authorization": "Bearer s3cret-token"}},
+    {"headers": lambda ctx: {"Authorization": "Bearer s3cret-token"}},
+    {"auth": httpx2.BasicAuth("user", "s3cret-password")},
+    {"cookies": {"session": "s3cret-cookie"}},
+]
+"""Headers of the author, or what the author's client has."""
+
+
+@pytest.mark.parametrize("credentials", CREDENTIALS)
+@pytest.mark.parametrize("owner", ["operation", "path"])
+async def test_credentials_go_to_the_origin_of_the_documents_servers_alone(
+    owner: str, credentials: dict[str, Any]
+) -> None:
+    async with (
+        answering(Api) as api,
+        answering(Api) as other,
+        httpx2.AsyncClient(**({} if "headers" in credentials else credentials)) as http,
+    ):
+        credentials = credentials if "headers" in credentials else {"client": http}
+        given = document("a", "b") | {"servers": [{"url": api.url}]}
+        item = given["paths"]["/b"]
+        place = item["get"] if owner == "operation" else item
+        # The variable makes the other address: what counts is where the request would go.
+        variables = {"where": {"default": other.url.removeprefix("http://")}}
+        place["servers"] = [{"url": "http://{where}", "variables": variables}]
+        with pytest.raises(DefinitionError) as refused:
+            Server.from_openapi(given, **credentials)
+        assert f"GET /b of the document: its `servers` lead to {other.url}, not {api.url}" in str(refused.value)
+        assert "base_url=" in str(refused.value)
+        assert "s3cret" not in str(refused.value)
+        async with Client(Server.from_openapi(given)) as client:  # without credentials, the document decides
+            assert (await client.call("b")).data["headers"]["host"] == urlsplit(other.url).netloc
+        for options in ({"base_url": api.url}, {"exclude": {"paths": ["/b"]}}):
+            server = Server.from_openapi(given, **options, **credentials)
+            async with Client(server) as client:
+                headers = (await client.call(server.tools[-1])).data["headers"]
+                assert headers["host"] == urlsplit(api.url).netloc
+                assert {"authorization", "cookie"} & set(headers)
+        place["servers"] = [{"url": f"{api.url}/deeper"}]  # another path of the same origin
+        async with Client(Server.from_openapi(given, **credentials)) as client:
+            assert (await client.call("b")).data["path"] == "/v1/deeper/b"
+
+
+@pytest.mark.parametrize(
+    ("root", "server", "is_refused"),
+    [
+        ("https://api.example", "http://api.example/v2", True),
+        ("https://api.example", "https://api.example:8443", True),
+        ("https://api.example", "https://api.example@evil.example", True),
+        ("https://api.example", "https://api.example.evil.example", True),
+        (None, "https://api.example", True),
+        ("/v1", "https://api.example", True),
+        ("https://api.example", "/v2", True),
+        ("https://api.example", "https://API.example:443/v2", False),
+    ],
+)
+def test_an_origin_is_a_scheme_a_host_and_a_port(root: str | None, server: str, is_refused: bool) -> None:
+    given = document("a", servers=[{"url": server}]) | ({} if root is None else {"servers": [{"url": root}]})
+    if is_refused:
+        with pytest.raises(DefinitionError, match="base_url="):
+            Server.from_openapi(given, headers={"X-Key": "k"})
+    else:
+        assert Server.from_openapi(given, headers={"X-Key": "k"}).tools == ("a",)

@@ -92,9 +92,7 @@ def _server(
     api = Api(**target, **passed)
     hidden = sets_of(target.get("client"), own.get("headers"))
     has_credentials = bool(own.get("headers")) or target.get("client") is not None
-    _Builder(
-        server.engine, document, own, api, base_url, hidden, target.get("app"), has_credentials
-    ).build()
+    _Builder(server.engine, document, own, api, base_url, hidden, target.get("app"), has_credentials).build()
     return server
 
 
@@ -187,8 +185,8 @@ class _Builder:
             if root is None or origin_of(root) != origin_of(address):
                 home = "the document has none of its own" if root is None else f"not {redacted_url(root)}"
                 raise DefinitionError(
-                    f"its `servers` lead to {redacted_url(address)}, {home}, and your headers= or client= may "
-                    "have credentials that are not for that address. If they are, pass the address as base_url="
+                    f"its `servers` lead to {redacted_url(address)}, {home}, and headers= or client= may "
+                    "have credentials that are not for it. If they are, pass the address as base_url="
                 )
         return address
 

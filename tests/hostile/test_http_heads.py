@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from antiphon import HttpRequest, Limits, Server
-from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit
+from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit, stranger_at
 from antiphon.transport.server.http.serve import HttpConfig
 from tests.hostile.raw import MARKER, PING, post, send_raw
 from tests.support import http
@@ -284,6 +284,7 @@ async def test_connections_are_counted_by_address(one: str, other: str, same: bo
     first, second = Fake(), Fake()
     assert counted.admit(first, (one, 1)) is None
     assert (counted.admit(second, (other, 1)) is not None) == same
+    assert (stranger_at((one, 1)).share == stranger_at((other, 1)).share) == same
     counted.leave(first)
     counted.leave(second)
     assert counted.admit(second, (other, 1)) is None

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TIMEOUT_SECONDS = 30.0
+LOOPBACK = "127.0.0.1"
+OTHER_LOOPBACK = "127.0.0.2"
+"""Another address of the same machine: to a server, a client from there is somebody else."""
 
 
 @dataclass
@@ -187,9 +190,9 @@ def head(method: str, path: str, headers: Mapping[str, str], length: int | None)
 
 
 @asynccontextmanager
-async def connect(port: int) -> AsyncIterator[Connection]:
-    """Open a connection to a local server."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def connect(port: int, source: str = LOOPBACK) -> AsyncIterator[Connection]:
+    """Open a connection to a local server, from an address of this machine."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0))
     connection = Connection(reader, writer)
     try:
         yield connection
@@ -198,9 +201,15 @@ async def connect(port: int) -> AsyncIterator[Connection]:
 
 
 async def request(
-    port: int, method: str, headers: Mapping[str, str], body: bytes = b"", path: str = "/mcp"
+    port: int,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    path: str = "/mcp",
+    *,
+    source: str = LOOPBACK,
 ) -> Response:
     """Send one request on a new connection."""
-    async with connect(port) as connection:
+    async with connect(port, source) as connection:
         await connection.send(method, path, headers, body)
         return await connection.receive()

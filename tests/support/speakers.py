@@ -18,10 +18,18 @@ NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Speaker:
-    """A client of one dialect. `headers` are sent with every request."""
+    """A client of one dialect, at the address `source`. `headers` are sent with every request."""
 
-    def __init__(self, port: int, *, path: str = "/mcp", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        path: str = "/mcp",
+        headers: Mapping[str, str] | None = None,
+        source: str = http.LOOPBACK,
+    ) -> None:
         self.port = port
+        self.source = source
         self.path = path
         self.headers = {**JSON, **(headers or {})}
 
@@ -57,7 +65,7 @@ class Speaker:
     ) -> AsyncIterator[Connection]:
         """Send a request, and yield the connection to read the response from."""
         lines, frame = self.build(method, params, id=id)
-        async with http.connect(self.port) as connection:
+        async with http.connect(self.port, self.source) as connection:
             body = json.dumps(frame).encode()
             await connection.send("POST", self.path, {**lines, **(headers or {})}, body)
             yield connection
@@ -77,7 +85,9 @@ class Speaker:
         """Send a notification."""
         lines, frame = self.build(method, params)
         del frame["id"]
-        return await http.request(self.port, "POST", lines, json.dumps(frame).encode(), self.path)
+        return await http.request(
+            self.port, "POST", lines, json.dumps(frame).encode(), self.path, source=self.source
+        )
 
 
 class Modern(Speaker):
@@ -131,13 +141,13 @@ class Session(Speaker):
         del headers["content-type"]
         if last_event is not None:
             headers["last-event-id"] = last_event
-        async with http.connect(self.port) as connection:
+        async with http.connect(self.port, self.source) as connection:
             await connection.send("GET", self.path, headers)
             yield connection
 
     async def end(self) -> Response:
         """DELETE."""
-        return await http.request(self.port, "DELETE", self.headers, path=self.path)
+        return await http.request(self.port, "DELETE", self.headers, path=self.path, source=self.source)
 
 
 async def speaker(dialect: str, port: int, **options: Any) -> Speaker:

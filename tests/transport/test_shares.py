@@ -13,17 +13,18 @@ from antiphon import BearerTokens, Limits, Server
 from tests.support import http
 from tests.support.http import Connection
 from tests.support.polling import until
-from tests.support.serving import Address, serving
+from tests.support.serving import WAYS, Address, serving
 from tests.support.speakers import DIALECTS, Modern, Session, Speaker, speaker
 
+LOOPBACKS = (http.LOOPBACK, http.OTHER_LOOPBACK)
 ADA, BOB = ({"authorization": f"Bearer {name}"} for name in ("ada", "bob"))
 
 
 class Waiting:
     """A server whose tool waits."""
 
-    def __init__(self, **limits: Any) -> None:
-        tokens = BearerTokens({"ada": "ada", "bob": "bob"})
+    def __init__(self, *, has_strangers: bool = False, **limits: Any) -> None:
+        tokens = None if has_strangers else BearerTokens({"ada": "ada", "bob": "bob"})
         self.server = Server("tests", authenticate=tokens, limits=Limits(**limits))
         self.release = asyncio.Event()
 
@@ -78,6 +79,40 @@ async def test_a_principal_with_too_many_calls_is_refused_and_others_are_served(
         assert usages(where).of("ada").calls == usages(where).of("bob").calls == 0
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_an_address_with_too_many_calls_is_refused_and_other_addresses_are_served(
+    dialect: str, way: str
+) -> None:
+    waiting = Waiting(has_strangers=True, max_calls=4)
+    async with WAYS[way](waiting.server) as where:
+        here = await speaker(dialect, where.port)
+        there = await speaker(dialect, where.port, source=http.OTHER_LOOPBACK)
+        calls = [asyncio.create_task(here.call("wait")) for _ in range(2)]
+        await until(lambda: where.under_way == 2)
+        refused = await here.call("wait")
+        assert (refused.status, refused.error["code"]) == (503, -32603)
+        assert "2 of at most 2 running calls" in refused.error["message"]
+        calls.append(asyncio.create_task(there.call("wait")))
+        await until(lambda: where.under_way == 3)
+        waiting.release.set()
+        assert [(await call).text for call in calls] == ["done"] * 3
+        assert (await here.call("wait")).text == "done"
+        await until(lambda: not where.under_way)
+        assert all(usage.is_idle or usage.reclaimable for usage in usages(where).known.values())
+
+
+async def test_one_principal_has_one_share_at_all_addresses() -> None:
+    waiting = Waiting(max_calls=4)
+    async with serving(waiting.server) as where:
+        speakers = [Modern(where.port, headers=ADA, source=source) for source in LOOPBACKS]
+        calls = [asyncio.create_task(each.call("wait")) for each in speakers]
+        await until(lambda: where.under_way == 2)
+        assert (await speakers[0].call("wait")).status == 503
+        waiting.release.set()
+        assert [(await call).text for call in calls] == ["done"] * 2
+
+
 async def test_calls_that_fail_or_are_abandoned_are_not_counted_any_more() -> None:
     async with serving(Waiting(max_calls=4).server) as where:
         ada = Modern(where.port, headers=ADA)
@@ -106,6 +141,21 @@ async def test_a_principal_with_too_many_listeners_is_refused_and_others_are_ser
         await until(lambda: where.under_way == 0)
         assert usages(where).of("ada").is_idle
         assert usages(where).of("bob").is_idle
+
+
+async def test_an_address_has_its_share_of_listeners_and_memory() -> None:
+    waiting = Waiting(has_strangers=True, max_listeners=2, max_memory_bytes=400_000)
+    async with serving(waiting.server) as where, AsyncExitStack() as stack:
+        here, there = (Modern(where.port, source=source) for source in LOOPBACKS)
+        connection = await stack.enter_async_context(listening(here))
+        assert (await connection.receive_head()).status == 200
+        async with listening(here) as connection:
+            assert (await connection.receive()).status == 503
+        connection = await stack.enter_async_context(listening(there))
+        assert (await connection.receive_head()).status == 200
+        large = await here.call("measure", text="x" * 300_000)
+        assert large.status == 413
+        assert "at most 200000" in large.error["message"]
 
 
 async def test_streams_of_sessions_count_as_listeners() -> None:

@@ -9,7 +9,16 @@ from typing import Any, Literal, TypeAlias, get_args
 from antiphon.model.base import Value
 from antiphon.model.content import Icon
 
-__all__ = ["ANONYMOUS", "LOG_LEVELS", "STRANGER", "Implementation", "LogLevel", "Principal", "problem_of"]
+__all__ = [
+    "ANONYMOUS",
+    "LOG_LEVELS",
+    "STRANGER",
+    "Implementation",
+    "LogLevel",
+    "Principal",
+    "Stranger",
+    "problem_of",
+]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: Mapping[Any, int] = {level: rank for rank, level in enumerate(get_args(LogLevel))}
@@ -49,9 +58,35 @@ class Principal:
     A stream of changes ends then. A call or a task that has begun goes on.
     """
 
+    @property
+    def share(self) -> str:
+        """The key of the shares of the limits that the caller has: its id, or a stranger's network address.
+
+        It is empty for a caller who runs the server, over stdio or in its process: then no share applies.
+        """
+        return self.id
+
     def with_claims(self, names: Sequence[str]) -> Principal:
         """Return the principal with these claims only."""
         return replace(self, claims={name: self.claims[name] for name in names if name in self.claims})
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger(Principal):
+    """The caller of a server without authentication who comes over the network, and may be anybody.
+
+    A stranger has the id of `ANONYMOUS`, and so the same tasks, but must name each of them. An id cannot be
+    guessed, so it is the key to a task or an artifact. A list would hand out everybody's keys.
+    """
+
+    id: str = ""
+    address: str = ""
+    """Where the caller comes from: an IPv4 address, an IPv6 network, or nothing if it is unknown."""
+
+    @property
+    def share(self) -> str:
+        """The network address: strangers at one address have one share."""
+        return self.address
 
 
 ANONYMOUS = Principal("")
@@ -60,12 +95,8 @@ ANONYMOUS = Principal("")
 No authenticated caller has an empty id.
 """
 
-STRANGER = Principal("")
-"""The caller of a server without authentication who comes over the network, and may be anybody.
-
-Compare with `is`: a stranger has the id of `ANONYMOUS`, and so the same tasks, but must name each of them.
-An id cannot be guessed, so it is the key to a task or an artifact. A list would hand out everybody's keys.
-"""
+STRANGER = Stranger()
+"""A stranger whose address is unknown, as over a Unix socket. It has no share: it may be everybody."""
 
 
 def problem_of(principal: Any) -> str | None:

@@ -1,7 +1,9 @@
-"""The budget of memory that callers can make a process use, and the shares of it that one principal gets.
+"""The budget of memory that callers can make a process use, and the share of it that one caller gets.
 
-Owns the counts of bytes, calls and listeners by principal. The modules that keep something for a caller
-reserve its size here first, and release it afterwards. It must not know what they keep.
+Owns the counts of bytes, calls and listeners by the key of a share, `Principal.share`: the id of a principal,
+or the network address of a caller without one. A caller with the key "" runs the server, and may use all. The
+modules that keep something for a caller reserve its size here first, and release it afterwards. It must not
+know what they keep.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ __all__ = [
     "share_of",
 ]
 
-_MIN_SWEEP_PRINCIPALS = 1024
-"""How many principals may be known before idle ones are forgotten."""
+_MIN_SWEEP_CALLERS = 1024
+"""How many callers may be known before idle ones are forgotten."""
 _RECLAIM_PART = 16
 """The part of the budget that is reclaimed at once, so that not every request starts a search."""
 _RETRY_AFTER_SECONDS = 5
@@ -36,12 +38,12 @@ _MAX_SPLIT_QUOTES = 10_000
 
 
 def share_of(limit: int, share: float) -> int:
-    """Return the part of a limit that one principal may use: at least 1, unless the limit is 0."""
+    """Return the part of a limit that one caller may use: at least 1, unless the limit is 0."""
     return min(limit, max(1, int(limit * share)))
 
 
 class Usage:
-    """How much one authenticated principal uses at the moment."""
+    """How much the callers with one share use at the moment."""
 
     __slots__ = ("calls", "listeners", "memory", "reclaimable")
 
@@ -54,65 +56,62 @@ class Usage:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the principal uses nothing."""
+        """Whether they use nothing."""
         return not (self.calls or self.listeners or self.memory)
 
 
 class Usages:
-    """How much each authenticated principal uses. Idle principals are forgotten.
+    """How much the callers with each share use. Idle ones are forgotten.
 
     Do not keep a `Usage` in which you have counted nothing: it may be forgotten.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, Usage] = {}
-        """The principals that use something, by id, and some that do not."""
-        self._sweep_at = _MIN_SWEEP_PRINCIPALS
+        """The usage of those that use something, and of some that do not, by the key of the share."""
+        self._sweep_at = _MIN_SWEEP_CALLERS
 
     def __len__(self) -> int:
         return len(self.known)
 
-    def of(self, principal_id: str) -> Usage:
-        """Return the usage of a principal."""
-        usage = self.known.get(principal_id)
-        return self._add(principal_id) if usage is None else usage
+    def of(self, share: str) -> Usage:
+        """Return the usage of the callers with a share."""
+        usage = self.known.get(share)
+        return self._add(share) if usage is None else usage
 
-    def _add(self, principal_id: str) -> Usage:
+    def _add(self, share: str) -> Usage:
         known = self.known
         if len(known) >= self._sweep_at:
-            for idle in [id for id, usage in known.items() if usage.is_idle]:
+            for idle in [key for key, usage in known.items() if usage.is_idle]:
                 del known[idle]
-            self._sweep_at = max(_MIN_SWEEP_PRINCIPALS, 2 * len(known))
-        usage = known[principal_id] = Usage()
+            self._sweep_at = max(_MIN_SWEEP_CALLERS, 2 * len(known))
+        usage = known[share] = Usage()
         return usage
 
 
 class MemoryBudget:
-    """The bytes that a process keeps for its callers, of at most `Limits.max_memory_bytes`.
-
-    A principal with the id "" is every caller of a server without authentication: it has no share.
-    """
+    """The bytes that a process keeps for its callers, of at most `Limits.max_memory_bytes`."""
 
     def __init__(self, limits: Limits, usages: Usages) -> None:
         self._size = limits.max_memory_bytes
-        self._share = share_of(limits.max_memory_bytes, limits.principal_share)
+        self._most_of_share = share_of(limits.max_memory_bytes, limits.principal_share)
         self._usages = usages
         self.reserved = 0
         """How many bytes are reserved."""
         self._reclaimable = 0
-        self.reclaim: Callable[[str | None, int], None] = lambda principal_id, wanted: None
-        """Frees so many bytes of reclaimable accounts, of a principal or, for `None`, of all."""
+        self.reclaim: Callable[[str | None, int], None] = lambda share, wanted: None
+        """Frees so many bytes of reclaimable accounts, of one share or, for `None`, of all."""
 
-    def try_reserve(self, principal_id: str, size: int) -> bool:
+    def try_reserve(self, share: str, size: int) -> bool:
         """Reserve bytes; return false if there are not enough, even after others are reclaimed."""
-        if principal_id:
-            usage = self._usages.of(principal_id)
-            missing = usage.memory + size - self._share
+        if share:
+            usage = self._usages.of(share)
+            missing = usage.memory + size - self._most_of_share
             if missing > 0:
                 if missing <= usage.reclaimable:
-                    self.reclaim(principal_id, max(missing, self._share // _RECLAIM_PART))
-                    usage = self._usages.of(principal_id)
-                if usage.memory + size > self._share:
+                    self.reclaim(share, max(missing, self._most_of_share // _RECLAIM_PART))
+                    usage = self._usages.of(share)
+                if usage.memory + size > self._most_of_share:
                     return False
         missing = self.reserved + size - self._size
         if missing > 0:
@@ -120,26 +119,26 @@ class MemoryBudget:
                 self.reclaim(None, max(missing, self._size // _RECLAIM_PART))
             if self.reserved + size > self._size:
                 return False
-        if principal_id:
-            self._usages.of(principal_id).memory += size
+        if share:
+            self._usages.of(share).memory += size
         self.reserved += size
         return True
 
-    def reserve(self, principal_id: str, size: int, purpose: str, *, held: int = 0) -> None:
+    def reserve(self, share: str, size: int, purpose: str, *, held: int = 0) -> None:
         """Reserve bytes for a purpose, such as "the body of this request", which `held` so many before.
 
         Raises `BodyTooLarge` if the purpose alone needs too much, and `Busy` if there is no room now.
         """
-        if self.try_reserve(principal_id, size):
+        if self.try_reserve(share, size):
             return
-        most = self._share if principal_id else self._size
+        most = self._most_of_share if share else self._size
         if held + size > most:
             raise BodyTooLarge(
                 f"The server needs {held + size} bytes of memory for {purpose}, and one "
-                f"{'caller' if principal_id else 'server'} may use at most {most}: send less."
+                f"{'caller' if share else 'server'} may use at most {most}: send less."
             )
-        used = self._usages.of(principal_id).memory if principal_id else 0
-        if principal_id and used + size > most:
+        used = self._usages.of(share).memory if share else 0
+        if share and used + size > most:
             message = f"You use {used} of at most {most} bytes of this server's memory"
         else:
             message = (
@@ -149,17 +148,17 @@ class MemoryBudget:
             f"{message}, and {purpose} needs {size}: try again later.", retry_after=_RETRY_AFTER_SECONDS
         )
 
-    def release(self, principal_id: str, size: int) -> None:
+    def release(self, share: str, size: int) -> None:
         """Release bytes that were reserved."""
         self.reserved -= size
-        if principal_id:
-            self._usages.of(principal_id).memory -= size
+        if share:
+            self._usages.of(share).memory -= size
 
-    def count_reclaimable(self, principal_id: str, size: int) -> None:
+    def count_reclaimable(self, share: str, size: int) -> None:
         """Count reserved bytes as reclaimable, or no longer if the size is negative."""
         self._reclaimable += size
-        if principal_id:
-            self._usages.of(principal_id).reclaimable += size
+        if share:
+            self._usages.of(share).reclaimable += size
 
 
 class Account:
@@ -168,26 +167,26 @@ class Account:
     A reclaimable account may be closed by `MemoryBudget.reclaim` when others need its bytes.
     """
 
-    __slots__ = ("_budget", "_closed", "_reclaimable", "principal_id", "size")
+    __slots__ = ("_budget", "_closed", "_reclaimable", "share", "size")
 
-    def __init__(self, budget: MemoryBudget, principal_id: str, *, reclaimable: bool = False) -> None:
+    def __init__(self, budget: MemoryBudget, share: str, *, reclaimable: bool = False) -> None:
         self._budget = budget
         self._closed = False
         self._reclaimable = reclaimable
-        self.principal_id = principal_id
+        self.share = share
         self.size = 0
         """How many bytes are reserved."""
 
     def try_reserve(self, size: int) -> bool:
         """Reserve bytes; return false if the budget is exhausted, or the account is closed."""
-        if self._closed or not self._budget.try_reserve(self.principal_id, size):
+        if self._closed or not self._budget.try_reserve(self.share, size):
             return False
         self._add(size)
         return True
 
     def reserve(self, size: int, purpose: str, *, held: int = 0) -> None:
         """Reserve bytes for a purpose, which `held` so many before; raises `BodyTooLarge` or `Busy`."""
-        self._budget.reserve(self.principal_id, size, purpose, held=held)
+        self._budget.reserve(self.share, size, purpose, held=held)
         self._add(size)
         if self._closed:
             self.close()
@@ -196,7 +195,7 @@ class Account:
         """Release some of the bytes. After `close`, nothing is left to release."""
         size = min(size, self.size)
         self._add(-size)
-        self._budget.release(self.principal_id, size)
+        self._budget.release(self.share, size)
 
     def close(self) -> None:
         """Release everything, and reserve nothing more."""
@@ -206,7 +205,7 @@ class Account:
     def _add(self, size: int) -> None:
         self.size += size
         if self._reclaimable:
-            self._budget.count_reclaimable(self.principal_id, size)
+            self._budget.count_reclaimable(self.share, size)
 
 
 def decoded_size(body: bytes | bytearray | str) -> int:

@@ -29,7 +29,7 @@ from antiphon.errors import (
 )
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import Kind
-from antiphon.model.identity import STRANGER, Implementation, Principal
+from antiphon.model.identity import Implementation, Principal, Stranger
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
     DONE,
@@ -362,7 +362,7 @@ class Dispatcher:
         capabilities = self.capabilities
         if not call.principal.id:  # nobody has asked an anonymous caller
             capabilities = msgspec.structs.replace(capabilities, inbox=False)
-        if call.principal is STRANGER:
+        if isinstance(call.principal, Stranger):
             capabilities = msgspec.structs.replace(capabilities, task_list=False)
         return Discovery(self._info, capabilities, self.instructions, self._ttl_ms)
 
@@ -404,7 +404,7 @@ class Dispatcher:
             check_uri(uri, self._limits)
         if self._registry.has_restricted_resources:
             check_interests(interests.resource_subscriptions, call.principal, self._registry, self._scopes)
-        account = Account(self._budget, call.principal.id)
+        account = Account(self._budget, call.principal.share)
         async with AsyncExitStack() as stack:
             stack.callback(account.close)
             account.reserve(

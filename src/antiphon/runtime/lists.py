@@ -16,7 +16,7 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
-from antiphon.model.identity import STRANGER
+from antiphon.model.identity import Stranger
 from antiphon.model.outcome import Page
 from antiphon.model.ui import shows_ui
 from antiphon.runtime.artifacts.service import ArtifactService
@@ -63,7 +63,7 @@ class Lists:
         def page(cursor: str | None) -> Page:
             return self._registry.page(kind, definitions, cursor, ttl_ms, shared=shared)
 
-        if kind == "resources" and self._artifacts.enabled and call.principal is not STRANGER:
+        if kind == "resources" and self._artifacts.enabled and not isinstance(call.principal, Stranger):
             return await self._artifacts.page(page, call, self._registry.page_size)
         return page(call.request.cursor)
 

@@ -27,12 +27,12 @@ _MEMORY_PART = 4
 class HeldItem:
     """A run that waits, or the outcome of one that a caller may still ask for."""
 
-    __slots__ = ("expires", "label", "principal_id", "size")
+    __slots__ = ("expires", "label", "share", "size")
 
-    def __init__(self, label: str, principal_id: str) -> None:
+    def __init__(self, label: str, share: str) -> None:
         self.label = label
         """What the log calls it."""
-        self.principal_id = principal_id
+        self.share = share
         self.size = 0
         """The memory that it keeps, about, in bytes."""
         self.expires = float("inf")
@@ -53,10 +53,10 @@ class HeldBounds:
 
     def __init__(self, limits: Limits) -> None:
         self._most, self._most_bytes = limits.max_held_runs, limits.max_memory_bytes // _MEMORY_PART
-        self._share = share_of(self._most, limits.principal_share)
-        self._share_bytes = share_of(self._most_bytes, limits.principal_share)
+        self._most_of_share = share_of(self._most, limits.principal_share)
+        self._bytes_of_share = share_of(self._most_bytes, limits.principal_share)
         self._items: dict[HeldItem, None] = {}
-        self._by_principal: dict[str, dict[HeldItem, None]] = {}
+        self._by_share: dict[str, dict[HeldItem, None]] = {}
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._log = RateLimitedLog()
@@ -74,10 +74,10 @@ class HeldBounds:
     def add(self, item: HeldItem) -> None:
         """Hold an item, and evict others, or the item itself, if there is no room for all of them."""
         self._items[item] = None
-        own = self._by_principal.setdefault(item.principal_id, {})
+        own = self._by_share.setdefault(item.share, {})
         own[item] = None
         self._bytes += item.size
-        while item.principal_id and own and self._exceeds_share(own):
+        while item.share and own and self._exceeds_share(own):
             self._evict(next(iter(own)))
         while self._items and (len(self._items) > self._most or self._bytes > self._most_bytes):
             self._evict(next(iter(self._items)))
@@ -89,10 +89,10 @@ class HeldBounds:
         if item in self._items:
             del self._items[item]
             self._bytes -= item.size
-            own = self._by_principal[item.principal_id]
+            own = self._by_share[item.share]
             del own[item]
             if not own:
-                del self._by_principal[item.principal_id]
+                del self._by_share[item.share]
 
     def close(self) -> None:
         """Stop looking for items that have waited too long."""
@@ -101,7 +101,7 @@ class HeldBounds:
             self._timer = None
 
     def _exceeds_share(self, own: dict[HeldItem, None]) -> bool:
-        return len(own) > self._share or sum(item.size for item in own) > self._share_bytes
+        return len(own) > self._most_of_share or sum(item.size for item in own) > self._bytes_of_share
 
     def _evict(self, item: HeldItem) -> None:
         if item.is_waiting:

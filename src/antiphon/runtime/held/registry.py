@@ -155,7 +155,7 @@ class _HeldCall(HeldItem):
     __slots__ = ("_request_bytes", "_runs", "run")
 
     def __init__(self, run: HeldRun, runs: HeldRuns) -> None:
-        super().__init__(f"request {run.call.id!r}", run.call.principal.id)
+        super().__init__(f"request {run.call.id!r}", run.call.principal.share)
         self.run = run
         self._runs = runs
         self._request_bytes = decoded_size(msgspec.json.encode(run.call.request))

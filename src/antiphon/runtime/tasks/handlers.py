@@ -23,7 +23,7 @@ from antiphon.errors import (
     TaskRequired,
 )
 from antiphon.model.capabilities import can_answer
-from antiphon.model.identity import STRANGER, Principal
+from antiphon.model.identity import Principal, Stranger
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
 from antiphon.model.question import Question
 from antiphon.model.request import (
@@ -169,7 +169,7 @@ class TaskHandlers:
         return TaskView(await self._service.with_content(task) if call.request_meta.inlines_results else task)
 
     async def _list(self, call: Call[ListTasks]) -> TaskPage:
-        if call.principal is STRANGER:
+        if isinstance(call.principal, Stranger):
             raise MethodNotFound(
                 "A list of tasks needs authentication, and this server has none: all callers would see each "
                 "other's tasks. Ask for a task by its id."

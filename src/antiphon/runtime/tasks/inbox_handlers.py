@@ -61,7 +61,7 @@ class InboxHandlers:
 
     async def _listen(self, call: Call[ListenInbox]) -> Done:
         call.work.deadline = float("inf")
-        account = Account(self._budget, call.principal.id)
+        account = Account(self._budget, call.principal.share)
         try:
             names, until = await self._inbox.names(call.principal), call.principal.expires_at
             with self._feed.listening(call.principal.id, names, until=until) as listener:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.model.identity import STRANGER, Principal
+from antiphon.model.identity import ANONYMOUS, Principal, Stranger
 
 __all__ = ["as_stored", "dump_principal", "kept_principal", "stored_principal"]
 
@@ -25,7 +25,7 @@ def kept_principal(principal: Principal, names: Sequence[str]) -> Principal:
 
 def dump_principal(principal: Principal) -> dict[str, Any]:
     """Return a principal that a task keeps in the form of the first entry of its log."""
-    return _STRANGER if principal is STRANGER else _dump(principal)
+    return _STRANGER if isinstance(principal, Stranger) else _dump(principal)
 
 
 def stored_principal(created: Mapping[str, Any]) -> Principal:
@@ -35,7 +35,8 @@ def stored_principal(created: Mapping[str, Any]) -> Principal:
 
 def as_stored(principal: Principal, created: Mapping[str, Any]) -> Principal:
     """Return a principal as another worker would read it from the log: claims may be other types there."""
-    is_stored_whole = type(principal) is Principal and not principal.claims and principal.expires_at is None
+    is_own_type = type(principal) in (Principal, Stranger)
+    is_stored_whole = is_own_type and not principal.claims and principal.expires_at is None
     return principal if is_stored_whole else stored_principal(created)
 
 
@@ -45,4 +46,4 @@ def _dump(principal: Principal) -> dict[str, Any]:
     return stored
 
 
-_STRANGER = _dump(STRANGER)
+_STRANGER = _dump(ANONYMOUS)

@@ -58,7 +58,7 @@ class StreamConnection:
         self._principal = principal
         self._opened = time.monotonic()
         self._negotiated: Negotiated | None = None
-        self._account = Account(engine.budget, principal.id)
+        self._account = Account(engine.budget, principal.share)
         self._session_state = SessionState(engine.limits, self._account)
         self._questions = PendingQuestions(transport=transport)
         self._supervisor = Supervisor()
@@ -113,7 +113,7 @@ class StreamConnection:
         call: Call[Any] | None = None
         try:
             if size:
-                account = Account(self._engine.budget, self._principal.id)
+                account = Account(self._engine.budget, self._principal.share)
                 account.reserve(size, "this message")
             dialect = self._pipeline.dialects.choose(frame, None, self._negotiated)
             request, request_meta = self._pipeline.read(frame, dialect, self._negotiated, None)

@@ -11,13 +11,15 @@ import errno
 import ipaddress
 import logging
 import os
+from functools import lru_cache
 from typing import Any, Protocol
 
+from antiphon.model.identity import STRANGER, Stranger
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.transport.server.http.unread import count_unread, drop
 
-__all__ = ["Connection", "Connections", "raise_descriptor_limit"]
+__all__ = ["Connection", "Connections", "network_of", "raise_descriptor_limit", "stranger_at"]
 
 logger = logging.getLogger("antiphon")
 
@@ -29,6 +31,8 @@ MAX_DESCRIPTORS = 1024 * 1024
 """How far the limit of descriptors is raised, even if the hard limit is higher or infinite."""
 IDLE_FRACTION = 16
 """The part of all connections that is closed at once if there are too many, and some are idle."""
+_MAX_STRANGERS = 1024
+"""For how many addresses it is kept whose they are. To find it out again takes some microseconds."""
 IPV6_NETWORK_BITS = 64
 """The part of an IPv6 address that says whose it is: a provider gives each customer a whole network."""
 
@@ -83,7 +87,7 @@ class Connections:
                 len(self._open),
             )
             return "The server is at its limit of connections: try again later."
-        network = None if client is None else _network(client[0])
+        network = None if client is None else network_of(client[0])
         if network is not None:
             count = self._by_network.get(network, 0)
             if count >= self._max_per_address:
@@ -220,7 +224,7 @@ def _reconcile(limits: Limits, descriptors: int | None) -> tuple[int, int]:
     return possible, max(1, possible * per_address // wanted)
 
 
-def _network(host: str) -> str:
+def network_of(host: str) -> str:
     """Return the address of a client; for IPv6, the network that the client can choose addresses from."""
     if ":" not in host:
         return host
@@ -233,3 +237,13 @@ def _network(host: str) -> str:
     if address.is_loopback:
         return str(address)
     return str(ipaddress.IPv6Network((address, IPV6_NETWORK_BITS), strict=False))
+
+
+def stranger_at(client: tuple[str, int] | None) -> Stranger:
+    """Return the caller of a server without authentication who comes from an address."""
+    return STRANGER if client is None else _stranger_of(client[0])
+
+
+@lru_cache(maxsize=_MAX_STRANGERS)
+def _stranger_of(host: str) -> Stranger:
+    return Stranger(address=network_of(host))

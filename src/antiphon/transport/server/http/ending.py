@@ -41,7 +41,7 @@ class Ending:
         request = call.request
         is_small = len(answer) <= SMALL_BYTES
         if not is_small:
-            exchange.open_account(self._budget, call.principal.id).reserve(len(answer), "the response")
+            exchange.open_account(self._budget, call.principal.share).reserve(len(answer), "the response")
         if exchange.event_stream is not None or exchange.streams_only:
             exchange.phase = "answering"
             exchange.deadline = float("inf")  # from here on, only a client that stops reading is too slow

@@ -24,7 +24,7 @@ from antiphon.errors import (
     RequestError,
     SessionLost,
 )
-from antiphon.model.identity import STRANGER, Principal
+from antiphon.model.identity import Principal
 from antiphon.model.request import (
     LISTENING_REQUESTS,
     CallTool,
@@ -41,6 +41,7 @@ from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervisor
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
+from antiphon.transport.server.http.connections import stranger_at
 from antiphon.transport.server.http.ending import Ending
 from antiphon.transport.server.http.exchange import Exchange, send_json
 from antiphon.transport.server.http.guard import Guard, accepts
@@ -124,7 +125,9 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request of an ASGI server."""
-        await self._serve(Exchange(send, receive, self._limits), scope)
+        exchange = Exchange(send, receive, self._limits)
+        exchange.stranger = stranger_at(scope.get("client"))
+        await self._serve(exchange, scope)
 
     def answer_plain(
         self,
@@ -146,7 +149,10 @@ class Endpoint:
             and self._lifespan.started
             and not self.authenticates
         ):
-            call = self._glance(exchange, body, headers, STRANGER)
+            try:
+                call = self._glance(exchange, body, headers, exchange.stranger)
+            except Busy:  # the full path answers with it
+                call = None
             if call is not None:
                 return self._run(exchange, call, loop)
         return self._serve(exchange, scope, headers, body)
@@ -229,14 +235,14 @@ class Endpoint:
         self.guard.check(scope, headers)
         if body is not None:
             note_allowed(scope, headers)
-        principal = await self._principal(exchange, headers) if self.authenticates else STRANGER
+        principal = await self._principal(exchange, headers) if self.authenticates else exchange.stranger
         read: bytes | bytearray | None = body
         if read is None:
             if scope["method"] != "POST":
                 self._engine.scopes.check(principal, None, {})
                 await self._get_or_delete(exchange, scope["method"], headers, principal)
                 return None
-            account = partial(exchange.open_account, self._budget, principal.id)
+            account = partial(exchange.open_account, self._budget, principal.share)
             read = await read_body(exchange.receive, headers, self._max_body, self.small_body, account)
         try:
             call = self._understand(exchange, read, headers, principal)
@@ -374,9 +380,9 @@ class Endpoint:
         request_id: RequestId,
         principal: Principal,
     ) -> Call[Any]:
-        """Build the call of an exchange, and count it; raises `Busy` if the principal has too many."""
-        if self.authenticates:
-            usage = self._usages.known.get(principal.id)
+        """Build the call of an exchange, and count it; raises `Busy` if the caller has too many."""
+        if share := principal.share:
+            usage = self._usages.known.get(share)
             if usage is None or usage.calls >= self._call_share:
                 usage = self._check_share(principal, request_id)
             usage.calls += 1
@@ -391,8 +397,8 @@ class Endpoint:
         return call
 
     def _check_share(self, principal: Principal, request_id: RequestId) -> Usage:
-        """Return where the calls of a principal are counted; raises `Busy` if it has too many."""
-        usage = self._usages.of(principal.id)
+        """Return where the calls of a caller are counted; raises `Busy` if it has too many."""
+        usage = self._usages.of(principal.share)
         if usage.calls >= self._call_share:
             error = Busy(f"You have {usage.calls} of at most {self._call_share} running calls: try again.")
             error.request_id = request_id
@@ -474,7 +480,7 @@ class Endpoint:
 
     def _listening(self, exchange: Exchange, principal: Principal) -> AbstractContextManager[None]:
         """Count a stream that has no end of its own; raises `Busy`."""
-        listening = self._listeners.counting(principal.id if self.authenticates else None)
+        listening = self._listeners.counting(principal.share)
         exchange.deadline = float("inf")
         if exchange.is_counted:  # a listener does not count towards `Limits.max_calls`
             exchange.is_counted = False

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from antiphon.errors import RequestError
 from antiphon.instrumentation.facts import MessageFacts
+from antiphon.model.identity import STRANGER, Stranger
 from antiphon.model.question import Question
 from antiphon.model.request import RequestId
 from antiphon.model.segment import CallerMessage
@@ -49,6 +50,8 @@ class Exchange(Supervised, Caller):
     call: Call[Any] | None = None
     """The call, from the phase `running` until its end; `None` for a stream that a client opened by GET."""
     session: Session | None = None
+    stranger: Stranger = STRANGER
+    """Who calls a server without authentication."""
     streams_only: bool = False
     """Whether the answer is an event stream even if it is the only message."""
     is_counted: bool = False
@@ -61,7 +64,7 @@ class Exchange(Supervised, Caller):
     account: Account | None = None
     """The memory of a body or a response that is not small."""
     usage: Usage | None = None
-    """Where the call is counted, if its caller is authenticated."""
+    """Where the call is counted, if its caller has a share."""
     _watching: bool = False
     _written: float = 0.0
     """When the last piece of a JSON answer was written."""
@@ -139,10 +142,10 @@ class Exchange(Supervised, Caller):
             stream.written = now
             self._spawn(stream.keep_alive())
 
-    def open_account(self, budget: MemoryBudget, principal_id: str) -> Account:
+    def open_account(self, budget: MemoryBudget, share: str) -> Account:
         """Return the account of the exchange, on which it reserves memory until it ends."""
         if self.account is None:
-            self.account = Account(budget, principal_id)
+            self.account = Account(budget, share)
             self.has_resources = True
         return self.account
 

@@ -1,4 +1,4 @@
-"""Counts the streams that have no end of their own, in all and by principal."""
+"""Counts the streams that have no end of their own, in all and by share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Listeners:
         self._count = 0
 
     @contextmanager
-    def counting(self, principal_id: str | None) -> Iterator[None]:
-        """Count a listener, of an authenticated principal if it is not `None`; raises `Busy`."""
+    def counting(self, share: str) -> Iterator[None]:
+        """Count a listener, of the caller with this share if it has one; raises `Busy`."""
         if self._count >= self._most:
             raise Busy(
                 f"The server has {self._count} of at most {self._most} listeners: try again later.",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        usage = None if principal_id is None else self._usages.of(principal_id)
+        usage = self._usages.of(share) if share else None
         if usage is not None:
             if usage.listeners >= self._share:
                 raise Busy(

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from antiphon.model.identity import Stranger
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
 from antiphon.transport.server.http.exchange import Exchange
@@ -36,6 +37,11 @@ class PlainExchange(Exchange):
     @property
     def _limits(self) -> Limits:  # type: ignore[override]
         return self.connection.limits
+
+    @property
+    def stranger(self) -> Stranger:  # type: ignore[override]
+        """Who calls a server without authentication."""
+        return self.connection.stranger
 
     @property
     def transport(self) -> asyncio.Transport:

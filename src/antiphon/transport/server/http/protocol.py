@@ -16,6 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.transport.server.http.asgi import Scope
+from antiphon.transport.server.http.connections import stranger_at
 from antiphon.transport.server.http.headers import NO_TRAILERS
 from antiphon.transport.server.http.known_heads import ConnectionHeads, KnownHeaders
 from antiphon.transport.server.http.plain_exchange import PlainExchange
@@ -74,6 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
         "idle_until",
         "limits",
         "plain",
+        "stranger",
         "unread_bytes",
         "unread_since",
     )
@@ -129,6 +131,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if self._endpoint is not None:
             self._plain_scopes = self._endpoint.plain_scopes.of(self.server)
+        self.stranger = stranger_at(self.client)
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
             self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout

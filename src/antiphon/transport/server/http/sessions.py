@@ -235,7 +235,7 @@ class Sessions:
                 request.stop("cancelled")
 
     def _cache(self, token: str, negotiated: Negotiated, principal: Principal, expires: int) -> Session:
-        account = Account(self._budget, principal.id, reclaimable=True)
+        account = Account(self._budget, principal.share, reclaimable=True)
         size = _SESSION_BYTES + len(token) + decoded_size(msgspec.json.encode(negotiated))
         account.reserve(size, "the session")
         session = Session(
@@ -258,12 +258,12 @@ class Sessions:
         session.account.close()
         session.state.close()
 
-    def _reclaim(self, principal_id: str | None, wanted: int) -> None:
-        """Evict idle sessions of a principal, or of all, until so many bytes are free."""
+    def _reclaim(self, share: str | None, wanted: int) -> None:
+        """Evict idle sessions of one share, or of all, until so many bytes are free."""
         for session in tuple(self._cached.values()):
             if wanted <= 0:
                 return
-            if session.is_idle and principal_id in (None, session.principal.id):
+            if session.is_idle and share in (None, session.principal.share):
                 wanted -= session.account.size
                 self._evict(session)
 

@@ -108,9 +108,9 @@ def test_an_ended_session_needs_little() -> None:
     count = 20_000
     tracemalloc.start()
     try:
-        ended = EndedSessions(count)
+        ended = EndedSessions(count, 1.0)
         for number in range(count):
-            ended.add(f"{number:032}", 2**50 + number)
+            ended.add(f"{number:032}", 2**50 + number, "ada")
         size = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

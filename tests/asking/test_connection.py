@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -133,11 +133,43 @@ async def test_a_client_that_takes_no_streams_gets_a_failure() -> None:
     assert "cannot be asked on this connection" in response.text
 
 
-async def test_a_response_that_answers_nothing_is_taken_and_ignored() -> None:
+async def test_a_response_that_nobody_takes_is_refused() -> None:
+    async with serving(make()) as address:
+        session, other = await opened(address.port), await opened(address.port)
+        async with other.asking("tools/call", {"name": "greet", "arguments": {}}) as connection:
+            await connection.receive_head()
+            of_other = [event.frame["id"] async for event in _with_data(connection, 1)]
+            for id in ("ask-never-asked", "rubbish", 7, *of_other):
+                body = json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()
+                refused = await http.request(session.port, "POST", session.headers, body)
+                assert (refused.status, refused.error["code"]) == (400, -32600)
+                assert "No question of this session has this id" in refused.error["message"]
+        without = {name: value for name, value in session.headers.items() if name != "mcp-session-id"}
+        refused = await http.request(session.port, "POST", without, body)
+        assert refused.status == 400
+        assert "names no session" in refused.error["message"]
+
+
+async def test_a_response_to_a_question_whose_call_has_ended_is_accepted_and_has_no_effect() -> None:
     async with serving(make()) as address:
         session = await opened(address.port)
-        body = json.dumps({"jsonrpc": "2.0", "id": "ask-never-asked", "result": {}}).encode()
+        async with session.asking("tools/call", {"name": "greet", "arguments": {}}, id=7) as connection:
+            await connection.receive_head()
+            (question,) = [event.frame["id"] async for event in _with_data(connection, 1)]
+            await session.tell("notifications/cancelled", {"requestId": 7})
+            await until(lambda: not address.under_way)
+        body = json.dumps({"jsonrpc": "2.0", "id": question, "result": accept(name="Ada")}).encode()
         assert (await http.request(session.port, "POST", session.headers, body)).status == 202
+
+
+async def _with_data(connection: http.Connection, count: int) -> AsyncIterator[http.Event]:
+    """Yield so many events of a stream that have data."""
+    async for event in connection.events():
+        if event.data:
+            yield event
+            count -= 1
+            if not count:
+                return
 
 
 async def test_a_cancelled_call_stops_waiting_for_its_answer() -> None:

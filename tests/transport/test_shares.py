@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from antiphon import BearerTokens, Limits, Server
+from antiphon import BearerTokens, Context, Limits, Server
+from antiphon.model.identity import STRANGER
+from tests.asking.driving import accept
 from tests.support import http
 from tests.support.http import Connection
 from tests.support.polling import until
 from tests.support.serving import WAYS, Address, serving
-from tests.support.speakers import DIALECTS, Modern, Session, Speaker, speaker
+from tests.support.speakers import CLIENT, DIALECTS, LEGACY, Modern, Session, Speaker, speaker
 
 LOOPBACKS = (http.LOOPBACK, http.OTHER_LOOPBACK)
 ADA, BOB = ({"authorization": f"Bearer {name}"} for name in ("ada", "bob"))
+
+
+CALLERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "principals": ({"headers": ADA}, {"headers": BOB}),
+    "addresses": tuple({"source": source} for source in LOOPBACKS),
+}
+"""Two callers with a share each: the options of their speakers."""
+
+
+@dataclass
+class Name:
+    name: str
 
 
 class Waiting:
@@ -32,6 +48,10 @@ class Waiting:
         async def wait() -> str:
             await self.release.wait()
             return "done"
+
+        @self.server.tool
+        async def greet(ctx: Context) -> str:
+            return "Hello, " + (await ctx.elicit("Name?", Name)).name
 
         @self.server.tool
         async def measure(text: str) -> int:
@@ -166,6 +186,85 @@ async def test_streams_of_sessions_count_as_listeners() -> None:
             connection = await stack.enter_async_context(session.listening())
             head = await connection.receive_head()
             assert head.status == (200 if number < 2 else 503)
+
+
+@pytest.mark.parametrize("callers", CALLERS)
+async def test_a_crowd_of_sessions_leaves_the_question_of_another_caller(
+    callers: str,
+) -> None:
+    waiting = Waiting(has_strangers=callers == "addresses", max_sessions=4)
+    ada, bob = CALLERS[callers]
+    async with serving(waiting.server) as where:
+        asked, idle = Session(where.port, **bob), Session(where.port, **bob)
+        await asked.open(capabilities={"elicitation": {}})
+        async with asked.asking("tools/call", asked.tool_call("greet")) as connection:
+            await connection.receive_head()
+            events = connection.events()
+            question = await anext(event.frame async for event in events if event.data)
+            await idle.open()
+            await idle.ask("logging/setLevel", {"level": "error"})
+            for _ in range(20):
+                await Session(where.port, **ada).open()
+            assert (await say(asked, question["id"], accept(name="Bob"))).status == 202
+            answer = await anext(event.frame async for event in events if event.data)
+            assert answer["result"]["content"][0]["text"] == "Hello, Bob"
+        assert len(where.app.endpoint._sessions) == 4
+        assert (await idle.ask("tools/list")).status == 200
+
+
+@pytest.mark.parametrize("callers", CALLERS)
+async def test_the_sessions_that_one_caller_ends_do_not_end_those_of_another(callers: str) -> None:
+    waiting = Waiting(has_strangers=callers == "addresses", max_sessions=2)
+    ada, bob = CALLERS[callers]
+    async with serving(waiting.server) as where:
+        early = Session(where.port, **bob)
+        await early.open()
+        for _ in range(30):
+            session = Session(where.port, **ada)
+            await session.open()
+            assert (await session.end()).status == 204
+        for _ in range(2):
+            await Session(where.port, **bob).open()  # evicts the first one, which its id restores
+        assert (await early.ask("tools/list")).status == 200
+        assert (await session.ask("tools/list")).status == 404
+
+
+@pytest.mark.parametrize("callers", CALLERS)
+async def test_a_caller_whose_sessions_are_all_in_use_gets_no_further_one(callers: str) -> None:
+    waiting = Waiting(has_strangers=callers == "addresses", max_sessions=4)
+    ada, bob = CALLERS[callers]
+    async with serving(waiting.server) as where, AsyncExitStack() as stack:
+        sessions = [Session(where.port, **ada) for _ in range(3)]
+        for session in sessions[:2]:
+            await session.open()
+            connection = await stack.enter_async_context(session.listening())
+            assert (await connection.receive_head()).status == 200
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT}
+        refused = await sessions[2].ask("initialize", params)
+        assert refused.status == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert "You have 2 of at most 2 sessions, and each is in use" in refused.error["message"]
+        await Session(where.port, **bob).open()
+
+
+async def test_a_full_server_evicts_an_idle_session_of_the_caller_who_has_most() -> None:
+    waiting = Waiting(has_strangers=True, max_sessions=5, principal_share=0.8)
+    async with serving(waiting.server) as where:
+        few = [Session(where.port, source="127.0.0.3") for _ in range(1)]
+        many = [Session(where.port) for _ in range(4)]
+        for session in (*few, *many):
+            await session.open()
+            await session.ask("resources/subscribe", {"uri": "note://a"})
+        await Session(where.port, source="127.0.0.4").open()
+        sessions = where.app.endpoint._sessions
+        kept = [sessions.find(each.session_id, STRANGER) is not None for each in (*few, *many)]
+        assert kept == [True, False, True, True, True]
+
+
+async def say(session: Session, id: Any, result: Any) -> http.Response:
+    """Answer a question."""
+    body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+    return await http.request(session.port, "POST", session.headers, body, source=session.source)
 
 
 async def test_bodies_that_need_too_much_memory_are_refused() -> None:

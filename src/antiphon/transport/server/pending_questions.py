@@ -38,6 +38,11 @@ class PendingQuestions:
         self.transport = transport
         self._open: dict[str, asyncio.Future[Any]] = {}
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a question waits for its answer."""
+        return bool(self._open)
+
     async def ask(
         self,
         question: Question,

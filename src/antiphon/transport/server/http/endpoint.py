@@ -429,12 +429,16 @@ class Endpoint:
             raise
         if request is not None:
             await self._take_answer(exchange, request, principal)
-        elif self._dialects.is_sessionless(frame, self._version(headers)):
-            error = InvalidRequest("In this version a server makes no requests: there is nothing to answer.")
-            error.request_id = frame.request_id
-            raise error
-        elif session is not None and not session.questions.answer(frame) and self._session_relay.is_open:
-            await self._session_relay.forward_answer(session, frame)
+            return
+        refusal = None
+        if self._dialects.is_sessionless(frame, self._version(headers)):
+            refusal = "In this version a server makes no requests: there is nothing to answer."
+        elif session is None:
+            refusal = "There is nothing to answer: this message names no session, in which a server asks."
+        elif not session.questions.answer(frame):
+            refusal = await self._session_relay.forward_answer(session, frame)
+        if refusal is not None:
+            raise InvalidRequest(refusal)  # without the id: it is one of the server's
 
     async def _take_answer(self, exchange: Exchange, request: Any, principal: Principal) -> None:
         """Take a response that answers the question of a task, which was asked on no connection."""
@@ -473,7 +477,7 @@ class Endpoint:
             exchange.dialect = self._dialects.negotiate(session.negotiated.version)
             exchange.phase = "running"
             if found is not None:
-                await get_streams.resume(found, exchange)
+                await get_streams.resume(session, found, exchange)
             else:
                 await self._session_relay.request_state(session)
                 await get_streams.listen(self._engine, session, exchange, principal)

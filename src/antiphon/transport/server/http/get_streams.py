@@ -49,12 +49,16 @@ def find(session: Session, event_id: str) -> tuple[EventBuffer, int]:
     return found
 
 
-async def resume(found: tuple[EventBuffer, int], exchange: Exchange) -> None:
+async def resume(session: Session, found: tuple[EventBuffer, int], exchange: Exchange) -> None:
     """Send the events that follow an event on its stream."""
     buffer, after = found
-    stream = exchange.stream()
-    await stream.open()
-    async for event in buffer.follow(after):
-        await stream.write_event(event)
-    exchange.phase = "answering"
-    await stream.end()
+    session.resumed += 1
+    try:
+        stream = exchange.stream()
+        await stream.open()
+        async for event in buffer.follow(after):
+            await stream.write_event(event)
+        exchange.phase = "answering"
+        await stream.end()
+    finally:
+        session.resumed -= 1

@@ -1,18 +1,21 @@
 """The ids of questions that a server sends in a session.
 
-An id is sealed, so a process can tell whether another process with the same secret asked the question in
-this session. A response to anything else is dropped, and does not reach the store that processes share.
+An id is sealed, so a process can tell whether it asked the question in this session, or another process with
+the same secret. A response to anything else is refused, and does not reach the store that processes share.
 """
 
 from __future__ import annotations
 
 import secrets
+from typing import Literal, TypeAlias
 
 from antiphon.errors import SealError
 from antiphon.runtime.carriers.connection import ANSWER_TIMEOUT_SECONDS
 from antiphon.runtime.carriers.seal import Seal
 
-__all__ = ["QuestionIds"]
+__all__ = ["Asker", "QuestionIds"]
+
+Asker: TypeAlias = Literal["this process", "another process"]
 
 _PREFIX = "ask-"
 _ORIGIN_BYTES = 8
@@ -35,18 +38,20 @@ class QuestionIds:
             self._origin, use="question", bound_to=bound_to, lifetime=ANSWER_TIMEOUT_SECONDS
         )
 
-    def is_of_another_process(self, session: str, question_id: str | int | None) -> bool:
-        """Return whether another process asked this question in the session, and may still wait for it."""
+    def asker_of(self, session: str, question_id: str | int | None) -> Asker | None:
+        """Return which process asked a question in the session, and may still wait for its answer.
+
+        Returns `None` if none did, or if the time to answer is over.
+        """
         if (
-            not self._seal.shared
-            or not isinstance(question_id, str)
+            not isinstance(question_id, str)
             or not question_id.startswith(_PREFIX)
             or len(question_id) > _MAX_ID_CHARACTERS
         ):
-            return False
+            return None
         try:
             token, bound_to = question_id.removeprefix(_PREFIX), self._bound_to + session.encode()
             origin = self._seal.open(token, use="question", bound_to=bound_to)
         except SealError:
-            return False
-        return origin != self._origin
+            return None
+        return "this process" if origin == self._origin else "another process"

@@ -45,6 +45,8 @@ class _SessionEvent(msgspec.Struct, omit_defaults=True):
     ended: bool = False
     expires: int = 0
     """Until when the id of a session that has ended is valid, in milliseconds since 1970."""
+    share: str = ""
+    """The key of the share of the caller who has ended it."""
 
 
 class SessionRelay:
@@ -60,14 +62,28 @@ class SessionRelay:
         """Whether there may be other processes to forward events to."""
         return self._relay.is_open
 
-    async def forward_answer(self, session: Session, frame: Frame) -> None:
-        """Forward the response to a question that another process asked, once; drop any other response."""
+    async def forward_answer(self, session: Session, frame: Frame) -> str | None:
+        """Forward the response to a question that another process asked, once; return why nobody takes it.
+
+        This process may have asked itself, and have closed the question: its call was cancelled, or took too
+        long. The client has heard of that, and the response was on its way. Some clients end the session if
+        it is refused, so it is not.
+        """
+        asker = session.asker_of(frame.request_id)
+        if asker is None:
+            return "No question of this session has this id, or the time to answer it is over."
+        if asker == "this process":
+            return None
+        if not self._relay.is_open:
+            return "Another process asked this question, and shares no store with this one."
+        assert isinstance(frame.request_id, str)
         if not session.may_forward(frame.request_id):
-            return
+            return None
         body = {"result": frame.result} if frame.error is UNSET else {"error": frame.error}
         await self._send(
             _SessionEvent(session.name, answer={"jsonrpc": "2.0", "id": frame.request_id, **body})
         )
+        return None
 
     async def forward_cancellation(self, session: Session, request_id: RequestId) -> None:
         """Forward the cancellation of a call that another process runs."""
@@ -90,7 +106,9 @@ class SessionRelay:
 
     async def forward_end(self, session: Session) -> None:
         """Forward the end of a session."""
-        await self._send(_SessionEvent(session.name, ended=True, expires=session.expires))
+        await self._send(
+            _SessionEvent(session.name, ended=True, expires=session.expires, share=session.principal.share)
+        )
 
     async def _send(self, event: _SessionEvent) -> None:
         if self._relay.is_open:
@@ -99,7 +117,7 @@ class SessionRelay:
     def _receive(self, data: Any) -> None:
         event = msgspec.convert(data, _SessionEvent)
         if event.ended:
-            self._sessions.end_by_name(event.session, event.expires)
+            self._sessions.end_by_name(event.session, event.expires, event.share)
             return
         session = self._sessions.find_by_name(event.session)
         if session is None:

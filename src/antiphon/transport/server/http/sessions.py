@@ -3,23 +3,25 @@
 A session id is an encrypted token that contains the negotiated version and capabilities, so every process
 with the same secret can serve the session. The rest (log level, subscriptions, streams, running calls) is in
 the memory of this process, for the sessions used most recently. Its size is reserved from the budget of the
-process: if that is exhausted, the sessions used least recently are evicted.
+process. If there is no room for another session, an idle one of the same caller makes room, or one of the
+caller that has most, whichever of them was used least recently. A session that is in use is never evicted.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import msgspec
 
 from antiphon import wall_clock
-from antiphon.errors import SealError, SessionLost
+from antiphon.errors import Busy, SealError, SessionLost
 from antiphon.instrumentation.facts import MessageFacts, hashed_session_id
 from antiphon.model.identity import Principal
 from antiphon.model.request import RequestId, RequestMeta
-from antiphon.runtime.budget import Account, MemoryBudget, decoded_size
+from antiphon.runtime.budget import Account, MemoryBudget, decoded_size, share_of
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import SessionState
 from antiphon.runtime.execution.supervisor import Supervised
@@ -27,7 +29,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.transport.server.active_calls import ActiveCalls
 from antiphon.transport.server.http.ended_sessions import EndedSessions
 from antiphon.transport.server.http.event_buffer import EventBuffer
-from antiphon.transport.server.http.question_ids import QuestionIds
+from antiphon.transport.server.http.question_ids import Asker, QuestionIds
 from antiphon.transport.server.pending_questions import PendingQuestions
 from antiphon.wire.server.dialect import Negotiated
 
@@ -37,6 +39,8 @@ _SESSION_BYTES = 4096
 """The memory of a session without its capabilities and subscriptions, about."""
 _MAX_FORWARDED_ANSWERS = 1000
 """How many questions of other processes a session remembers as answered."""
+_RETRY_AFTER_SECONDS = 30
+"""When a client should try again after all sessions were in use."""
 _FORWARDED_BYTES = 256
 """The memory of the id of one of them, about."""
 _ENDED_PER_SESSION = 10
@@ -85,6 +89,8 @@ class Session:
         self.request_meta: RequestMeta | None = None
         """The metadata of its usual calls, once there was one."""
         self.listening: Supervised | None = None
+        self.resumed = 0
+        """How many connections get a stream of the session that they have resumed."""
         self._limits = limits
         self._streams: OrderedDict[str, EventBuffer] = OrderedDict()
 
@@ -100,16 +106,21 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of the session is being served here."""
-        return not self.calls and self.listening is None
+        """Whether no request of the session is being served here, and no question is open."""
+        return not (self.calls or self.listening or self.resumed or self.questions.are_open)
 
-    def may_forward(self, question_id: RequestId | None) -> bool:
-        """Return whether another process waits for the answer to a question. It is true once for each."""
-        if not self._question_ids.is_of_another_process(self.name, question_id):
+    def asker_of(self, question_id: RequestId | None) -> Asker | None:
+        """Return which process asked a question in the session; `None` if no question has this id."""
+        return self._question_ids.asker_of(self.name, question_id)
+
+    def may_forward(self, question_id: str) -> bool:
+        """Return whether an answer may be passed on to the process that asked. It is true once for each.
+
+        Raises `Busy` if there is no memory to remember it.
+        """
+        if question_id in self._forwarded:
             return False
-        assert isinstance(question_id, str)
-        if question_id in self._forwarded or not self.account.try_reserve(_FORWARDED_BYTES):
-            return False
+        self.account.reserve(_FORWARDED_BYTES, "the answer")
         self._forwarded[question_id] = None
         if len(self._forwarded) > _MAX_FORWARDED_ANSWERS:
             del self._forwarded[next(iter(self._forwarded))]
@@ -151,14 +162,21 @@ class Sessions:
         self._limits = limits
         self._budget = budget
         self._use_once = use_once
-        self._cached: OrderedDict[str, Session] = OrderedDict()
+        self._most = max(1, limits.max_sessions)
+        self._most_of_share = share_of(self._most, limits.principal_share)
+        self._cached: dict[str, Session] = {}
+        self._by_share: dict[str, OrderedDict[str, Session]] = {}
+        """The sessions of the callers with each share, the one used least recently first."""
         self._names: dict[str, str] = {}
         self._question_ids = QuestionIds(seal, server)
-        self._ended = EndedSessions(_ENDED_PER_SESSION * limits.max_sessions)
+        self._ended = EndedSessions(_ENDED_PER_SESSION * self._most, limits.principal_share)
         budget.reclaim = self._reclaim
 
+    def __len__(self) -> int:
+        return len(self._cached)
+
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
-        """Create a session, and return its id; raises `Busy` if there is no memory for it."""
+        """Create a session, and return its id; raises `Busy` if there is no room for it."""
         lifetime = self._limits.session_lifetime
         expires = int((wall_clock.now() + lifetime) * 1000)
         data = msgspec.msgpack.encode(_Token(secrets.token_urlsafe(12), negotiated, expires))
@@ -179,14 +197,14 @@ class Sessions:
         if session.expires <= wall_clock.now() * 1000:
             self._stop(session)
             raise _lost()
-        self._cached.move_to_end(token)
+        self._by_share[session.principal.share].move_to_end(token)
         return session
 
     async def open(self, token: str, principal: Principal) -> Session:
         """Return the session with an id; raises `SessionLost` if it has ended or is another caller's.
 
         Looks into the store if this process does not cache the session: another process may have ended it
-        before this one started. Raises `Busy` if there is no memory for it.
+        before this one started. Raises `Busy` if there is no room for it.
         """
         session = self.find(token, principal)
         if session is not None:
@@ -198,10 +216,11 @@ class Sessions:
             raise _lost() from None
         name = hashed_session_id(token)
         expires = content.expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000)
+        has_ended = partial(self._ended.contains, name, expires, principal.share)
         # A key that expires at once is not recorded, so this only asks whether it was.
-        if self._ended.contains(name, expires) or not await self._use_once(_ENDED_KEY + name, until=0):
+        if has_ended() or not await self._use_once(_ENDED_KEY + name, until=0):
             raise _lost()
-        if self._ended.contains(name, expires):  # meanwhile
+        if has_ended():  # meanwhile
             raise _lost()
         return self.find(token, principal) or self._cache(token, content.negotiated, principal, expires)
 
@@ -216,13 +235,17 @@ class Sessions:
         Raises `SessionLost`, and `StoreUnavailable` if only this process knows that the session has ended.
         """
         session = await self.open(token, principal)
-        self.end_by_name(session.name, session.expires)
+        self.end_by_name(session.name, session.expires, session.principal.share)
         await self._use_once(_ENDED_KEY + session.name, until=session.expires)
         return session
 
-    def end_by_name(self, name: str, expires: int = 0) -> None:
-        """End a session by its name. `expires` is until when its id is valid, or 0 if that is unknown."""
-        self._ended.add(name, expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000))
+    def end_by_name(self, name: str, expires: int = 0, share: str = "") -> None:
+        """End a session by its name. `expires` is until when its id is valid, or 0 if that is unknown.
+
+        The record of its end counts for the share of the caller who has ended it.
+        """
+        expires = expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000)
+        self._ended.add(name, expires, share)
         session = self.find_by_name(name)
         if session is not None:
             self._stop(session)
@@ -235,6 +258,7 @@ class Sessions:
                 request.stop("cancelled")
 
     def _cache(self, token: str, negotiated: Negotiated, principal: Principal, expires: int) -> Session:
+        self._make_room(principal.share)
         account = Account(self._budget, principal.share, reclaimable=True)
         size = _SESSION_BYTES + len(token) + decoded_size(msgspec.json.encode(negotiated))
         account.reserve(size, "the session")
@@ -248,27 +272,69 @@ class Sessions:
             self._question_ids,
         )
         self._cached[token] = session
+        self._by_share.setdefault(principal.share, OrderedDict())[token] = session
         self._names[session.name] = token
-        while len(self._cached) > self._limits.max_sessions:
-            self._evict(next(iter(self._cached.values())))
         return session
 
+    def _make_room(self, share: str) -> None:
+        """Evict an idle session if there are too many; raises `Busy` if all that may go are in use."""
+        own = self._by_share.get(share)
+        if share and own is not None and len(own) >= self._most_of_share and not self._evict_idle([own]):
+            raise Busy(
+                f"You have {len(own)} of at most {self._most_of_share} sessions, and each is in use: "
+                "end one, or try again later.",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+        if len(self._cached) < self._most:
+            return
+        groups = self._by_share.values()
+        if not self._evict_idle([max(groups, key=len)]) and not self._evict_idle(
+            sorted(groups, key=len, reverse=True)
+        ):
+            raise Busy(
+                f"The server has {len(self._cached)} of at most {self._most} sessions, and each is in use: "
+                "try again later.",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+
+    def _evict_idle(self, groups: Iterable[OrderedDict[str, Session]]) -> bool:
+        """Evict the first session that is idle; return whether there was one."""
+        for group in groups:
+            for session in group.values():
+                if session.is_idle:
+                    self._evict(session)
+                    return True
+        return False
+
     def _evict(self, session: Session) -> None:
-        self._cached.pop(self._names.pop(session.name, ""), None)
+        token = self._names.pop(session.name, "")
+        if self._cached.pop(token, None) is not None:
+            group = self._by_share[session.principal.share]
+            del group[token]
+            if not group:
+                del self._by_share[session.principal.share]
         session.account.close()
         session.state.close()
 
     def _reclaim(self, share: str | None, wanted: int) -> None:
-        """Evict idle sessions of one share, or of all, until so many bytes are free."""
-        for session in tuple(self._cached.values()):
+        """Evict idle sessions until so many bytes are free: of one share, or of those that use most."""
+        if share is None:
+            groups = sorted(self._by_share.values(), key=_size, reverse=True)
+        else:
+            groups = [self._by_share.get(share, OrderedDict())]
+        for session in [each for group in groups for each in group.values() if each.is_idle]:
             if wanted <= 0:
                 return
-            if session.is_idle and share in (None, session.principal.share):
-                wanted -= session.account.size
-                self._evict(session)
+            wanted -= session.account.size
+            self._evict(session)
 
     def _bind(self, principal: Principal) -> bytes:
         return self._bound_to + principal.id.encode()
+
+
+def _size(group: OrderedDict[str, Session]) -> int:
+    """Return how many bytes the sessions of a group have reserved."""
+    return sum(session.account.size for session in group.values())
 
 
 def _lost() -> SessionLost:

@@ -44,6 +44,7 @@ LIMITS = Limits(
     max_memory_bytes=4_000_000,
     max_artifact_bytes=20_000,
     max_stored_artifact_bytes=60_000,
+    drain_timeout=0.2,
 )
 ASKED = {"elicitation": {"form": {}}}
 
@@ -350,7 +351,7 @@ KEEPS = near(
     "large",
 )
 GRABS = KEEPS | near("busy", "blocked", "waiting", "get_stream", "steal")
-STEPS = st.tuples(st.just("own"), KEEPS, st.just(1)) | st.tuples(st.just("grab"), GRABS, near(1, 5, 15, 40))
+STEPS = st.tuples(st.just("own"), KEEPS, st.just(1)) | st.tuples(st.just("grab"), GRABS, near(3, 15, 40))
 CHECKS = st.just(("check", "", 0))
 
 

@@ -19,7 +19,7 @@ __all__ = ["COPIES", "KINDS", "Act", "Upstream"]
 Act = tuple[Any, ...]
 """What the server does once: a name, and what goes with it."""
 KINDS = ("tools", "resources", "templates", "prompts")
-COPIES = "exec 3<>/dev/tcp/127.0.0.1/$0; cat <&3 & exec >&-; cat >&3; kill $! 2>&-"
+COPIES = "exec 3<>/dev/tcp/127.0.0.1/$0; cat <&3 & exec >&-; cat >&3; kill $! 2>&-; wait"
 """A script for bash that copies its standard streams from and to a port."""
 _LISTS = {
     "tools/list": "tools",

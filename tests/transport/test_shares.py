@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -43,11 +44,27 @@ class Waiting:
         tokens = None if has_strangers else BearerTokens({"ada": "ada", "bob": "bob"})
         self.server = Server("tests", authenticate=tokens, limits=Limits(**limits))
         self.release = asyncio.Event()
+        self.unblock = threading.Event()
+        self.blocked = 0
 
         @self.server.tool
         async def wait() -> str:
             await self.release.wait()
             return "done"
+
+        @self.server.tool
+        def block() -> str:
+            self.blocked += 1
+            assert self.unblock.wait(60)
+            return "done"
+
+        @self.server.tool
+        def quick() -> str:
+            return "quick"
+
+        @self.server.tool
+        def nested(ctx: Context) -> str:
+            return ctx.wait(ctx.step(block))
 
         @self.server.tool
         async def greet(ctx: Context) -> str:
@@ -186,6 +203,47 @@ async def test_streams_of_sessions_count_as_listeners() -> None:
             connection = await stack.enter_async_context(session.listening())
             head = await connection.receive_head()
             assert head.status == (200 if number < 2 else 503)
+
+
+@pytest.mark.parametrize("callers", CALLERS)
+async def test_a_caller_whose_functions_block_threads_leaves_some_to_others(callers: str) -> None:
+    waiting = Waiting(has_strangers=callers == "addresses", max_threads=4)
+    mine, others = CALLERS[callers]
+    async with serving(waiting.server) as where:
+        calls = [asyncio.create_task(Modern(where.port, **mine).call("block")) for _ in range(8)]
+        try:
+            await until(lambda: waiting.blocked == 2)
+            assert (await Modern(where.port, **others).call("quick")).text == "quick"
+            assert waiting.blocked == 2
+        finally:
+            waiting.unblock.set()
+        assert [(await call).text for call in calls] == ["done"] * 8
+        assert (await Modern(where.port, **mine).call("quick")).text == "quick"
+
+
+async def test_a_function_that_waits_for_another_thread_does_not_wait_for_its_own_share() -> None:
+    waiting = Waiting(max_threads=4)
+    waiting.unblock.set()
+    async with serving(waiting.server) as where:
+        calls = [asyncio.create_task(Modern(where.port, headers=ADA).call("nested")) for _ in range(2)]
+        assert [(await call).text for call in calls] == ["done"] * 2
+
+
+async def test_calls_that_wait_for_a_thread_can_be_abandoned() -> None:
+    waiting = Waiting(max_threads=2)
+    async with serving(waiting.server) as where:
+        ada = Modern(where.port, headers=ADA)
+        try:
+            async with ada.asking("tools/call", ada.tool_call("block")):
+                await until(lambda: waiting.blocked == 1)
+                async with ada.asking("tools/call", ada.tool_call("block")) as connection:
+                    await until(lambda: where.under_way == 2)
+                    connection.vanish()
+                    await until(lambda: where.under_way == 1)
+        finally:
+            waiting.unblock.set()
+        assert (await ada.call("quick")).text == "quick"
+        assert waiting.blocked == 1
 
 
 @pytest.mark.parametrize("callers", CALLERS)

@@ -29,7 +29,7 @@ from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
-from antiphon.runtime.budget import MemoryBudget, Usages
+from antiphon.runtime.budget import MemoryBudget, Usages, share_of
 from antiphon.runtime.carriers.client import ClientCarrier
 from antiphon.runtime.carriers.connection import ConnectionCarrier
 from antiphon.runtime.carriers.seal import Seal
@@ -105,7 +105,9 @@ class Engine:
         self.changes = ChangeFeed()
         self.relay = Relay(name)
         relay_changes(self.changes, self.relay)
-        self.threads = ThreadExecutor(limits.max_threads)
+        self.threads = ThreadExecutor(
+            limits.max_threads, share_of(limits.max_threads, limits.principal_share)
+        )
         self.registry = Registry(self.changes, settings.page_size)
         self.completions = CompletionRegistry(self.registry, self.threads)
         self.protected_resource: ProtectedResource | None = getattr(

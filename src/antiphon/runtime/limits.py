@@ -47,10 +47,10 @@ class Limits:
     call_timeout: float = 300.0
     """How long a call may take, unless its tool has a `timeout`."""
     principal_share: float = 0.5
-    """The part of a limit that one authenticated principal may use at once; 1.0 for all of it.
+    """The part of a limit that one caller may use at once; 1.0 for all of it.
 
-    Applies to `max_calls`, `max_listeners`, `max_held_runs`, `max_queued_tasks`, `max_waiting_tasks` and
-    `max_memory_bytes`.
+    A caller is an authenticated principal, or a network address on a server without authentication. Applies to
+    everything that callers can fill: calls, listeners, sessions, threads, held runs, tasks and memory.
     """
     max_memory_bytes: int = 256 * 1024 * 1024
     """How much memory callers may make the process use: for sessions, subscriptions, replayed events, bodies

@@ -198,6 +198,24 @@ async def test_arguments_that_do_not_fit_are_explained_to_the_model() -> None:
     assert "n: This argument is required" in result["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"n": [1], **{f"x{i}": 1 for i in range(20_000)}}, {"n": ["x"] * 20_000}]
+)
+async def test_a_flood_of_wrong_arguments_is_counted_and_not_described(arguments: dict[str, Any]) -> None:
+    server = Server("tests")
+
+    @server.tool
+    async def tool(n: list[int]) -> str:
+        return "never"
+
+    async with in_memory(server) as client:
+        result = await client.call("tool", **arguments)
+    assert result["isError"] is True
+    text = result["content"][0]["text"]
+    assert "20000 problems, too many to list" in text
+    assert len(text) < 200
+
+
 async def test_a_long_invalid_argument_is_shortened_in_the_message() -> None:
     server = Server("tests")
 

@@ -21,7 +21,7 @@ from antiphon.runtime.authoring.signature import name_of, split_parameters
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import ThreadExecutor, as_async
+from antiphon.runtime.execution.executor import ThreadExecutor, as_async, share_threads
 from antiphon.runtime.execution.injection import Injection
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
@@ -113,6 +113,7 @@ class CompletionRegistry:
         if found is None:
             values = [choice for choice in choices(known[name]) if choice.startswith(typed)]
         else:
+            share_threads(call.principal.share)
             values = await found(call, environment)
         if isinstance(values, Completion):
             return values

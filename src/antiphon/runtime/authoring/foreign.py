@@ -65,7 +65,7 @@ class _ForeignFunction(AuthorFunction):
         self._generate = None
         self._injection = None
         self._context = self.signature.context
-        self._threaded = False
+        self.is_threaded = False
         self.replays = replays
 
     def holds(self, call: Call[Any]) -> bool:

@@ -34,6 +34,8 @@ __all__ = [
     "underlying_function",
 ]
 
+_MAX_PROBLEMS = 100
+"""How many problems of a call's arguments are described."""
 _BOUND = ("self", "cls")
 """The names of a first parameter that Python passes, and no caller."""
 
@@ -261,7 +263,13 @@ def split_parameters(
 
 
 def explain(error: pydantic.ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """Describe the problems of a call's arguments, one per line, so that a model can correct them."""
+    """Describe the problems of a call's arguments, one per line, so that a model can correct them.
+
+    More than `_MAX_PROBLEMS` are counted and not described: to make their list takes as long as a caller
+    likes, and nobody reads it.
+    """
+    if (count := error.error_count()) > _MAX_PROBLEMS:
+        return f"- arguments: {count} problems, too many to list: see the schema of the arguments"
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         path = [str((names or {}).get(str(part), part)) for part in problem["loc"]]

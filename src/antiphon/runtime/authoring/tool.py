@@ -31,7 +31,7 @@ from antiphon.runtime.authoring.results import (
 )
 from antiphon.runtime.authoring.signature import explain, name_of
 from antiphon.runtime.execution.call import Call
-from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.executor import ThreadExecutor, share_threads
 from antiphon.runtime.execution.failures import SelfCancelled, is_failure
 from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.observability.telemetry import ToolCounters, call_log, classify
@@ -57,6 +57,7 @@ class Tool:
         "_invoke",
         "_is_plain",
         "_is_text_only",
+        "_is_threaded",
         "answer_within",
         "counters",
         "definition",
@@ -128,6 +129,7 @@ class Tool:
         self.counters = ToolCounters()
         self.streams = self.function.emits if streams is None else streams
         self._invoke = self.function.invoke
+        self._is_threaded = self.function.is_threaded
         self._bind = self.function.bind
         self.name = name
         self.scopes = read_option(self.name, scopes)
@@ -204,6 +206,8 @@ class Tool:
                 result = await self._failed(call, error)
             else:
                 try:
+                    if self._is_threaded:
+                        share_threads(call.principal.share)
                     value = await self._invoke(**arguments)
                     if type(value) is str and self._is_text_only:
                         self.counters.answers += 1

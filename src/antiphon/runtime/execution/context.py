@@ -33,7 +33,7 @@ from antiphon.runtime.execution import waiting
 from antiphon.runtime.execution.asking import raise_if_declined
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.call_context import State
-from antiphon.runtime.execution.executor import is_own_thread
+from antiphon.runtime.execution.executor import is_own_thread, share_threads
 from antiphon.runtime.execution.failures import contain
 from antiphon.runtime.execution.fingerprints import step_print
 from antiphon.runtime.execution.nested_steps import current_step
@@ -276,6 +276,7 @@ class Context(WaitingContext[State]):
         fingerprint = step_print(
             function, args, kwargs, is_keyed=key is not None, shared=self._environment.lifespan
         )
+        share_threads(self._call.principal.share)
         work = step.work(self._environment.threads, args, kwargs)
         name = key or step.name
         if (tracing := self._environment.telemetry.tracing) is not None:

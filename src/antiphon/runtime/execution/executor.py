@@ -12,6 +12,7 @@ import functools
 import inspect
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
@@ -30,11 +31,15 @@ __all__ = [
     "as_emitter",
     "is_async",
     "is_own_thread",
+    "share_threads",
 ]
 
 logger = logging.getLogger("antiphon")
 
 _thread_of_function: contextvars.ContextVar[int] = contextvars.ContextVar("antiphon_thread", default=0)
+
+_share: contextvars.ContextVar[str] = contextvars.ContextVar("antiphon_share", default="")
+"""Whose share of the threads functions use in this context."""
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
 """Sends one yielded value to the caller."""
@@ -47,13 +52,27 @@ class Threads(Protocol):
         """Call a function in a thread, with a copy of the current context variables."""
 
 
-class ThreadExecutor:
-    """The thread pool for functions that are not `async`, created at the first call of one."""
+_Work: TypeAlias = tuple[concurrent.futures.Future[Any], Callable[[], Any]]
+"""A function that waits for a thread, and the future of its outcome."""
 
-    def __init__(self, size: int) -> None:
+
+class ThreadExecutor:
+    """The thread pool for functions that are not `async`, created at the first call of one.
+
+    Functions of the callers with one share run in at most `most_of_share` threads at once. Further ones wait
+    for one of these, so that a thread is left to others.
+    """
+
+    def __init__(self, size: int, most_of_share: int | None = None) -> None:
         self._size = size
+        self._most_of_share = size if most_of_share is None else most_of_share
         self._executor: Executor | None = None
         self._submitted: set[concurrent.futures.Future[Any]] = set()
+        self._lock = threading.Lock()
+        self._waiting: dict[str, deque[_Work]] = {}
+        """The functions of each share that has as many threads as it may have, and of those that wait."""
+        self._used: dict[str, int] = {}
+        """How many threads the functions of each share have, or wait for in the pool."""
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call a function in a thread, with a copy of the current context variables."""
@@ -61,11 +80,53 @@ class ThreadExecutor:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
-        call = functools.partial(contextvars.copy_context().run, _in_thread, function, kwargs)
-        submitted = self._executor.submit(call)
+        call = functools.partial(contextvars.copy_context().run, _in_pool, function, kwargs)
+        share = _share.get()
+        if not share:
+            submitted = self._executor.submit(call)
+        else:
+            submitted = concurrent.futures.Future()
+            self._submit_of(share, (submitted, call))
         self._submitted.add(submitted)
         submitted.add_done_callback(self._submitted.discard)
         return asyncio.wrap_future(submitted)
+
+    def _submit_of(self, share: str, work: _Work) -> None:
+        """Give a function to the pool, or let it wait until a function of the same share has returned."""
+        with self._lock:
+            used = self._used.get(share, 0)
+            if used >= self._most_of_share:
+                self._waiting.setdefault(share, deque()).append(work)
+                return
+            self._used[share] = used + 1
+        self._submit(share, work)
+
+    def _submit(self, share: str, work: _Work) -> None:
+        assert self._executor is not None
+        done = self._executor.submit(self._work, share, work)
+        done.add_done_callback(lambda done: work[0].cancel() if done.cancelled() else None)
+
+    def _work(self, share: str, work: _Work) -> None:
+        """Call a function in a thread of the pool, and the next ones of its share, without the lock."""
+        following: _Work | None = work
+        while following is not None:
+            done, call = following
+            if done.set_running_or_notify_cancel():
+                _settle(done, call)
+            del done, call
+            following = self._next_of(share)
+
+    def _next_of(self, share: str) -> _Work | None:
+        """Return what waits for the thread that has become free; give the thread back if nothing does."""
+        with self._lock:
+            waiting = self._waiting.get(share)
+            if waiting:
+                return waiting.popleft()
+            self._waiting.pop(share, None)
+            self._used[share] -= 1
+            if not self._used[share]:
+                del self._used[share]
+            return None
 
     @property
     def apart(self) -> OwnThreads:
@@ -81,6 +142,11 @@ class ThreadExecutor:
         """Shut the pool down, without waiting for functions that still run. Log how many there are."""
         if self._executor is None:
             return
+        with self._lock:
+            for works in self._waiting.values():
+                for done, _ in works:
+                    done.cancel()
+            self._waiting.clear()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._executor = None
         if running := sum(submitted.running() for submitted in tuple(self._submitted)):
@@ -126,6 +192,20 @@ def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         return function(**kwargs)
     except (StopIteration, GeneratorExit) as error:  # no future can hand them on
         raise RuntimeError(f"The function raised {type(error).__name__}.") from error
+
+
+def _in_pool(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    _share.set("")  # what the function calls in further threads must not wait for its own one
+    return _in_thread(function, kwargs)
+
+
+def share_threads(share: str) -> None:
+    """Let the functions of this context use the threads of a share (see `Principal.share`).
+
+    Does nothing for what a function in a thread waits for.
+    """
+    if not _thread_of_function.get():
+        _share.set(share)
 
 
 def is_own_thread() -> bool:

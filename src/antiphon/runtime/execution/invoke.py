@@ -20,7 +20,14 @@ from antiphon.runtime.authoring.signature import Signature
 from antiphon.runtime.execution.asking import require
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
-from antiphon.runtime.execution.executor import ThreadExecutor, Threads, as_async, as_emitter, is_async
+from antiphon.runtime.execution.executor import (
+    ThreadExecutor,
+    Threads,
+    as_async,
+    as_emitter,
+    is_async,
+    share_threads,
+)
 from antiphon.runtime.execution.failures import SelfCancelled
 from antiphon.runtime.execution.injection import Injection
 from antiphon.runtime.execution.journal import Journal
@@ -66,9 +73,9 @@ class AuthorFunction:
         "_context",
         "_generate",
         "_injection",
-        "_threaded",
         "bind",
         "invoke",
+        "is_threaded",
         "names",
         "replays",
         "signature",
@@ -95,7 +102,8 @@ class AuthorFunction:
         self.invoke = as_async(function, runner) if self._generate is None else function
         self._injection = Injection(function, needed, runner, may_emit=may_emit) if needed else None
         self._context = self.signature.context
-        self._threaded = not is_async(function)
+        self.is_threaded = not is_async(function)
+        """Whether the function runs in a thread."""
         self.replays = replay
         """Whether the function may be run again. If not, its runs are held in the process."""
 
@@ -131,6 +139,8 @@ class AuthorFunction:
         if self.takes_artifacts and environment.artifacts is not None:
             arguments = await environment.artifacts.resolve(arguments, call)
         carrier = call.carrier
+        if self.is_threaded or self._injection is not None:
+            share_threads(call.principal.share)
         if self._context is None and self._generate is None and self._injection is None:
             if call.request.request_state is not None:
                 await carrier.open(call)  # a state that does not open is refused, used or not
@@ -158,7 +168,7 @@ class AuthorFunction:
         """Run the function once, to its end or to where it stops."""
         if self._context is not None:
             arguments[self._context] = context
-        run.threaded = self._threaded
+        run.threaded = self.is_threaded
         work = run.call.work
         try:
             if self._injection is not None:

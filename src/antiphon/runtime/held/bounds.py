@@ -1,12 +1,14 @@
 """Bounds of the runs that wait in this process: how many, with how much memory, and for how long.
 
-Owns the order in which they wait. The run that has waited longest is evicted first, and a principal that has
-more than its share evicts its own runs. It must not know what an item does when it ends.
+Owns the order in which they wait: the run that has waited longest is evicted first. A caller that has more
+than its share evicts its own runs. If there are too many in all, the caller that has most loses one. It must
+not know what an item does when it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from antiphon.runtime.budget import share_of
@@ -80,7 +82,10 @@ class HeldBounds:
         while item.share and own and self._exceeds_share(own):
             self._evict(next(iter(own)))
         while self._items and (len(self._items) > self._most or self._bytes > self._most_bytes):
-            self._evict(next(iter(self._items)))
+            groups = self._by_share.values()
+            is_number = len(self._items) > self._most
+            largest = max(groups, key=len) if is_number else max(groups, key=_bytes_of)
+            self._evict(next(iter(largest)))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
@@ -101,7 +106,7 @@ class HeldBounds:
             self._timer = None
 
     def _exceeds_share(self, own: dict[HeldItem, None]) -> bool:
-        return len(own) > self._most_of_share or sum(item.size for item in own) > self._bytes_of_share
+        return len(own) > self._most_of_share or _bytes_of(own) > self._bytes_of_share
 
     def _evict(self, item: HeldItem) -> None:
         if item.is_waiting:
@@ -125,3 +130,7 @@ class HeldBounds:
                 self.remove(item)
                 item.end("expired")
         self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._items else None
+
+
+def _bytes_of(items: Iterable[HeldItem]) -> int:
+    return sum(item.size for item in items)

@@ -24,7 +24,7 @@ from antiphon.errors import (
     RequestError,
     SessionLost,
 )
-from antiphon.model.identity import Principal
+from antiphon.model.identity import Principal, Stranger
 from antiphon.model.request import (
     LISTENING_REQUESTS,
     CallTool,
@@ -39,6 +39,7 @@ from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervisor
+from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.transport.server.http import get_streams
 from antiphon.transport.server.http.asgi import Receive, Scope, Send
 from antiphon.transport.server.http.connections import stranger_at
@@ -117,6 +118,7 @@ class Endpoint:
         self._calls = 0
         self._listeners = Listeners(limits, engine.usages)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._log = RateLimitedLog()
 
     @property
     def running_calls(self) -> int:
@@ -400,6 +402,13 @@ class Endpoint:
         """Return where the calls of a caller are counted; raises `Busy` if it has too many."""
         usage = self._usages.of(principal.share)
         if usage.calls >= self._call_share:
+            if isinstance(principal, Stranger):
+                self._log.warning(
+                    "Refusing calls from %s: %d run, and one address may have no more. If this is a load "
+                    "balancer, raise Limits.principal_share.",
+                    principal.share,
+                    usage.calls,
+                )
             error = Busy(f"You have {usage.calls} of at most {self._call_share} running calls: try again.")
             error.request_id = request_id
             raise error

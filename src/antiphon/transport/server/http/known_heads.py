@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from antiphon.runtime.budget import share_of
 from antiphon.wire.mirrored_headers import names_only_tool, task_id_in
 
 __all__ = [
@@ -100,10 +101,13 @@ class Head(NamedTuple):
 
 
 class KnownHeads:
-    """The heads that all connections of a process share."""
+    """The heads that all connections of a process share. Clients at one address may add a part of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 1.0) -> None:
+        self._most_of_share = share_of(MAX_HEADS, share)
         self._heads: dict[bytes, Head] = {}
+        self._by_share: dict[str, dict[bytes, None]] = {}
+        """The heads that the clients at each address have added, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -120,11 +124,29 @@ class KnownHeads:
         body = data.find(_END, end, MAX_HEAD_BYTES) + len(_END)
         return self._heads.get(data[:start] + data[end:body])
 
-    def add(self, head: Head) -> None:
-        """Keep a head, in place of the oldest one if there are too many."""
-        if len(self._heads) >= MAX_HEADS:
-            del self._heads[next(iter(self._heads))]
-        self._heads[head.before + head.after] = head
+    def add(self, head: Head, share: str = "") -> None:
+        """Keep a head that a client at an address has sent.
+
+        If there are too many, it takes the place of its oldest one, or of the one who has added most.
+        """
+        key = head.before + head.after
+        if key in self._heads:
+            self._heads[key] = head
+            return
+        own = self._by_share.get(share, {})
+        if len(own) >= self._most_of_share:
+            self._remove_oldest(share)
+        elif len(self._heads) >= MAX_HEADS:
+            self._remove_oldest(max(self._by_share, key=lambda each: len(self._by_share[each])))
+        self._heads[key] = head
+        self._by_share.setdefault(share, {})[key] = None
+
+    def _remove_oldest(self, share: str) -> None:
+        keys = self._by_share[share]
+        oldest = next(iter(keys))
+        del keys[oldest], self._heads[oldest]
+        if not keys:
+            del self._by_share[share]
 
 
 class PlainRequest(NamedTuple):
@@ -142,10 +164,11 @@ class ConnectionHeads:
     A head with a secret is forgotten with its connection.
     """
 
-    __slots__ = ("_last", "_last_of_task", "_misses", "_shared")
+    __slots__ = ("_last", "_last_of_task", "_misses", "_share", "_shared")
 
-    def __init__(self, shared: KnownHeads) -> None:
+    def __init__(self, shared: KnownHeads, share: str = "") -> None:
         self._shared = shared
+        self._share = share
         self._last: Head | None = None
         self._last_of_task: Head | None = None
         """The last head that was kept without the id of a task."""
@@ -196,7 +219,7 @@ class ConnectionHeads:
         else:
             self._last = head
         if head is not None and share and not head.is_private:
-            self._shared.add(head)
+            self._shared.add(head, self._share)
 
 
 def _split_task_id(data: bytes) -> tuple[bytes, bytes] | None:

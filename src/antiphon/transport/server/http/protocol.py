@@ -64,6 +64,7 @@ class HttpProtocol(HttpToolsProtocol):
         "_is_ending",
         "_is_lost",
         "_is_whole",
+        "_known_heads",
         "_last_body",
         "_max_plain_body",
         "_plain_body",
@@ -113,7 +114,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._max_plain_body = 0 if self._endpoint is None else self._endpoint.small_body
         self._plain_scopes: Mapping[bytes, Scope] = {}
         """What the endpoint has to know of the connection, by the path in a plain request."""
-        self._heads = ConnectionHeads(config.known_heads)
+        self._known_heads = config.known_heads
         self._batch = config.batched_start
         self._responses = config.responses
         self._is_between = True
@@ -132,6 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._endpoint is not None:
             self._plain_scopes = self._endpoint.plain_scopes.of(self.server)
         self.stranger = stranger_at(self.client)
+        self._heads = ConnectionHeads(self._known_heads, self.stranger.share)
         refusal = self._connections.admit(self, self.client)
         if refusal is None:
             self._connections.deadlines[self] = self.loop.time() + self.limits.head_timeout

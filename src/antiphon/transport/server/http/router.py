@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
@@ -15,10 +16,13 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from antiphon.errors import BodyTooLarge, Busy, DefinitionError, InvalidRequest, RequestError
+from antiphon.runtime.budget import share_of
+from antiphon.runtime.execution.executor import share_threads
 from antiphon.runtime.execution.failures import is_failure
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.asgi import Receive, Send
+from antiphon.transport.server.http.connections import stranger_at
 from antiphon.transport.server.http.guard import Guard
 from antiphon.transport.server.http.headers import check_head, read_headers
 from antiphon.transport.server.http.unread import send_body
@@ -225,6 +229,9 @@ class Router:
         self._guard = guard
         self._start = start
         self._running = 0
+        self._most_of_share = share_of(limits.max_calls, limits.principal_share)
+        self._running_of: Counter[str] = Counter()
+        """How many requests of each network address run."""
 
     @property
     def has_pages(self) -> bool:
@@ -269,7 +276,8 @@ class Router:
                     max_bytes=limits.max_body_bytes,
                     timeout=limits.body_timeout,
                 )
-                response = await self._respond(page, handler, request)
+                share = stranger_at(scope.get("client")).share
+                response = await self._respond(page, handler, request, share)
         await response.send(send, receive, head=method == "HEAD", timeout=self._limits.body_timeout)
 
     def _check(self, page: Page, scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:
@@ -281,11 +289,11 @@ class Router:
             check(scope, headers)
         return headers
 
-    async def _respond(self, page: Page, handler: Handler, request: HttpRequest) -> HttpResponse:
+    async def _respond(self, page: Page, handler: Handler, request: HttpRequest, share: str) -> HttpResponse:
         limit, work = asyncio.timeout(self._limits.call_timeout), Supervised.here()
         try:
             async with limit:
-                value = await (self._run_own(handler, request) if page.is_own else handler(request))
+                value = await (self._run_own(handler, request, share) if page.is_own else handler(request))
             return value if isinstance(value, HttpResponse) else HttpResponse(value)
         except RequestError as error:
             return _refusal(error)
@@ -300,10 +308,14 @@ class Router:
                 "The server failed to serve this page. Its log has the details.\n", status=500
             )
 
-    async def _run_own(self, handler: Handler, request: HttpRequest) -> Any:
+    async def _run_own(self, handler: Handler, request: HttpRequest, share: str) -> Any:
         if self._running >= self._limits.max_calls:
             raise Busy("The server is at its limit of requests: try again.")
+        if share and self._running_of[share] >= self._most_of_share:
+            raise Busy("Your address is at its limit of requests: try again.")
         self._running += 1
+        self._running_of[share] += 1
+        share_threads(share)
         try:
             if self._start is not None:
                 await self._start()
@@ -312,6 +324,9 @@ class Router:
             return await self._in_thread(lambda: handler(request), {})
         finally:
             self._running -= 1
+            self._running_of[share] -= 1
+            if not self._running_of[share]:
+                del self._running_of[share]
 
 
 def _refusal(error: RequestError) -> HttpResponse:

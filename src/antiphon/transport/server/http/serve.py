@@ -128,7 +128,7 @@ class HttpConfig(uvicorn.Config):
         """Load the app, and raise the limit of open descriptors, which bounds the connections."""
         super().load()
         self.connections = Connections(self.limits, raise_descriptor_limit())
-        self.known_heads = KnownHeads()
+        self.known_heads = KnownHeads(self.limits.principal_share)
         self.batched_start = BatchedStart()
         self.responses = Responses()
         self.plain_endpoint = None

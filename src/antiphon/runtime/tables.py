@@ -1,0 +1,176 @@
+"""The tables that callers can fill: what bounds each of them, and what one caller gets of it.
+
+Owns the list, which the threat model prints and the tests fill. The modules that keep a table enforce its
+bounds. A new table that a caller can fill gets a row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TABLES", "Table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, queue or cache that grows with what callers send."""
+
+    name: str
+    """What it holds."""
+    number: str
+    """The setting or the constant that bounds how many it holds."""
+    size: str
+    """What bounds its bytes."""
+    share: str
+    """The part that one caller may have, or the reason why it needs none."""
+    beyond: str
+    """What happens to what exceeds the bound or the share."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one caller may have a part of it only."""
+        return self.share.startswith("`")
+
+
+_SHARE = "`principal_share`"
+_REFUSED = "refused with 503"
+_BUDGET = "`max_memory_bytes`"
+_STORED = "`max_stored_task_bytes`"
+_CACHE = "none: a cache, whose loss costs some work"
+
+TABLES = (
+    Table(
+        "connections",
+        "`max_connections`",
+        "`max_head_bytes` each",
+        "`max_connections_per_address`",
+        f"{_REFUSED}; on a full server idle ones are closed",
+    ),
+    Table("running calls", "`max_calls`", _BUDGET, _SHARE, _REFUSED),
+    Table("bodies and answers of more than 8 KiB", "`max_calls`", _BUDGET, _SHARE, _REFUSED),
+    Table("requests to an author's pages", "`max_calls`", "`max_body_bytes` each", _SHARE, _REFUSED),
+    Table("threads", "`max_threads`", "–", _SHARE, "waits for a thread of the same caller"),
+    Table("streams of changes", "`max_listeners`", _BUDGET, _SHARE, _REFUSED),
+    Table(
+        "subscriptions",
+        "`max_subscriptions` of a session or stream",
+        _BUDGET,
+        _SHARE,
+        "refused",
+    ),
+    Table(
+        "sessions",
+        "`max_sessions`",
+        _BUDGET,
+        _SHARE,
+        "an idle one of the same caller goes, or of the caller who has most; if none is idle, refused",
+    ),
+    Table(
+        "ended sessions",
+        "10 * `max_sessions`",
+        "300 bytes each",
+        _SHARE,
+        "sessions of the same caller that expire as early as those that are forgotten count as ended",
+    ),
+    Table(
+        "events to replay",
+        "`max_replay_streams` of a session, `max_replay_events` of a stream",
+        "`max_replay_bytes` of a stream, `max_memory_bytes`",
+        _SHARE,
+        "the oldest events of the same stream go",
+    ),
+    Table(
+        "held runs",
+        "`max_held_runs`",
+        "a quarter of `max_memory_bytes`",
+        _SHARE,
+        "the one that has waited longest fails: of the same caller, or of the caller who has most",
+    ),
+    Table("tasks that wait for a worker", "`max_queued_tasks`", _STORED, _SHARE, _REFUSED),
+    Table("tasks that wait for an answer", "`max_waiting_tasks`", _STORED, _SHARE, _REFUSED),
+    Table("logs of tasks", "`max_task_bytes` of a task", _STORED, _SHARE, _REFUSED),
+    Table(
+        "artifacts",
+        "–",
+        "`max_stored_artifact_bytes`",
+        _SHARE,
+        "the caller that uses most space loses its oldest ones",
+    ),
+    Table(
+        "heads of requests that connections share",
+        "1,024",
+        "2 KiB each",
+        _SHARE,
+        "the oldest one of the same address goes, or of the address that has most",
+    ),
+    # Without a share
+    Table(
+        "running tasks",
+        "`max_running_tasks`",
+        "`max_body_bytes` each",
+        "none: workers take turns between callers; `max_running_tasks_per_principal` sets one",
+        "waits for a worker",
+    ),
+    Table(
+        "requests that wait behind another one of their connection",
+        "16 of a connection",
+        "`max_memory_bytes`",
+        "none: a connection is one caller's",
+        "the connection is closed",
+    ),
+    Table(
+        "answers passed on to other processes",
+        "1,000 of a session",
+        _BUDGET,
+        "none: a session is one caller's",
+        "the oldest one is forgotten",
+    ),
+    Table(
+        "records in the store of ended sessions",
+        "as many as callers end in `session_lifetime`",
+        "some 100 bytes each",
+        "none: limit the rate in front of the server",
+        "removed when the session id would have expired",
+    ),
+    Table("why held runs have ended", "10,000", "a sentence each", _CACHE, "the oldest one is forgotten"),
+    Table(
+        "headers that passed the checks before",
+        "256 each",
+        "1 KiB each",
+        _CACHE,
+        "forgotten",
+    ),
+    Table("metadata of requests, read before", "256", "4 KiB each", _CACHE, "forgotten"),
+    Table("content of tasks that have ended", "–", "32 MiB", _CACHE, "read from the store again"),
+    Table("tokens that were verified", "`max_cached_tokens`", "8 MiB of tokens", _CACHE, "verified again"),
+    Table("tokens that are not active", "4,096", "32 bytes each", _CACHE, "introspected again"),
+    Table(
+        "tokens that wait for their introspection",
+        "64, and 1,024 that wait",
+        "16 KiB each",
+        "none: nobody knows yet whose they are",
+        _REFUSED,
+    ),
+    Table(
+        "buckets of `RateLimit`",
+        "`max_callers`",
+        "some 200 bytes each",
+        "none: one for each caller",
+        "the one used least recently is forgotten",
+    ),
+    Table(
+        "sessions of an adopted server",
+        "1,000",
+        "as the server keeps them",
+        "none: one for each principal",
+        "the one used least recently is dropped",
+    ),
+    Table(
+        "connections of a gateway to a server",
+        "100, or 16 processes",
+        "64 MiB for a message",
+        "`principal_share`",
+        "waits for a connection of the same caller",
+    ),
+)
+"""Each table, those with a share first."""

@@ -50,8 +50,8 @@ def check_claims(
 def principal_id(claims: Mapping[str, Any]) -> str | None:
     """Return the id of the principal of a token, from its issuer and its subject; `None` without a subject.
 
-    A client that acts for itself has no subject, or its own id as one. It is not the user of that name. A token
-    that names a user by something else than a subject has no principal: all users of its client would be one.
+    A client that acts for itself has no subject, or its own id as one. It is not the user of that name. A
+    token that names a user in another way has no principal: all users of its client would be one.
     https://datatracker.ietf.org/doc/html/rfc9068#section-5
     """
     subject, client = claims.get("sub"), claims.get("client_id")

@@ -15,6 +15,7 @@ from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.server.dependencies import get_access_token
 
 from antiphon import BearerTokens, Client, Context, DefinitionError, RequestError, Server, adopt
+from antiphon.errors import AntiphonError
 from tests.adoption.generations import Generation
 from tests.cli import command
 from tests.support.serving import serving
@@ -139,6 +140,149 @@ async def test_the_command_refuses_such_a_server_unless_everybody_may_call_it(
             assert (await client.call("hello")).text == "hello"
     # Whoever starts it over stdio needs no token, as with its own library.
     assert command.antiphon("call", file, "hello").stdout.strip() == "hello"
+
+
+GUARDING = """
+from starlette.middleware import Middleware
+
+class Refuse:
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        raise PermissionError
+
+"""
+HELLO = """
+@mcp.tool
+def hello() -> str:
+    return "hello"
+
+"""
+GUARDED = {
+    "app": f"""
+from fastmcp import FastMCP
+{GUARDING}
+mcp = FastMCP("private")
+{HELLO}
+app = mcp.http_app("/mcp", [Middleware(Refuse)])
+""",
+    "run": f"""
+from fastmcp import FastMCP
+{GUARDING}
+mcp = FastMCP("private")
+{HELLO}
+mcp.run("http", middleware=[Middleware(Refuse)])
+""",
+    "low-level": """
+import mcp.types as types
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.lowlevel import Server
+
+
+class Verifier:
+    async def verify_token(self, token):
+        return None
+
+
+async def list_tools(ctx, params):
+    return types.ListToolsResult(tools=[types.Tool(name="hello", input_schema={"type": "object"})])
+
+
+async def call_tool(ctx, params):
+    return types.CallToolResult(content=[types.TextContent(type="text", text="hello")])
+
+
+private = Server("private", on_list_tools=list_tools, on_call_tool=call_tool)
+app = private.streamable_http_app(
+    auth=AuthSettings(issuer_url="https://i.example.com", resource_server_url="https://n.example.com/mcp"),
+    token_verifier=Verifier(),
+)
+""",
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+async def test_a_file_that_guards_its_server_where_it_serves_it_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "guarded.py"
+    file.write_text(GUARDED[name])
+    for words in (["run"], ["run", "--console"]):
+        refused = command.antiphon(*words, "--port", "0", file)
+        assert refused.returncode != 0
+        assert "it may be what authenticates callers" in refused.stderr
+    module = command.antiphon("run", "--port", "0", "guarded", cwd=tmp_path)
+    assert "it may be what authenticates callers" in module.stderr
+    with command.running("--allow-anonymous", file, directory=tmp_path) as served:
+        async with Client(served.url) as client:
+            assert (await client.call("hello")).text == "hello"
+    # Whoever starts it over stdio runs it, and a gateway that starts it does not offer it to others.
+    async with Client([*command.COMMAND, "run", "--stdio", str(file)]) as client:
+        assert (await client.call("hello")).text == "hello"
+    outer = Server("outer")
+    outer.mount("p", [*command.COMMAND, "run", "--stdio", str(file)])
+    async with serving(outer) as address, Client(address.url) as client:
+        assert await client.tools() == []
+
+
+SCOPED = """
+from fastmcp import FastMCP
+from fastmcp.server.auth import require_scopes
+from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
+
+verifier = StaticTokenVerifier(
+    {"boss": {"client_id": "boss", "scopes": ["admin"]}, "joe": {"client_id": "joe", "scopes": []}}
+)
+mcp = FastMCP("private", auth=verifier)
+
+@mcp.tool(auth=require_scopes("admin"))
+def wipe() -> str:
+    return "wiped"
+
+@mcp.tool
+def hello() -> str:
+    return "hello"
+
+@mcp.resource("notes://all", auth=require_scopes("admin"))
+def notes() -> str:
+    return "secret"
+
+@mcp.resource("notes://{day}/all", auth=require_scopes("admin"))
+def of_day(day: str) -> str:
+    return "secret"
+
+@mcp.prompt(auth=require_scopes("admin"))
+def greet(name: str) -> str:
+    return "secret"
+
+if __name__ == "__main__":
+    mcp.run()
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("--workers", "2"), ("--",)])
+async def test_the_scopes_of_a_component_are_checked_in_every_way_of_serving(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "scoped.py"
+    file.write_text(SCOPED)
+    program = (*words, "python") if words == ("--",) else words
+    with command.running(*program, file, directory=tmp_path) as served:
+        for protocol in ("2026-07-28", "2025-11-25", "2025-06-18"):
+            async with Client(served.url, auth="boss", protocol=protocol) as client:
+                assert (await client.call("wipe")).text == "wiped"
+            async with Client(served.url, auth="joe", protocol=protocol) as client:
+                assert [tool.name for tool in await client.tools()] == ["hello"]
+                lists = (client.resources, client.templates, client.prompts)
+                assert [await each() for each in lists] == [[], [], []]
+                for request in (
+                    client.call("wipe"),
+                    (await client.submit("wipe")).result(timeout=60),
+                    client.read("notes://all"),
+                    client.read("notes://monday/all"),
+                    client.prompt("greet", {"name": "x"}),
+                ):
+                    with pytest.raises(AntiphonError, match=r"Unknown|not found"):
+                        await request
 
 
 def test_a_server_that_authenticates_in_one_that_does_not_is_logged(caplog: pytest.LogCaptureFixture) -> None:

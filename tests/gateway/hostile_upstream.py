@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 WAY = sys.argv[1]
+MANY = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 QUESTION = {
     "method": "elicitation/create",
     "params": {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}},
@@ -41,6 +42,16 @@ def tools(id: Any) -> None:
         sys.stdout.write(f'{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[],"x":"')
         while True:
             sys.stdout.write("x" * (1 << 20))
+    elif (
+        WAY == "renames"
+    ):  # every list has other names, and is announced to have changed as soon as it is read
+        answer(
+            id, {"tools": [{"name": "do", **TOOL}, *({"name": f"t{pages}x{n}", **TOOL} for n in range(MANY))]}
+        )
+        send({"method": "notifications/tools/list_changed"})
+    elif WAY == "marked":  # as a gateway does whose own servers were connected late
+        protected = {"_meta": {"dev.antiphon/protected": True}} if pages > 1 else {}
+        answer(id, {"tools": [{"name": "do", **TOOL}, {"name": "wipe", **TOOL, **protected}]})
     elif WAY != "silent":
         strange = {"name": "", **TOOL}, {"name": "bad", "inputSchema": "none"}, {"name": "do", **TOOL}
         answer(id, {"tools": [*strange, {"name": "do", **TOOL}]})
@@ -70,6 +81,11 @@ def call(id: Any) -> None:
         for _ in range(5000):
             send({"method": "notifications/tools/list_changed"})
         answer(id, text(f"{pages} lists"))
+    elif WAY == "marked":
+        send({"method": "notifications/tools/list_changed"})
+        answer(id, text("done"))
+    elif WAY == "renames":
+        answer(id, text(str(pages)))
     elif WAY == "late":
         answer(id, text("done"))
         time.sleep(0.2)
@@ -91,7 +107,7 @@ for line in sys.stdin:
     message = json.loads(line)
     id, method = message.get("id"), message.get("method")
     if method == "initialize":
-        capabilities = {"tools": {"listChanged": WAY == "changes"}}
+        capabilities = {"tools": {"listChanged": WAY in ("changes", "renames", "marked")}}
         answer(
             id,
             {

@@ -190,7 +190,9 @@ async def test_a_server_that_cannot_be_started_does_not_keep_the_others_away(
     assert "s3cret" not in caplog.text
 
 
-async def test_a_name_that_is_taken_is_an_error_at_the_start(asking: list[str]) -> None:
+async def test_a_name_that_is_taken_is_left_out_also_at_the_start(
+    asking: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("gateway")
 
     @server.tool
@@ -198,9 +200,10 @@ async def test_a_name_that_is_taken_is_an_error_at_the_start(asking: list[str]) 
         return "mine"
 
     server.mount("shop", asking)
-    with pytest.raises(DefinitionError, match="'shop' has a tool 'shop_order', and this name is taken"):
-        async with server.running():
-            pass
+    async with Client(server) as client:
+        assert (await client.call("shop_order")).text == "mine"
+        assert (await client.call("shop_count", to=1)).text == "1"
+    assert "what the server 'shop' offers: 1 tools, because this name is taken: 'order'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from antiphon.authorization.protected_resource import ProtectedResource
 from antiphon.errors import DefinitionError, Forbidden, Unauthorized
 from antiphon.model.identity import Principal
 
-__all__ = ["TokenPrincipal", "VerifiedTokens", "own_authentication"]
+__all__ = ["TokenPrincipal", "VerifiedTokens", "authenticates", "own_authentication"]
 
 _FASTMCP_AUTH = "fastmcp.server.auth.auth"
 _PATH = "/mcp"
@@ -81,6 +81,14 @@ class VerifiedTokens:
         return TokenPrincipal(
             _principal_id(token, claims), frozenset(token.scopes), claims, token.expires_at, token
         )
+
+
+def authenticates(server: Any) -> bool:
+    """Return whether a server authenticates its callers over HTTP, also if this library cannot do it."""
+    try:
+        return own_authentication(server) is not None
+    except DefinitionError:
+        return True
 
 
 def own_authentication(server: Any) -> Authenticate | None:

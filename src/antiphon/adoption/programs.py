@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -31,6 +32,8 @@ _CLASSES: Mapping[str, tuple[str, Sequence[str]]] = {
 """The classes whose methods run a server, by module."""
 _APPS = ("streamable_http_app", "sse_app", "http_app")
 """The methods that return an ASGI app, which the program runs itself."""
+_GUARDS = ("middleware", "auth", "token_verifier", "auth_server_provider")
+"""The options of these methods, and of those that run a server, by which a program authenticates callers."""
 _LOW_LEVEL = "mcp.server.lowlevel.server"
 _STDIO = "mcp.server.stdio"
 _MANAGER = "mcp.server.streamable_http_manager"
@@ -42,13 +45,16 @@ _STREAM = object()
 
 
 @contextmanager
-def intercepting_run(serve: Serve, *, ignores_middleware: bool = True) -> Iterator[None]:
+def intercepting_run(
+    serve: Serve, *, ignores_middleware: bool = True, guarded: list[Any] | None = None
+) -> Iterator[None]:
     """Call `serve` with each server that the block runs, also if its library is imported in the block.
 
     Unless `ignores_middleware`, a server that is run with ASGI middleware raises `DefinitionError`: the
-    middleware would not be there, and it may be what authenticates callers.
+    middleware would not be there, and it may be what authenticates callers. Servers that are run or made into
+    an app with something of that kind are added to `guarded`.
     """
-    finder = _Finder(serve, ignores_middleware=ignores_middleware)
+    finder = _Finder(serve, ignores_middleware=ignores_middleware, guarded=[] if guarded is None else guarded)
     sys.meta_path.insert(0, finder)
     try:
         for name in _MODULES.intersection(sys.modules):
@@ -62,8 +68,9 @@ def intercepting_run(serve: Serve, *, ignores_middleware: bool = True) -> Iterat
 class _Finder(importlib.abc.MetaPathFinder):
     """Replaces the methods of a module after it was imported."""
 
-    def __init__(self, serve: Serve, *, ignores_middleware: bool) -> None:
+    def __init__(self, serve: Serve, *, ignores_middleware: bool, guarded: list[Any]) -> None:
         self._serve = serve
+        self._guarded = guarded
         self._ignores_middleware = ignores_middleware
         self._replaced: list[tuple[Any, str, Any]] = []
         self._apps: list[tuple[Any, Any]] = []
@@ -129,7 +136,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     @property
     def _run(self) -> Callable[..., Awaitable[None]]:
         async def run(server: Any, *arguments: Any, **options: Any) -> None:
-            if self._is_guarded(options):
+            if self._is_guarded(server, options):
                 raise DefinitionError(
                     "The program runs its server with ASGI middleware. Antiphon does not use it, and it may "
                     "be what authenticates callers. To serve without it, pass --allow-anonymous."
@@ -138,9 +145,12 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         return run
 
-    def _is_guarded(self, options: Mapping[str, Any]) -> bool:
-        """Return whether a server is run or made into an app with something that guards it."""
-        return not self._ignores_middleware and bool(options.get("middleware") or options.get("auth"))
+    def _is_guarded(self, server: Any, options: Mapping[str, Any]) -> bool:
+        """Return whether something guards a server where it is run or made into an app, if that counts."""
+        if not any(options.get(name) for name in _GUARDS):
+            return False
+        self._guarded.append(server)
+        return not self._ignores_middleware
 
     def _note_apps(self, owner: Any) -> None:
         """Remember of which server the apps are that a class makes."""
@@ -151,7 +161,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     def _noting_app(self, make: Callable[..., Any]) -> Callable[..., Any]:
         def make_and_note(server: Any, *arguments: Any, **options: Any) -> Any:
             app = make(server, *arguments, **options)
-            if self._is_guarded(options):
+            given = inspect.signature(make).bind_partial(server, *arguments, **options).arguments
+            if self._is_guarded(server, {**given, **options}):
                 self._is_served_by_http = True
             else:
                 self._apps.append((app, server))

@@ -55,6 +55,7 @@ async def forward(upstream: Upstream, request: R, context: Context) -> Any:
     the server answers with.
     """
     call = call_of(context)
+    upstream.check(call)
     token = current_context.set(context)
     try:
         with translated_errors(upstream.name):

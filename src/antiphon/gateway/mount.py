@@ -26,23 +26,31 @@ def mount(engine: Engine, name: str, target: Any, options: MountOptions) -> None
             f"mount({name!r}, …) has no option {unknown[0]!r}: use {', '.join(MountOptions.__annotations__)}."
         )
     check_prefix(name)
+    if options.get("prefix", True) and any(each.prefix == name for each in engine.registry.providers):
+        raise DefinitionError(
+            f"mount({name!r}, …): There is already a mount {name!r}, whose tools would have the same names. "
+            "Use another name."
+        )
     if isinstance(inner := getattr(target, "engine", None), Engine):
-        if further := sorted(set(options) - {"prefix"}):
+        if further := sorted(set(options) - {"prefix", "allow_anonymous"}):
             raise DefinitionError(
                 f"mount({name!r}, …): a Server has no option {further[0]!r}. Set it on its own tools."
             )
         if inner is engine:
             raise DefinitionError(f"mount({name!r}, …): a server cannot mount itself.")
-        if inner.authenticates and not engine.authenticates:
+        is_open = options.get("allow_anonymous", False)
+        is_withheld = inner.authenticates and not (engine.authenticates or is_open)
+        if is_withheld:
             logger.warning(
-                "The server %r authenticates its callers, and %r, which mounts it, does not: everybody who "
-                "reaches %r over HTTP can call its tools. Set authenticate= on %r.",
+                "The server %r authenticates its callers, and %r, which mounts it, does not: nothing of it "
+                "is offered over HTTP. Set authenticate= on %r, or mount it with allow_anonymous=True.",
                 name,
                 engine.info.name,
                 engine.info.name,
-                engine.info.name,
             )
-        engine.add_provider(ServerProvider(engine, name, inner, prefix=options.get("prefix", True)))
+        engine.add_provider(
+            ServerProvider(engine, name, inner, prefix=options.get("prefix", True), is_withheld=is_withheld)
+        )
         return
     is_command = isinstance(target, Sequence) and not isinstance(target, str | bytes)
     if not is_command and not (isinstance(target, str) and target.startswith(("http://", "https://"))):

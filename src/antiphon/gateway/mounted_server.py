@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 
 from antiphon.errors import DefinitionError
-from antiphon.gateway.names import MAX_NAME_CHARACTERS, attributed, qualified
+from antiphon.gateway.names import MAX_NAME_CHARACTERS, attributed, other_prefixes, qualified
 from antiphon.model.catalog import Kind
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import ListChanged
 from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import CallTool, Complete, GetPrompt, PromptReference, Request
@@ -40,7 +41,9 @@ logger = logging.getLogger("antiphon")
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "templates", "prompts")
 _NAMED: tuple[Kind, ...] = ("tools", "prompts")
 """The lists whose items get a prefix."""
-Item = TypeVar("Item", Tool, Resource, Prompt)
+Item: TypeAlias = Tool | Resource | Prompt
+_MAX_NAMED = 5
+"""How many items that are left out of a list the log names at once."""
 
 
 class _Inside:
@@ -159,14 +162,24 @@ class _MountedPrompt(Prompt):
 class ServerProvider(Provider):
     """The items of a server of this process."""
 
-    def __init__(self, engine: Engine, name: str, inner: Engine, *, prefix: bool) -> None:
+    def __init__(
+        self, engine: Engine, name: str, inner: Engine, *, prefix: bool, is_withheld: bool = False
+    ) -> None:
         self._engine = engine
+        self._guard = _is_no_stranger if is_withheld else None
         self._name = name
-        self._prefix = name if prefix else None
+        self.prefix = name if prefix else None
         self._inner = inner
         self._inside = _Inside(inner)
-        self._left_out: set[tuple[Kind, str]] = set()
+        self._left_out: dict[Kind, set[str]] = {kind: set() for kind in _KINDS}
         """The items whose names are taken, so that each is logged once."""
+        self._copies: dict[Kind, dict[str, tuple[Item, bool, Item]]] = {kind: {} for kind in _KINDS}
+        """The items of the server, whether they are enabled there, and what is offered for them."""
+
+    @property
+    def protects(self) -> bool:
+        """Whether callers of the server have to say who they are over HTTP, or need scopes."""
+        return self._guard is not None or any(each.protects for each in self._inner.registry.providers)
 
     @property
     def kinds(self) -> Sequence[Kind]:  # type: ignore[override]
@@ -178,7 +191,8 @@ class ServerProvider(Provider):
         """Start the lifespan of the server; raises `DefinitionError` if one of its names is taken."""
         async with self._inner.running_inside():
             self._register(is_starting=True)
-            self._engine.describe(self, attributed(self._prefix, self._inner.instructions))
+            if self._guard is None:
+                self._engine.describe(self, attributed(self.prefix, self._inner.instructions))
             following = asyncio.create_task(self._follow())
             try:
                 yield
@@ -197,18 +211,25 @@ class ServerProvider(Provider):
                     self._engine.changes.publish(change)
 
     def _register(self, *, is_starting: bool) -> None:
-        """Offer the items of the server.
+        """Offer the items of the server; those that have not changed stay as they are.
 
-        Raises `DefinitionError` for a name that is taken when the server starts; later, the item is left out.
+        Raises `DefinitionError` for a name of the author's that is taken at the start. Later, and if the name
+        comes from a server that this one mounts, the item is left out.
         """
         registry = self._inner.registry
         for kind in _KINDS:
-            items = [
-                self._mounted(item, is_enabled=not registry.is_disabled(kind, key))
-                for key, item in registry.registered(kind).items()
-            ]
-            if not is_starting:
-                items = [item for item in items if not self._is_left_out(kind, item)]
+            copies: dict[str, tuple[Item, bool, Item]] = {}
+            items: list[Item] = []
+            left_out: set[str] = set()
+            for key, item in registry.registered(kind).items():
+                is_enabled, had = not registry.is_disabled(kind, key), self._copies[kind].get(key)
+                if had is None or had[0] is not item or had[1] is not is_enabled:
+                    had = item, is_enabled, self._mounted(item, is_enabled=is_enabled)
+                copies[key] = had
+                is_authors = registry.owner(kind, key) is None
+                if (is_starting and is_authors) or not self._is_left_out(kind, had[2], is_authors, left_out):
+                    items.append(had[2])
+            self._copies[kind], self._left_out[kind] = copies, left_out
             mirrored = {}
             if kind == "tools":
                 mirrored = {self._qualified(tool): headers for tool, headers in self._inner.mirrored.items()}
@@ -222,14 +243,18 @@ class ServerProvider(Provider):
         outer = self._engine.registry
         return key in outer.registered(kind) and outer.owner(kind, key) is not self
 
-    def _is_left_out(self, kind: Kind, item: Tool | Resource | Prompt) -> bool:
-        """Return whether the name of an item is taken; the first time, log that the item is left out."""
+    def _is_anothers(self, kind: Kind, key: str) -> bool:
+        """Return whether a name belongs to another mount by how it begins."""
+        prefixes = [each.prefix for each in self._engine.registry.providers]
+        return kind in _NAMED and key.startswith(other_prefixes(self.prefix, prefixes))
+
+    def _is_left_out(self, kind: Kind, item: Item, is_authors: bool, left_out: set[str]) -> bool:
+        """Return whether the name of an item is another's; the first time, log that the item is left out."""
         key = item.uri if isinstance(item, Resource) else item.name
-        if not self._is_taken(kind, key):
-            self._left_out.discard((kind, key))
+        if not self._is_taken(kind, key) and (is_authors or not self._is_anothers(kind, key)):
             return False
-        if (kind, key) not in self._left_out:
-            self._left_out.add((kind, key))
+        left_out.add(key)
+        if key not in self._left_out[kind] and len(left_out) <= _MAX_NAMED:
             logger.error(
                 "The mounted server %r has added a %s, and its name here, %r, is taken. It is left out.",
                 self._name,
@@ -239,7 +264,7 @@ class ServerProvider(Provider):
         return True
 
     def _qualified(self, name: str) -> str:
-        return qualified(self._prefix, name)
+        return qualified(self.prefix, name)
 
     def _mounted(self, item: Tool | Resource | Prompt, *, is_enabled: bool) -> Tool | Resource | Prompt:
         """Return a copy of an item for the outer server."""
@@ -247,7 +272,9 @@ class ServerProvider(Provider):
             mounted: Tool | Resource | Prompt = self._tool(item)
         else:
             mounted = self._resource(item) if isinstance(item, Resource) else self._prompt(item)
-        mounted.offer = replace(item.offer, enabled=is_enabled)
+        mounted.offer = replace(item.offer, enabled=is_enabled, guard=item.offer.guard or self._guard)
+        if isinstance(mounted, Tool):
+            mounted.is_restricted = mounted.is_restricted or mounted.offer.is_conditional
         return mounted
 
     def _tool(self, tool: Tool) -> Tool:
@@ -288,18 +315,25 @@ class ServerProvider(Provider):
 
     async def list(self, kind: Kind, call: Call[Any]) -> Listing | None:
         """Return what a caller sees of the server; `None` for all items that it has registered."""
+        if self._guard is not None and not self._guard(call.principal):
+            return Listing(())
         listing = await listing_of(self._inner.registry, kind, call)
+        if listing is not None and self._guard is not None:
+            listing = replace(listing, shared=False)
         if listing is None or kind not in _NAMED:
             return listing
         definitions = [
             msgspec.structs.replace(each, name=name)
             for each in listing.definitions
             if not self._is_taken(kind, name := self._qualified(each.name))
+            and not (self._is_anothers(kind, name) and name not in self._engine.registry.registered(kind))
         ]
         return replace(listing, definitions=definitions)
 
     async def find(self, kind: Kind, key: str, call: Call[Any]) -> Tool | Resource | Prompt | None:
         """Return an item that a provider of the server knows. Only its name in the outer server finds it."""
+        if self._is_anothers(kind, key):
+            return None
         own = await self._own_name(kind, key, call) if kind in _NAMED else key
         if own is None or self._inner.registry.hides(kind, own, call.principal):
             return None
@@ -310,16 +344,16 @@ class ServerProvider(Provider):
 
     async def _own_name(self, kind: Kind, name: str, call: Call[Any]) -> str | None:
         """Return the name that the server itself has for a tool or a prompt; `None` if it cannot have one."""
-        if self._prefix is None:
+        if self.prefix is None:
             return name
-        if not name.startswith(f"{self._prefix}_"):
+        if not name.startswith(f"{self.prefix}_"):
             return None
         if len(name) == MAX_NAME_CHARACTERS:  # it may end with a digest of a longer name
             listing = await listing_of(self._inner.registry, kind, call)
             for each in () if listing is None else listing.definitions:
                 if self._qualified(each.name) == name:
                     return each.name
-        own = name.removeprefix(f"{self._prefix}_")
+        own = name.removeprefix(f"{self.prefix}_")
         return own if self._qualified(own) == name else None
 
     async def subscribe(self, uri: str, call: Call[Any]) -> None:
@@ -331,6 +365,11 @@ class ServerProvider(Provider):
         """Tell the providers of the server."""
         for provider in self._inner.registry.providers:
             await provider.unsubscribe(uri, call)
+
+
+def _is_no_stranger(principal: Principal) -> bool:
+    """Return whether a caller is known, or runs the server."""
+    return bool(principal.id) or principal is ANONYMOUS
 
 
 def _copy_slots(kind: type[Any], source: Any, target: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from antiphon.errors import DefinitionError
 
@@ -16,6 +16,7 @@ __all__ = [
     "attributed",
     "check_prefix",
     "free_name",
+    "other_prefixes",
     "prefix_for",
     "qualified",
     "shortened",
@@ -33,6 +34,15 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 def qualified(prefix: str | None, name: str) -> str:
     """Return the name under which a tool or a prompt of a server is offered."""
     return name if prefix is None else shortened(f"{prefix}_{name}", name)
+
+
+def other_prefixes(own: str | None, prefixes: Iterable[str | None]) -> tuple[str, ...]:
+    """Return how names begin that belong to other servers, given the prefix of one and of all.
+
+    Of two prefixes that both fit, the longer one owns a name: `a_b_x` is `x` of `a_b`, and not `b_x` of `a`.
+    """
+    length = -1 if own is None else len(own)
+    return tuple(f"{prefix}_" for prefix in prefixes if prefix is not None and len(prefix) > length)
 
 
 def shortened(name: str, whole: str) -> str:

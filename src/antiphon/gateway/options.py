@@ -19,7 +19,7 @@ __all__ = ["MountOptions", "Mounted"]
 
 
 class MountOptions(TypedDict, total=False):
-    """The options of `Server.mount` for a target that is not a `Server`."""
+    """The options of `Server.mount`. A `Server` has `prefix` and `allow_anonymous` only."""
 
     prefix: bool
     """Whether the names of tools and prompts begin with the name of the mount (the default)."""
@@ -49,6 +49,9 @@ class MountOptions(TypedDict, total=False):
     """The only protocol version to use with the server."""
     max_connections: int | None
     """How many processes of a command (16), or sessions at a URL (100), are open at once."""
+    allow_anonymous: bool
+    """Whether a command or a `Server` that authenticates its own callers, or needs scopes, is offered to
+    callers whom it cannot check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class Mounted:
     auth: Any = field(default=None, repr=False)
     protocol: str | None = None
     max_connections: int | None = None
+    allow_anonymous: bool = False
 
     @property
     def is_command(self) -> bool:

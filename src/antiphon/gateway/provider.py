@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from antiphon.backoff import Backoff
 from antiphon.errors import AntiphonError, Busy, DefinitionError, Failure, RequestError
 from antiphon.gateway.forwarding import forward, translated_errors
-from antiphon.gateway.names import attributed, qualified
+from antiphon.gateway.names import attributed, other_prefixes, qualified
 from antiphon.gateway.options import Mounted
 from antiphon.gateway.upstream import Upstream
 from antiphon.gateway.upstream_client import UpstreamClient
+from antiphon.model.capabilities import PROTECTED
 from antiphon.model.catalog import (
     Definition,
     Kind,
@@ -29,6 +32,7 @@ from antiphon.model.catalog import (
     TemplateDefinition,
     ToolDefinition,
 )
+from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.model.outcome import Completion, InputRequired, PromptResult, ReadResult, Result
 from antiphon.model.request import (
@@ -40,12 +44,15 @@ from antiphon.model.request import (
     RequestMeta,
     TaskParams,
 )
+from antiphon.printable import printable
 from antiphon.runtime.authoring.foreign import ForeignPrompt, ForeignResource, ForeignTool
 from antiphon.runtime.authoring.offer import read_offer
 from antiphon.runtime.authoring.options import TaskPolicy
 from antiphon.runtime.authoring.prompt import Prompt
 from antiphon.runtime.authoring.resource import Resource
 from antiphon.runtime.authoring.tool import Tool
+from antiphon.runtime.authoring.uri_template import PrefixTemplate
+from antiphon.runtime.budget import share_of
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
@@ -61,17 +68,60 @@ _START_SECONDS, _PROCESS_START_SECONDS = 5.0, 10.0
 server that takes longer is connected in the background."""
 _REFRESH_SECONDS = 2.0
 """How long a caller waits for a list of an upstream server. After that, it gets the last one."""
-_CHANGES_SECONDS = 0.1
-"""How long changes of a list are gathered before it is read once more."""
+_CHANGES_SECONDS, _LONGEST_CHANGES_SECONDS = 0.1, 60.0
+"""How long changes of lists are gathered before they are read once more: at first, and if they never end."""
+_SECONDS_PER_ITEM = 0.001
+"""The shortest such time for each item that a server lists: the work on them is a small part of it."""
+_CALM_FACTOR = 4
+"""A server whose lists stay the same for so many times the current delay may change them at once again."""
+_ITEMS_AT_ONCE = 50
+"""How many items are compared or made before other work of the event loop goes on."""
+_MAX_NAMED, _MAX_NAME_CHARACTERS = 5, 80
+"""How many names of items that are left out the log shows, and how much of each."""
 _MAX_SUBSCRIPTIONS = 10_000
 """How many resources of one server callers can subscribe to, all together."""
-_KINDS: tuple[Kind, ...] = ("tools", "resources", "templates", "prompts")
+_KINDS: tuple[Kind, ...] = ("tools", "templates", "resources", "prompts")
+_NAMED: tuple[Kind, ...] = ("tools", "prompts")
+"""The lists whose items get a prefix."""
+_URIS: tuple[Kind, ...] = ("resources", "templates")
 _STALE: Mapping[str, tuple[Kind, ...]] = {
     "tools": ("tools",),
     "resources": ("resources", "templates"),
     "prompts": ("prompts",),
 }
 """The lists to read again when the server announces a change."""
+
+
+class _Made(NamedTuple):
+    """An item as the server defines it, and as it is offered, with the headers that repeat its arguments."""
+
+    definition: Definition
+    item: Tool | Resource | Prompt
+    headers: Mapping[str, tuple[str, ...]]
+
+
+class _Pace:
+    """When the lists of a server are read again. One that changes them all the time has to wait longer."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(_CHANGES_SECONDS, _LONGEST_CHANGES_SECONDS)
+        self._next = 0.0
+
+    @property
+    def left(self) -> float:
+        """How many seconds it takes until a list may be read."""
+        return max(0.0, self._next - asyncio.get_running_loop().time())
+
+    async def wait(self) -> None:
+        """Wait until a list may be read."""
+        await asyncio.sleep(self.left)
+
+    def slow_down(self, items: int) -> None:
+        """Note that lists of so many items were read, because they had changed."""
+        now = asyncio.get_running_loop().time()
+        if now - self._next > _CALM_FACTOR * self._backoff.delay:
+            self._backoff.reset()
+        self._next = now + max(self._backoff.next_delay(), items * _SECONDS_PER_ITEM)
 
 
 class UpstreamProvider(Provider):
@@ -84,19 +134,30 @@ class UpstreamProvider(Provider):
         self._upstream = Upstream(
             mounted, self._connected, self._changed, share=engine.limits.principal_share
         )
+        self.prefix = mounted.name if mounted.prefix else None
         self._offer = read_offer(f"mount({mounted.name!r}, …)", mounted.tags, True, mounted.visible)
         self._subscriptions: Counter[str] = Counter()
+        """How many subscriptions there are, by URI."""
+        self._subscribed: dict[str, Counter[str]] = {}
+        """The same for each principal. Callers without one have no share."""
         if mounted.tasks:
             engine.tasks.needed = True  # its tools may come later
-        self._known: dict[Kind, Sequence[Definition]] = {}
+        self._made: dict[Kind, dict[str, _Made]] = {}
+        """The items of each list, by the names that the server has for them."""
+        self._schemes: set[str] = set()
+        self._reported: dict[Kind, frozenset[str]] = {}
+        """What is left out of each list, as it was logged."""
+        self._has_begun = False
+        """Whether the server was connected before: from then on it takes nothing that another one has."""
+        self._registering, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._pace = _Pace()
         self._refreshing: dict[Kind, asyncio.Task[None]] = {}
         self._stale: dict[str, bool] = {}
         """The lists that have changed since they were read, and whether that is only assumed."""
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
         self._running: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._wait_until = 0.0
-        self._has_started = False
 
     # Running
 
@@ -104,8 +165,8 @@ class UpstreamProvider(Provider):
     async def running(self) -> AsyncIterator[None]:
         """Connect to the server, and stay connected until the end.
 
-        A server that cannot be reached does not keep the others from starting. Raises `DefinitionError` if
-        the name of one of its tools or prompts is taken.
+        A server that cannot be reached does not keep the others from starting, and neither do names that are
+        taken: what has them is left out.
         """
         beginning = [each for each in self._engine.registry.providers if isinstance(each, UpstreamProvider)]
         try:
@@ -127,7 +188,6 @@ class UpstreamProvider(Provider):
                     "it responds.",
                     self._mounted.name,
                 )
-            self._has_started = True
         except BaseException:
             for each in beginning:
                 await each.end()
@@ -148,8 +208,8 @@ class UpstreamProvider(Provider):
     async def end(self) -> None:
         """Disconnect."""
         running, self._running = self._running, None
-        self._has_started = False
-        tasks = {*self._refreshing.values(), *self._following.values()}
+        self._has_begun = False
+        tasks = {*self._refreshing.values(), *([] if self._following is None else [self._following])}
         if running is not None:
             tasks.add(running)
         for task in tasks:
@@ -157,12 +217,35 @@ class UpstreamProvider(Provider):
         if tasks:
             await asyncio.wait(tasks)
         self._refreshing.clear()
-        self._following.clear()
+        self._following = None
 
     # Lists
 
+    @property
+    def protects(self) -> bool:
+        """Whether the server protects what it offers, or the mount does."""
+        return self._upstream.is_protected or self._mounted.scopes is not None
+
+    def _guard(self) -> None:
+        """Offer what a command protects to nobody but who runs the gateway too: it cannot check callers."""
+        mounted = self._mounted
+        self._offer = read_offer(f"mount({mounted.name!r}, …)", mounted.tags, True, mounted.visible)
+        instructions = self._upstream.client.instructions
+        if self._upstream.is_protected:
+            instructions = None
+            self._offer = replace(self._offer, guard=_runs_the_gateway)
+            logger.error(
+                "The server %r is not offered over HTTP: it authenticates its callers or needs scopes, and a "
+                "gateway that starts it as a command cannot tell it who calls. Serve it over HTTP with "
+                "antiphon run and name its URL. Or offer it to every caller with --allow-anonymous, in "
+                "Python allow_anonymous=True.",
+                mounted.name,
+            )
+        self._engine.describe(self, attributed(self.prefix, instructions))
+
     async def _connected(self, client: UpstreamClient) -> None:
         """Register everything that the server offers."""
+        self._guard()
         offers = client.offers
         has = {
             "tools": offers.tools,
@@ -171,8 +254,8 @@ class UpstreamProvider(Provider):
             "prompts": offers.prompts,
         }
         self.kinds = tuple(kind for kind in _KINDS if has[kind])
-        self._engine.describe(self, attributed(self._prefix, client.instructions))
-        self._known.clear()  # how the server asks may have changed, so that all items are made anew
+        self._made.clear()  # how the server asks may have changed, so that all items are made anew
+        self._schemes = set()
         for kind in _KINDS:
             definitions: Sequence[Definition] = ()
             if has[kind]:
@@ -180,7 +263,8 @@ class UpstreamProvider(Provider):
                     definitions = await _listed(client, kind)
                 except RequestError as error:  # some servers have resources, and no list of templates
                     logger.debug("The server %r does not list %s: %s", self._mounted.name, kind, error)
-            self._register(kind, definitions)
+            await self._register(kind, definitions)
+        self._has_begun = True
         for uri in tuple(self._subscriptions):
             await self._try(client.subscribe(uri), f"subscribe to {uri}")
 
@@ -192,64 +276,180 @@ class UpstreamProvider(Provider):
             return
         self._stale[change.kind] = change.assumed and self._stale.get(change.kind, True)
         # In the background: the connection hands this change over, and cannot bring a list meanwhile.
-        following = self._following.get(change.kind)
-        if following is None or following.done():
-            self._following[change.kind] = asyncio.create_task(self._follow_changes(change.kind))
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow_changes())
+
+    async def _follow_changes(self) -> None:
+        """Read the lists that have changed, and notify callers, also if the change was taken back since.
+
+        Changes that come meanwhile are followed together, however many a server announces.
+        """
+        while self._stale:
+            await self._pace.wait()
+            stale, self._stale = self._stale, {}
+            for name, is_assumed in stale.items():
+                has_changed = [await self._read_again(kind) for kind in _STALE[name]]
+                if not is_assumed and not any(has_changed):
+                    self._engine.changes.publish(ListChanged(name))
+            self._pace.slow_down(self._size)
 
     def _refresh(self, kind: Kind) -> asyncio.Task[None]:
         """Read a list again in the background, unless that is under way."""
         task = self._refreshing.get(kind)
         if task is None or task.done():
-            task = self._refreshing[kind] = asyncio.create_task(self._read_again(kind))
+            task = self._refreshing[kind] = asyncio.create_task(self._look_again(kind))
         return task
 
-    async def _follow_changes(self, name: str) -> None:
-        """Read the lists that have changed, and notify callers, also if the change was taken back since.
+    async def _look_again(self, kind: Kind) -> None:
+        await self._pace.wait()
+        if await self._read_again(kind):
+            self._pace.slow_down(self._size)
 
-        Changes that come meanwhile are followed together, however many a server announces.
+    async def _read_again(self, kind: Kind) -> bool:
+        """Read a list again, and offer what it has now; return whether it has changed."""
+        async with self._reading:  # one after the other: an older list must not replace a newer one
+            try:
+                client = self._upstream.client
+                definitions = await _listed(client, kind)
+                if client is self._upstream.client:
+                    return await self._register(kind, definitions)
+            except AntiphonError as error:
+                logger.warning("Cannot read the %s of the server %r: %s", kind, self._mounted.name, error)
+        return False
+
+    @property
+    def _size(self) -> int:
+        """How many items the server lists."""
+        return sum(map(len, self._made.values()))
+
+    async def _register(self, kind: Kind, definitions: Sequence[Definition]) -> bool:
+        """Offer the items of a list, in place of those that are offered; return whether it has changed."""
+        async with self._registering:
+            if not self._upstream.is_protected and any(map(self._is_marked, definitions)):
+                await self._protect(kind)
+            return await self._register_changed(kind, definitions)
+
+    def _is_marked(self, definition: Definition) -> bool:
+        """Return whether a gateway that was started as a command says of an item what `PROTECTED` says."""
+        mounted = self._mounted
+        return (
+            mounted.is_command
+            and not mounted.allow_anonymous
+            and definition.meta is not None
+            and PROTECTED in definition.meta
+        )
+
+    async def _protect(self, but: Kind) -> None:
+        """Guard everything: the server protects itself, and did not know that when it was connected."""
+        self._upstream.is_protected = True
+        self._guard()
+        made, self._made = self._made, {}
+        for kind, items in made.items():
+            if kind != but:
+                await self._register_changed(kind, [each.definition for each in items.values()])
+
+    async def _register_changed(self, kind: Kind, definitions: Sequence[Definition]) -> bool:
+        """Make the items of a list that have changed, and offer them with the others.
+
+        Other work of the event loop goes on meanwhile, however many there are.
         """
-        while name in self._stale:
-            is_assumed, before = self._stale.pop(name), dict(self._known)
-            for kind in _STALE[name]:
-                await self._read_again(kind)
-            if not is_assumed and all(self._known.get(kind) is before.get(kind) for kind in _STALE[name]):
-                self._engine.changes.publish(ListChanged(name))
-            await asyncio.sleep(_CHANGES_SECONDS)
+        before = self._made.get(kind)
+        made: dict[str, _Made] = {}
+        problems: dict[str, list[str]] = {}
+        for number, definition in enumerate(definitions, 1):
+            if not number % _ITEMS_AT_ONCE:
+                await asyncio.sleep(0)
+            had = None if before is None else before.get(_name_of(definition))
+            if had is None or had.definition != definition:
+                try:
+                    had = self._make(definition)
+                except DefinitionError as error:
+                    problems.setdefault(str(error), []).append(_name_of(definition))
+                    continue
+            made[_name_of(definition)] = had
+        if before is not None and list(made.values()) == list(before.values()):
+            return False
+        self._made[kind] = made
+        self._schemes = {name.partition(":")[0] for kind in _URIS for name in self._made.get(kind, ())}
+        self._offer_made(kind, problems, await self._covered(kind))
+        if kind in _URIS and not self._has_begun:
+            for each in self._later_mounts():
+                await each.give_way(self)
+        return True
 
-    async def _read_again(self, kind: Kind) -> None:
-        try:
-            self._register(kind, await _listed(self._upstream.client, kind))
-        except AntiphonError as error:
-            logger.warning("Cannot read the %s of the server %r: %s", kind, self._mounted.name, error)
+    def _offer_made(self, kind: Kind, problems: dict[str, list[str]], covered: Collection[str] = ()) -> None:
+        """Register the items of a list that were made, without those whose names belong to others."""
+        registry = self._engine.registry
+        registered = registry.registered(kind)
+        reserved = other_prefixes(self.prefix, [each.prefix for each in registry.providers])
+        items: dict[str, _Made] = {}
+        for name, made in self._made[kind].items():
+            key = _key(made.item)
+            if key in registered and registry.owner(kind, key) is not self:
+                problems.setdefault("this name is taken", []).append(name)
+            elif kind in _NAMED and key.startswith(reserved):
+                problems.setdefault("the name belongs to another server here", []).append(name)
+            elif key in covered:
+                problems.setdefault("a template of another server has this URI", []).append(name)
+            else:
+                items[key] = made
+        mirrored = {key: made.headers for key, made in items.items() if made.headers}
+        self._engine.replace(self, kind, [made.item for made in items.values()], mirrored)
+        self._report(kind, problems)
 
-    def _register(self, kind: Kind, definitions: Sequence[Definition]) -> None:
-        """Offer the items of a list, in place of those that are offered; unchanged ones stay as they are."""
-        if self._known.get(kind) == definitions:
-            return
-        items = {_key(item): item for each in definitions if (item := self._item(each)) is not None}
-        for key in tuple(items):
-            owner = self._engine.registry.owner(kind, key)
-            if owner is not self and key in self._engine.registry.registered(kind):
-                self._report_taken(kind, key)
-                del items[key]
-        mirrored = {
-            key: headers
-            for key, item in items.items()
-            if isinstance(item, Tool) and (headers := _headers(item))
+    def _report(self, kind: Kind, problems: Mapping[str, Sequence[str]]) -> None:
+        """Log what was left out, in one line for each reason, unless that was logged before."""
+        lines = {
+            f"{len(names)} {kind}, because {reason}: "
+            f"{', '.join(repr(printable(name, _MAX_NAME_CHARACTERS)) for name in names[:_MAX_NAMED])}"
+            for reason, names in problems.items()
         }
-        self._engine.replace(self, kind, list(items.values()), mirrored)
-        self._known[kind] = definitions
+        for line in sorted(lines - self._reported.get(kind, frozenset()))[:_MAX_NAMED]:
+            logger.error("Left out of what the server %r offers: %s.", self._mounted.name, line)
+        self._reported[kind] = frozenset(lines)
 
-    def _report_taken(self, kind: Kind, key: str) -> None:
-        """Raise `DefinitionError` for a name that is taken, if the server is starting; later, log it.
+    def _later_mounts(self) -> list[UpstreamProvider]:
+        """Return the servers that are mounted after this one."""
+        providers = self._engine.registry.providers
+        later = providers[providers.index(self) + 1 :]
+        return [each for each in later if isinstance(each, UpstreamProvider)]
 
-        The URIs of two servers cannot be told apart by a prefix, so the first one has the resource.
+    async def give_way(self, earlier: UpstreamProvider) -> None:
+        """Leave out the resources for which a server has templates that is mounted before, and came later."""
+        if "resources" in self._made:
+            async with self._registering:
+                covered = await self._covered("resources", anew=True)
+                if any(key in covered for key in self._made["resources"]):
+                    self._offer_made("resources", {}, covered)
+
+    async def _covered(self, kind: Kind, *, anew: bool = False) -> Collection[str]:
+        """Return the URIs of this server that belong to a template of the author or of an earlier mount.
+
+        Those that are offered already stay, unless they are looked at `anew`.
         """
-        what = kind.removesuffix("s")
-        message = f"The server {self._mounted.name!r} has a {what} {key!r}, and this name is taken"
-        if kind in ("tools", "prompts") and not self._has_started:
-            raise DefinitionError(f"{message}. Mount it under another name.")
-        logger.error("%s. It is left out.", message)
+        if kind != "resources":
+            return ()
+        registry = self._engine.registry
+        ranks: dict[Any, int] = {each: rank for rank, each in enumerate(registry.providers)}
+        templates = [
+            item.template
+            for uri, item in registry.registered("templates").items()
+            if ranks.get(registry.owner("templates", uri), -1) < ranks[self]
+            and _names_scheme(uri)
+            and not isinstance(item.template, PrefixTemplate)
+        ]
+        covered, tried = set(), 0
+        for uri in self._made["resources"]:
+            if not anew and registry.owner("resources", uri) is self:
+                continue
+            for template in templates:
+                tried += 1
+                if not tried % _ITEMS_AT_ONCE:
+                    await asyncio.sleep(0)
+                if template.match(uri) is not None:
+                    covered.add(uri)
+                    break
+        return covered
 
     async def list(self, kind: Kind, call: Call[Any]) -> Listing | None:
         """Read a list again whose changes the server does not announce, for as long as a caller may wait."""
@@ -259,32 +459,35 @@ class UpstreamProvider(Provider):
         except AntiphonError:
             return None
         if kind in self.kinds and announced not in client.offers.list_changes:
-            await asyncio.wait({self._refresh(kind)}, timeout=_REFRESH_SECONDS)
+            patience = _REFRESH_SECONDS if self._pace.left < _REFRESH_SECONDS else 0
+            await asyncio.wait({self._refresh(kind)}, timeout=patience)
         return None
 
     async def find(self, kind: Kind, key: str, call: Call[Any]) -> Tool | Resource | Prompt | None:
         """Return a resource that the server does not list, if its URI looks like those that it lists."""
         if kind != "resources" or "resources" not in self.kinds:
             return None
-        listed = (*self._known.get("resources", ()), *self._known.get("templates", ()))
-        schemes = {_uri(each).partition(":")[0] for each in listed}
-        if key.partition(":")[0] not in schemes:
+        if key.partition(":")[0] not in self._schemes:
             return None
         return self._resource(ResourceDefinition(key, key))
 
     # Items
 
-    def _item(self, definition: Definition) -> Tool | Resource | Prompt | None:
-        """Return the item for a definition; `None` for one that cannot be offered."""
-        try:
-            if isinstance(definition, ToolDefinition):
-                return self._tool(definition) if definition.name else None
-            if isinstance(definition, PromptDefinition):
-                return self._prompt(definition)
-            return self._resource(definition)
-        except DefinitionError as error:
-            logger.warning("Left out of what the server %r offers: %s", self._mounted.name, error)
-            return None
+    def _make(self, definition: Definition) -> _Made:
+        """Return the item for a definition; raises `DefinitionError` for one that cannot be offered."""
+        name = _name_of(definition)
+        if not name:
+            raise DefinitionError("the name is empty")
+        if printable(name, len(name)) != name:
+            raise DefinitionError("the name has characters that control a terminal or reorder text")
+        shown = _cleaned(definition)
+        if self._offer.guard is not None:  # another gateway may have started this one as a command
+            shown = msgspec.structs.replace(shown, meta={**(shown.meta or {}), PROTECTED: True})
+        if isinstance(shown, ToolDefinition):
+            tool = self._tool(shown)
+            return _Made(definition, tool, _headers(tool))
+        item = self._prompt(shown) if isinstance(shown, PromptDefinition) else self._resource(shown)
+        return _Made(definition, item, {})
 
     def _tool(self, definition: ToolDefinition) -> ForeignTool:
         mounted = self._mounted
@@ -330,12 +533,8 @@ class UpstreamProvider(Provider):
         """Whether the server decides for each call whether it becomes a task."""
         return self._upstream.returns_questions and self._upstream.client.offers.tasks
 
-    @property
-    def _prefix(self) -> str | None:
-        return self._mounted.name if self._mounted.prefix else None
-
     def _name(self, name: str) -> str:
-        return qualified(self._prefix, name)
+        return qualified(self.prefix, name)
 
     # Requests
 
@@ -361,6 +560,7 @@ class UpstreamProvider(Provider):
         return filled
 
     async def _complete(self, call: Call[Complete], prompt: str | None = None) -> Completion:
+        self._upstream.check(call)
         request = call.request
         if prompt is not None:
             request = msgspec.structs.replace(request, ref=PromptReference(prompt))
@@ -372,19 +572,34 @@ class UpstreamProvider(Provider):
         """Subscribe to a resource of the server, for as long as any caller does."""
         if not self._offers(uri):
             return
+        name, principal_id = self._mounted.name, call.principal.id
         if uri not in self._subscriptions and len(self._subscriptions) >= _MAX_SUBSCRIPTIONS:
             raise Busy(
-                f"Callers are subscribed to {_MAX_SUBSCRIPTIONS} resources of the server "
-                f"{self._mounted.name!r}, which is all that a gateway passes on. Try again later."
+                f"Callers are subscribed to {_MAX_SUBSCRIPTIONS} resources of the server {name!r}, which is "
+                "all that a gateway passes on. Try again later."
             )
+        most = share_of(_MAX_SUBSCRIPTIONS, self._engine.limits.principal_share)
+        own = self._subscribed.setdefault(principal_id, Counter())
+        if principal_id and uri not in own and len(own) >= most:
+            raise Busy(
+                f"You are subscribed to {most} resources of the server {name!r}, which is your share of "
+                "those that a gateway passes on. End some of these subscriptions."
+            )
+        own[uri] += 1
         self._subscriptions[uri] += 1
         if self._subscriptions[uri] == 1 and (client := self._subscribing) is not None:
             await self._try(client.subscribe(uri), f"subscribe to {uri}")
 
     async def unsubscribe(self, uri: str, call: Call[Any]) -> None:
         """Unsubscribe from a resource of the server, if no other caller has subscribed to it."""
-        if uri not in self._subscriptions:
+        own = self._subscribed.get(call.principal.id, Counter[str]())
+        if uri not in own:
             return
+        own[uri] -= 1
+        if own[uri] <= 0:
+            del own[uri]
+        if not own:
+            del self._subscribed[call.principal.id]
         self._subscriptions[uri] -= 1
         if self._subscriptions[uri] <= 0:
             del self._subscriptions[uri]
@@ -430,14 +645,38 @@ async def _listed(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:
     return listed
 
 
+def _runs_the_gateway(principal: Principal) -> bool:
+    """Return whether a caller runs the gateway: over stdio, or in its process."""
+    return principal is ANONYMOUS
+
+
 def _key(item: Tool | Resource | Prompt) -> str:
     return item.uri if isinstance(item, Resource) else item.name
 
 
-def _uri(definition: Definition) -> str:
+def _name_of(definition: Definition) -> str:
+    """Return the name or the URI that the server has for an item."""
     if isinstance(definition, ResourceDefinition):
         return definition.uri
     return definition.uri_template if isinstance(definition, TemplateDefinition) else definition.name
+
+
+def _names_scheme(template: str) -> bool:
+    """Return whether a template says of which scheme its URIs are: one that fits all of them owns none."""
+    return ":" in template.partition("{")[0]
+
+
+def _cleaned(definition: Definition) -> Definition:
+    """Return a definition whose titles cannot reorder what a person reads."""
+    changes: dict[str, Any] = {}
+    if definition.title is not None:
+        changes["title"] = printable(definition.title)
+    if isinstance(definition, ResourceDefinition | TemplateDefinition):
+        changes["name"] = printable(definition.name)
+    hints = definition.annotations if isinstance(definition, ToolDefinition) else None
+    if hints is not None and hints.title is not None:
+        changes["annotations"] = msgspec.structs.replace(hints, title=printable(hints.title))
+    return msgspec.structs.replace(definition, **changes) if changes else definition
 
 
 def _headers(tool: Tool) -> Any:

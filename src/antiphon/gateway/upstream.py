@@ -21,10 +21,12 @@ from antiphon.gateway.questions import UpstreamQuestions, current_context, may_b
 from antiphon.gateway.sessions import Session, Sessions
 from antiphon.gateway.upstream_client import UpstreamClient
 from antiphon.model.capabilities import ANSWERS_EVERYTHING
+from antiphon.model.identity import ANONYMOUS
 from antiphon.model.notification import Log
 from antiphon.model.request import ReadResource, Request
 from antiphon.model.ui import declare_ui
 from antiphon.printable import printable
+from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context, call_of
 
 __all__ = ["Upstream"]
@@ -79,6 +81,8 @@ class Upstream:
         """The items that return their questions, although the server has sessions."""
         self.returns_questions = False
         """Whether the server returns its questions, so that nothing waits for the answers."""
+        self.is_protected = False
+        """Whether the command protects what it offers from everybody but who runs it."""
 
     @property
     def client(self) -> UpstreamClient:
@@ -101,6 +105,14 @@ class Upstream:
             return self._sessions.exclusive(context)
         return self._sessions.shared() if client.has_sessions else _as_it_is(client)
 
+    def check(self, call: Call[Any]) -> None:
+        """Raise `Failure` if the server does not check callers here, and this one does not run the gateway.
+
+        The caller of a task was checked when the task was created.
+        """
+        if self.is_protected and call.task_id is None and call.principal is not ANONYMOUS:
+            raise Failure(f"The server {self.name!r} is not offered to callers whom it cannot check.")
+
     def must_return_questions(self, request: Request, error: InternalError) -> bool:
         """Return whether an error in a session says that the item returns its questions, and remember it.
 
@@ -120,7 +132,7 @@ class Upstream:
     async def run(self, tried: Callable[[], None]) -> None:
         """Keep the server connected until cancelled. `tried` is called after each attempt.
 
-        Raises `DefinitionError` if something that the server offers at first has a name that is taken.
+        Raises `DefinitionError` if the server cannot be mounted with these options.
         """
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, jitter=0.2)
         loop = asyncio.get_running_loop()
@@ -171,6 +183,7 @@ class Upstream:
     async def _connect(self, lost: asyncio.Event) -> Session:
         """Open the first connection, and find out how the server asks."""
         first = await self._open(on_change=self._on_change)
+        self.is_protected = self._protects(first)
         first.is_first = True
         first.on_lost.append(lost.set)
         if first.is_lost:
@@ -222,7 +235,18 @@ class Upstream:
         if not session.client.has_sessions:
             await session.close()
             raise UnsupportedVersion(f"The server {self.name!r} has no sessions.")
+        if self._protects(session) and not self.is_protected:
+            # The program has changed since the first connection: what it offers has to be looked at again.
+            await session.close()
+            if self._first is not None:
+                self._first.lose()
+            raise Failure(f"The server {self.name!r} has changed, and is connected again: call again later.")
         return session
+
+    def _protects(self, session: Session) -> bool:
+        """Return whether a server does not check callers on a connection, and would do so over HTTP."""
+        mounted = self._mounted
+        return mounted.is_command and not mounted.allow_anonymous and session.client.offers.protected
 
     async def _open(self, *, on_change: Callback | None, in_session: bool = False) -> Session:
         """Open a connection; raises `AntiphonError`."""

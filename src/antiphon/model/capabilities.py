@@ -14,7 +14,17 @@ import msgspec
 
 from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
-__all__ = ["ANSWERS_EVERYTHING", "ServerCapabilities", "can_answer", "capabilities_for", "needed_capability"]
+__all__ = [
+    "ANSWERS_EVERYTHING",
+    "PROTECTED",
+    "ServerCapabilities",
+    "can_answer",
+    "capabilities_for",
+    "needed_capability",
+]
+
+PROTECTED = "dev.antiphon/protected"
+"""The experimental capability of a server that protects what it offers everywhere but on this connection."""
 
 
 class ServerCapabilities(msgspec.Struct, frozen=True):
@@ -37,6 +47,9 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     """Whether the caller can list, hear of and answer the questions of tasks to others."""
     streams: bool = False
     """Whether the server sends the segments of a tool's output while the tool runs."""
+    protected: bool = False
+    """Whether the server authenticates its callers or needs scopes over HTTP, and not on this connection: who
+    has it runs the server."""
     apps: bool = False
     """Whether the server has MCP Apps: pages that a host shows."""
 

@@ -29,7 +29,7 @@ from antiphon.errors import (
 )
 from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.catalog import Kind
-from antiphon.model.identity import Implementation, Principal, Stranger
+from antiphon.model.identity import ANONYMOUS, Implementation, Principal, Stranger
 from antiphon.model.notification import Acknowledged
 from antiphon.model.outcome import (
     DONE,
@@ -113,6 +113,7 @@ class Dispatcher:
         instructions: str | None,
         ttl_ms: int,
         hide_forbidden: bool = False,
+        protects: Callable[[], bool] = lambda: False,
     ) -> None:
         self._info = info
         self._registry = registry
@@ -123,6 +124,7 @@ class Dispatcher:
         self.instructions = instructions
         """A text for the client's model about how to use the server."""
         self._ttl_ms = ttl_ms
+        self._protects = protects
         self._artifacts = artifacts
         self._scopes = scopes
         self._subscriptions = SessionSubscriptions(registry)
@@ -364,6 +366,8 @@ class Dispatcher:
             capabilities = msgspec.structs.replace(capabilities, inbox=False)
         if isinstance(call.principal, Stranger):
             capabilities = msgspec.structs.replace(capabilities, task_list=False)
+        if call.principal is ANONYMOUS and self._protects():  # a gateway must not offer it to others
+            capabilities = msgspec.structs.replace(capabilities, protected=True)
         return Discovery(self._info, capabilities, self.instructions, self._ttl_ms)
 
     async def _initialize(self, call: Call[Initialize]) -> Discovery:

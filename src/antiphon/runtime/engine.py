@@ -160,6 +160,7 @@ class Engine:
             instructions=settings.instructions,
             ttl_ms=int(settings.list_ttl * 1000),
             hide_forbidden=settings.hide_forbidden,
+            protects=lambda: self.protects,
         )
         self._instructions: dict[Provider | None, str | None] = {None: settings.instructions}
         self.handle: Handle = self._dispatcher.handle
@@ -178,6 +179,8 @@ class Engine:
         if self.artifacts.enabled:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
+        self.authenticates_elsewhere = False
+        """Whether the server would authenticate callers over HTTP, and only who runs it reaches it here."""
         self._logged_mistaken_principal = False
         self._reported_tags: set[str] = set()
         self._lifespan = settings.lifespan
@@ -225,6 +228,8 @@ class Engine:
         if kind == "tools":
             for name in before:
                 self.mirrored.pop(name, None)
+                if name not in self.registry.registered("tools"):
+                    self.telemetry.forget(name)
             self.mirrored.update({name: headers for name, headers in mirrored.items() if headers})
         if any(isinstance(item, Tool) and item.has_artifacts for item in items):
             self._offer_artifacts()
@@ -277,6 +282,7 @@ class Engine:
         """Withdraw a tool; raises `NotFound`."""
         self.registry.remove_tool(name)
         self.mirrored.pop(name, None)
+        self.telemetry.forget(name)
 
     def configure(
         self,
@@ -410,6 +416,17 @@ class Engine:
     def authenticates(self) -> bool:
         """Whether callers have to say who they are."""
         return self._authenticate is not None
+
+    @property
+    def protects(self) -> bool:
+        """Whether callers over HTTP have to say who they are, or need scopes, for anything of the server."""
+        return (
+            self.authenticates
+            or self.authenticates_elsewhere
+            or bool(self.scopes.base)
+            or self.registry.has_scopes
+            or any(provider.protects for provider in self.registry.providers)
+        )
 
     async def identify(self, headers: Mapping[str, str]) -> Principal:
         """Return who sends these headers; raises `Unauthorized` or `Forbidden`."""

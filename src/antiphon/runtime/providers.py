@@ -47,8 +47,16 @@ class Provider:
     kinds: Collection[Kind] = ()
     """The lists that the provider can have items in, although it may have none now."""
 
+    prefix: str | None = None
+    """What the names of its tools and prompts begin with, before an underscore; `None` for nothing."""
+
     task_tools: Collection[str] = ()
     """The names of its tools that can run as tasks, as far as they are known before it starts."""
+
+    @property
+    def protects(self) -> bool:
+        """Whether the provider checks its callers over HTTP, and not those who run the server."""
+        return False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -59,6 +59,13 @@ def gateway(
     header: HeadersOption = None,
     env: EnvOption = None,
     protocol: ProtocolOption = None,
+    allow_anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--allow-anonymous",
+            help="Offer files and commands that authenticate their callers, or need scopes, to everybody.",
+        ),
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="URL", help="Keep tasks in this store, such as sqlite:///tasks.db."),
@@ -105,6 +112,7 @@ def gateway(
                 env=tuple(env or ()),
                 headers=tuple(header or ()),
                 protocol=protocol,
+                allow_anonymous=allow_anonymous,
             ),
         )
         if stdio:

@@ -47,6 +47,8 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     """HTTP headers for a single URL: `Name: value`."""
     protocol: str | None = None
     """The only protocol version to use with the servers."""
+    allow_anonymous: bool = False
+    """Whether files and commands that authenticate their callers are offered to everybody."""
 
     def __repr__(self) -> str:
         return f"GatewaySettings({self.name!r})"  # commands, URLs and headers may contain secrets
@@ -91,6 +93,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
                 timeout=self.timeout if each.timeout is None else each.timeout,
                 protocol=each.protocol or self.protocol,
                 auth=_stored_login(each),
+                allow_anonymous=self.allow_anonymous,
             )
             for each in found
         ]

@@ -131,7 +131,7 @@ def _load_name(target: str, folder: Path, variables: Mapping[str, str]) -> str:
 
     os.environ.update(variables)
     with redirect_stdout(sys.stderr), chdir(folder):  # standard output is for the JSON
-        return load_server(target, allow_anonymous=True).name
+        return load_server(target, is_private=True).name
 
 
 def _antiphon(*words: str) -> list[str]:

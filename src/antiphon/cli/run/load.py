@@ -10,7 +10,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -28,11 +28,14 @@ _OTHER_LIBRARIES = ("fastmcp", "mcp")
 _PREFERRED_NAMES = ("server", "app", "mcp")
 
 
-def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool = False) -> Server:
+def load_server(
+    target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool = False, is_private: bool = False
+) -> Server:
     """Load the server from a Python file or a module, and adopt a server of another library.
 
     `tasks` names the tools of an adopted server that callers can run as tasks. With `allow_anonymous`, an
-    adopted server has no authentication. Raises `CommandError`.
+    adopted server has no authentication. If the process `is_private`, it has none either, but tells a gateway
+    that it would have. Raises `CommandError`.
     """
     place, name = split_target(target)
     if Path(place).is_dir() and not Path(place, "__init__.py").exists():
@@ -40,8 +43,9 @@ def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool
             f"{place} is a directory. Name a Python file in it, for example {Path(place, 'server.py')}."
         )
     load = _import_file if is_python_file(target) or "/" in place else _import_module
+    guarded: list[Any] = []
     try:
-        with taking_over():
+        with taking_over(), _handing_over(guarded):
             module = load(place)
     except HandedOver as handed_over:
         unfinished = _unfinished_module(handed_over)
@@ -54,18 +58,37 @@ def load_server(target: str, tasks: Sequence[str] = (), *, allow_anonymous: bool
                 f'--task is for servers of other libraries. In {place}, write @server.tool(task="optional").'
             )
         return found
-    return adopt_loaded(found, tasks, allow_anonymous=allow_anonymous)
+    is_guarded = any(each is found for each in guarded)
+    if is_guarded and not (allow_anonymous or is_private):
+        raise CommandError(
+            f"{place} gives its server ASGI middleware or authentication where it runs it or makes an app of "
+            "it. Antiphon does not use that, and it may be what authenticates callers. Give the server "
+            "itself the authentication, or pass --allow-anonymous to serve it without.",
+            FAILED,
+        )
+    return adopt_loaded(
+        found, tasks, allow_anonymous=allow_anonymous, is_private=is_private, is_guarded=is_guarded
+    )
 
 
-def adopt_loaded(server: Any, tasks: Sequence[str], *, allow_anonymous: bool) -> Server:
-    """Return the `Server` for a server of another library; raises `CommandError`."""
+def adopt_loaded(
+    server: Any, tasks: Sequence[str], *, allow_anonymous: bool, is_private: bool, is_guarded: bool
+) -> Server:
+    """Return the `Server` for a server of another library; raises `CommandError`.
+
+    `is_guarded` says whether its program has something in front of it that may authenticate callers.
+    """
     from antiphon.adoption.adopt import adopt
+    from antiphon.adoption.own_authentication import authenticates
 
-    options: dict[str, Any] = {"authenticate": None} if allow_anonymous else {}
+    options: dict[str, Any] = {"authenticate": None} if allow_anonymous or is_private else {}
     try:
-        return adopt(server, tasks=tasks, **options)
+        adopted = adopt(server, tasks=tasks, **options)
     except DefinitionError as error:
         raise CommandError(str(error), FAILED) from None
+    if is_private and not allow_anonymous:
+        adopted.engine.authenticates_elsewhere = is_guarded or authenticates(server)
+    return adopted
 
 
 def _import_file(place: str) -> ModuleType:
@@ -84,23 +107,20 @@ def _import_file(place: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _handing_over(path):
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise _import_error(str(path), error) from error
     return module
 
 
-def _handing_over(path: Path) -> AbstractContextManager[None]:
-    """Hand over the server of another library that the file runs while it is imported."""
-    if b"mcp" not in path.read_bytes():  # the file imports no such library
-        return nullcontext()
+def _handing_over(guarded: list[Any]) -> AbstractContextManager[None]:
+    """Hand over the server of another library that is run while a file or a module is imported."""
     from antiphon.adoption.programs import intercepting_run
 
     async def serve(server: Any) -> None:
         raise HandedOver(server)
 
-    return intercepting_run(serve)
+    return intercepting_run(serve, guarded=guarded)
 
 
 def _import_module(name: str) -> ModuleType:

@@ -38,9 +38,16 @@ def serve_program(words: Sequence[str], settings: Settings, *, host: str, port: 
     run = _find_program(words)
     served: list[Server] = []
     failures: list[BaseException] = []
+    guarded: list[Any] = []
 
     def take(server: Any) -> Server:
-        adopted = adopt_loaded(server, settings.tasks, allow_anonymous=stdio or settings.allow_anonymous)
+        adopted = adopt_loaded(
+            server,
+            settings.tasks,
+            allow_anonymous=settings.allow_anonymous,
+            is_private=stdio,
+            is_guarded=any(each is server for each in guarded),
+        )
         configure(adopted, settings)
         settings.observe(adopted)
         served.append(adopted)
@@ -54,7 +61,7 @@ def serve_program(words: Sequence[str], settings: Settings, *, host: str, port: 
                 restore_stdout()
                 await adopted.stdio()
 
-            _run(run, _noting_failures(serve, failures), ignores_middleware=True)
+            _run(run, _noting_failures(serve, failures), guarded, ignores_middleware=True)
     else:
         _use_uvloop()
 
@@ -67,7 +74,12 @@ def serve_program(words: Sequence[str], settings: Settings, *, host: str, port: 
                     adopted, settings, listening, lambda: announcement(adopted, listening, settings.path, 1)
                 )
 
-        _run(run, _noting_failures(serve, failures), ignores_middleware=settings.allow_anonymous)
+        _run(
+            run,
+            _noting_failures(serve, failures),
+            guarded,
+            ignores_middleware=settings.allow_anonymous,
+        )
     if failures:
         raise _command_error(failures[0])
     if not served:
@@ -114,8 +126,8 @@ def _close_in_forks(listening: socket.socket) -> None:
         os.register_at_fork(after_in_child=close)
 
 
-def _run(run: Any, serve: Serve, *, ignores_middleware: bool) -> None:
-    with intercepting_run(serve, ignores_middleware=ignores_middleware):
+def _run(run: Any, serve: Serve, guarded: list[Any], *, ignores_middleware: bool) -> None:
+    with intercepting_run(serve, ignores_middleware=ignores_middleware, guarded=guarded):
         try:
             run()
         except KeyboardInterrupt:

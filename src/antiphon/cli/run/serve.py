@@ -125,7 +125,12 @@ def load_configured_server(settings: Settings) -> Server:
     """Load the server from its file and apply the settings. Raises `CommandError`."""
     gateway = settings.gateway
     if gateway is None:
-        server = load_server(settings.target, settings.tasks, allow_anonymous=settings.allow_anonymous)
+        server = load_server(
+            settings.target,
+            settings.tasks,
+            allow_anonymous=settings.allow_anonymous,
+            is_private=settings.is_private,
+        )
     else:
         server = gateway.create_server()
     configure(server, settings)
@@ -417,10 +422,11 @@ def announcement(server: Server, listening: socket.socket, path: str, workers: i
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
     processes = f" by {workers} workers" if workers > 1 else ""
     served = f"{printable(server.name)} is served at {url}{processes}."
+    offered = [name for name, tool in server.engine.registry.tools.items() if tool.offer.is_for_strangers]
     if not server.tools and server.engine.registry.offers("tools"):
         # An adopted server is asked for its tools when it starts, which each worker process does for itself.
         return served
-    return f"{served} Tools: {', '.join(map(printable, server.tools)) or 'none'}."
+    return f"{served} Tools: {', '.join(map(printable, offered)) or 'none'}."
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -37,6 +37,8 @@ class Settings(msgspec.Struct, frozen=True):
     """The tools of an adopted server that callers can run as tasks."""
     allow_anonymous: bool = False
     """Whether an adopted server is served without the authentication that it has itself."""
+    is_private: bool = False
+    """Whether nobody can reach the process over HTTP, so that an adopted server needs no authentication."""
     run_tasks: bool = True
     """Whether this process runs tasks. If not, it only serves."""
     gateway: GatewaySettings | None = None
@@ -51,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def without_authentication(self) -> Settings:
         """Return the settings for a process that nobody can reach over HTTP."""
-        return msgspec.structs.replace(self, allow_anonymous=True)
+        return msgspec.structs.replace(self, is_private=True)
 
     def to_environment(self) -> None:
         """Store the settings in the environment, for the processes that this process starts."""

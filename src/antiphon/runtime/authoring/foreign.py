@@ -118,6 +118,7 @@ class ForeignTool(Tool):
             visible=offer.visible,
         )
         self.offer = offer
+        self.is_restricted = self.is_restricted or offer.is_conditional
         self.definition = msgspec.structs.replace(
             definition,
             meta=meta_with_scopes(definition.meta, self.scopes),

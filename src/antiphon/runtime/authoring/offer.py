@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from antiphon.errors import DefinitionError
-from antiphon.model.identity import Principal
+from antiphon.model.identity import STRANGER, Principal
 
 __all__ = ["EVERYBODY", "Offer", "Visible", "checked_tags", "read_offer"]
 
@@ -33,9 +33,24 @@ class Offer:
     """Whether the item is offered from the start."""
     visible: Visible | None = None
     """Returns whether a caller sees the item; `None` if every caller does."""
+    guard: Callable[[Principal], bool] | None = None
+    """Returns whether the library offers the item to a caller. Unlike `visible`, it can tell a stranger from
+    the caller who runs the server."""
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether not every caller sees the item."""
+        return self.visible is not None or self.guard is not None
+
+    @property
+    def is_for_strangers(self) -> bool:
+        """Whether the library offers the item over HTTP."""
+        return self.guard is None or self.guard(STRANGER)
 
     def is_for(self, principal: Principal) -> bool:
         """Return whether a caller sees the item. If the author's function fails, nobody does."""
+        if self.guard is not None and not self.guard(principal):
+            return False
         if self.visible is None:
             return True
         try:

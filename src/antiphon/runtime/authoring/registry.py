@@ -185,7 +185,7 @@ class Registry:
         return frozenset(
             kind
             for kind, items in self._registered.items()
-            if any(item.offer.visible is not None for item in items.values())
+            if any(item.offer.is_conditional for item in items.values())
         )
 
     def seen(self, kind: Kind, key: str, principal: Principal) -> Any:
@@ -306,10 +306,15 @@ class Registry:
         return "tools" in self.conditional_kinds or any(tool.scopes is not None for tool in tools)
 
     @_computed
+    def has_scopes(self) -> bool:
+        """Whether any tool, resource or prompt needs scopes."""
+        return any(item.scopes is not None for items in self._registered.values() for item in items.values())
+
+    @_computed
     def has_restricted_resources(self) -> bool:
         """Whether any resource or resource template needs scopes, or does not exist for every caller."""
         resources = (*self._registered["resources"].values(), *self._registered["templates"].values())
-        return any(each.scopes is not None or each.offer.visible is not None for each in resources)
+        return any(each.scopes is not None or each.offer.is_conditional for each in resources)
 
     @_computed
     def has_apps(self) -> bool:

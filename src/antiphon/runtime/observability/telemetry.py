@@ -118,7 +118,14 @@ class Telemetry:
 
     def counters_of(self, tool: str) -> ToolCounters:
         """Return the counters of a tool."""
-        return self._tools.setdefault(tool, ToolCounters())
+        counters = self._tools.get(tool)
+        if counters is None:
+            counters = self._tools[tool] = ToolCounters()
+        return counters
+
+    def forget(self, tool: str) -> None:
+        """Forget the counters of a tool that the server no longer has. A tool of that name begins anew."""
+        self._tools.pop(tool, None)
 
     @property
     def counters(self) -> Mapping[CallKey, int]:

@@ -25,7 +25,7 @@ from antiphon.errors import (
     UnsupportedVersion,
 )
 from antiphon.model.base import Value
-from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.capabilities import PROTECTED, ServerCapabilities
 from antiphon.model.catalog import (
     Definition,
     Kind,
@@ -241,6 +241,7 @@ def server_capabilities(fields: Fields) -> ServerCapabilities:
         list_changes=changing,
         resource_subscriptions=_flag(fields, "resources", "subscribe"),
         task_list=isinstance(fields.get("tasks"), dict) and "list" in fields["tasks"],
+        protected=isinstance(fields.get("experimental"), dict) and PROTECTED in fields["experimental"],
         apps=isinstance(fields.get("extensions"), dict) and UI_EXTENSION in fields["extensions"],
     )
 

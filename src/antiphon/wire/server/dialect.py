@@ -22,7 +22,7 @@ from antiphon.errors import (
     RequestError,
     UnsupportedVersion,
 )
-from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.capabilities import PROTECTED, ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.inbox import InboxNews, InboxPage
 from antiphon.model.notification import (
@@ -340,6 +340,8 @@ class Dialect:
             value["resources"]["subscribe"] = True
         if offered.completions and "completion/complete" in self.methods:
             value["completions"] = {}
+        if offered.protected:
+            value["experimental"] = {PROTECTED: {}}
         if offered.apps:
             value["extensions"] = {UI_EXTENSION: UI_QUESTIONS}
         return value

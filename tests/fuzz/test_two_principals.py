@@ -352,6 +352,8 @@ KEEPS = near(
 )
 GRABS = KEEPS | near("busy", "blocked", "waiting", "get_stream", "steal")
 STEPS = st.tuples(st.just("own"), KEEPS, st.just(1)) | st.tuples(st.just("grab"), GRABS, near(3, 15, 40))
+TOGETHER = {"artifact", "busy"}
+"""What has a share for principals alone: the store does not know the addresses of callers without one."""
 CHECKS = st.just(("check", "", 0))
 
 
@@ -386,6 +388,8 @@ async def play(has_principals: bool, greedy: str, steps: Sequence[tuple[str, str
 
 async def take(kind: str, what: str, times: int, grabbing: Person, victim: Person) -> None:
     """Take one step: what the greedy one is refused is its own affair."""
+    if what in TOGETHER and not victim.where.has_principals:
+        return
     if kind == "check":
         await victim.verify()
     elif kind == "own":

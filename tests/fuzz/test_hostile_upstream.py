@@ -282,7 +282,7 @@ async def play(version: str, way: str, position: int, callers: list[Caller], ste
             by_name = {caller.name: caller for caller in callers}
             for step in steps:
                 await take(step, hostile, clients, by_name, victims)
-                assert not problems.found
+                assert not problems.found, problems.found
             for caller in callers:
                 await check(clients[caller.name], caller, victims)
             hostile.calm(["calm"])
@@ -294,8 +294,8 @@ async def play(version: str, way: str, position: int, callers: list[Caller], ste
                     await asyncio.sleep(0.01)
             for caller in callers:
                 await check(clients[caller.name], caller, victims)
-                assert not caller.wrong
-        assert not problems.found
+                assert not caller.wrong, caller.wrong
+        assert not problems.found, problems.found
         await until(lambda: len(asyncio.all_tasks()) == 1, DEADLINE)
     finally:
         log.removeHandler(problems)

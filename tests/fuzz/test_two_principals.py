@@ -352,7 +352,7 @@ KEEPS = near(
 )
 GRABS = KEEPS | near("busy", "blocked", "waiting", "get_stream", "steal")
 STEPS = st.tuples(st.just("own"), KEEPS, st.just(1)) | st.tuples(st.just("grab"), GRABS, near(3, 15, 40))
-TOGETHER = {"artifact", "busy"}
+TOGETHER = {"artifact", "busy", "task"}
 """What has a share for principals alone: the store does not know the addresses of callers without one."""
 CHECKS = st.just(("check", "", 0))
 

@@ -94,7 +94,7 @@ class Upstream:
         try:
             first = await reader.readexactly(1)
             await (self._lines if first == b"{" else self._http)(first, reader, writer)
-        except (OSError, EOFError, ValueError, asyncio.IncompleteReadError):
+        except* (OSError, EOFError, ValueError):  # the gateway closed, in the middle of a line perhaps
             pass
         finally:
             self._writers.discard(writer)

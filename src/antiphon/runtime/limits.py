@@ -49,8 +49,8 @@ class Limits:
     principal_share: float = 0.5
     """The part of a limit that one caller may use at once; 1.0 for all of it.
 
-    A caller is an authenticated principal, or a network address on a server without authentication. Applies to
-    everything that callers can fill: calls, listeners, sessions, threads, held runs, tasks and memory.
+    A caller is an authenticated principal, or a network address on a server without authentication. Applies
+    to everything that callers can fill: calls, listeners, sessions, threads, held runs, tasks and memory.
     """
     max_memory_bytes: int = 256 * 1024 * 1024
     """How much memory callers may make the process use: for sessions, subscriptions, replayed events, bodies

@@ -124,7 +124,7 @@ FILES = {
     "official": OFFICIAL,
     "mounting": MOUNTING,
 }
-VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "DRAFT-2026-v1"]
 OPEN = """
 from antiphon import Server
 

@@ -19,7 +19,7 @@ from tests.fuzz.upstreams import COPIES, KINDS, Act, Upstream
 from tests.support.polling import until
 from tests.support.serving import serving
 
-some = settings(max_examples=target.max_examples // 5)
+some = settings(max_examples=target.max_examples // 10)
 """Fewer examples: each has a gateway, three servers behind it, and two callers."""
 DEADLINE = 30.0
 """How long anything may take before it counts as hanging."""

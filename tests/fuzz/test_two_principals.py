@@ -21,7 +21,7 @@ from tests.support import http
 from tests.support.serving import serving
 from tests.support.speakers import CLIENT, LEGACY, Modern, Session
 
-some = settings(max_examples=target.max_examples // 5)
+some = settings(max_examples=target.max_examples // 10)
 """Fewer examples: each has a server of its own, with real connections."""
 DEADLINE = 30.0
 """How long anything may take before it counts as blocked by the other caller."""

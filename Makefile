@@ -130,6 +130,6 @@ clean:
 	touch $@
 
 # The conformance suite, the TypeScript clients and an authorization server are npm packages; Node comes from a PyPI wheel.
-.node/installed: .venv/tested requirements/node.txt
+.node/installed: .venv/tested requirements/node.txt requirements/node-indirect.txt
 	$(BIN)/python scripts/install_node_packages.py
 	touch $@

@@ -45,7 +45,16 @@ async def test_tokens_of_every_usual_form_are_accepted(
 async def test_a_client_without_a_user_is_known_by_its_client_id(issuer: TestIssuer) -> None:
     tokens = IssuedTokens(issuer.url, resource=RESOURCE)
     principal = await identify(tokens, issuer.token(sub=None, client_id="robot"))
-    assert principal.id == f"{issuer.url}#robot"
+    assert principal.id == f"client:{issuer.url}#robot"
+
+
+async def test_a_client_is_never_the_user_of_the_same_name(issuer: TestIssuer) -> None:
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE)
+    for name in ("ada", "client:ada", f"client:{issuer.url}#ada", "#ada"):
+        user = await identify(tokens, issuer.token(sub=name, client_id="app"))
+        for subject in (None, "ada"):  # as issuers write it that have no subject for a client, and others
+            client = await identify(tokens, issuer.token(sub=subject, client_id="ada"))
+            assert client.id == f"client:{issuer.url}#ada" != user.id
 
 
 INVALID: dict[str, Callable[[TestIssuer], str]] = {
@@ -63,6 +72,7 @@ INVALID: dict[str, Callable[[TestIssuer], str]] = {
     "not valid yet": lambda issuer: issuer.token(nbf=int(time.time()) + 60),
     "issued in the future": lambda issuer: issuer.token(iat=int(time.time()) + 60),
     "no subject and no client": lambda issuer: issuer.token(sub=None),
+    "a user without a subject": lambda issuer: issuer.token(sub=None, username="ada", client_id="app"),
     "empty subject": lambda issuer: issuer.token(sub=""),
     "very long subject": lambda issuer: issuer.token(sub="a" * 2000),
     "subject with a NUL": lambda issuer: issuer.token(sub="a\0da"),

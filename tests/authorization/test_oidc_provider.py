@@ -45,7 +45,7 @@ async def test_tokens_of_users_and_of_clients_are_accepted(oidc: AuthorizationSe
         of_ada = (await oidc.login("ada", resource, "notes:read notes:write"))["access_token"]
         assert [token.count(".") == 2 for token in (of_robot, of_ada)] == [resource == RESOURCE] * 2
         said = await bearer(where.port, of_robot).call("whoami")
-        assert said.text == f"{oidc.url}#robot ['notes:read']"
+        assert said.text == f"client:{oidc.url}#robot ['notes:read']"
         said = await bearer(where.port, of_ada).call("whoami")
         assert said.text == f"{oidc.url}#ada ['notes:read', 'notes:write']"
         assert (await bearer(where.port, of_ada).call("save")).text == "saved"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import jsonschema
 import msgspec
@@ -94,6 +94,9 @@ def files() -> tuple[FoundOperation, Inputs]:
         {"name": name, "in": place, "schema": {}}
         for name, place in (("a", "path"), ("b", "path"), ("q", "query"), ("X-H", "header"), ("c", "cookie"))
     ]
+    closed = {"type": "object", "properties": {"x": {}}}
+    opened = {"type": "object", "additionalProperties": True}
+    parameters += [{"name": name, "in": "query", "schema": of} for name, of in (("o", closed), ("p", opened))]
     paths = {"/files/{a}/x{b}/end": {"get": {"parameters": parameters}}}
     document = Document({"openapi": "3.1.0", "paths": paths})
     (found,) = find_operations(document)
@@ -103,10 +106,14 @@ def files() -> tuple[FoundOperation, Inputs]:
 FOUND, INPUTS = files()
 
 
+OBJECTS = JSON_VALUES | st.dictionaries(near("x", "q", "Q[]", "a", "p") | ANY_TEXT, JSON_VALUES, max_size=3)
+
+
 @some
-@given(ANY_TEXT | JSON_VALUES, JSON_VALUES)
-def test_arguments_stay_in_their_places(in_path: Any, elsewhere: Any) -> None:
+@given(ANY_TEXT | JSON_VALUES, JSON_VALUES, OBJECTS, OBJECTS)
+def test_arguments_stay_in_their_places(in_path: Any, elsewhere: Any, closed: Any, opened: Any) -> None:
     arguments = {"a": in_path, "b": in_path, "q": elsewhere, "X-H": elsewhere, "c": elsewhere}
+    arguments |= {"o": closed, "p": opened}
     try:
         request = write_request(FOUND.operation, INPUTS, arguments, "files")
     except Failure:
@@ -116,7 +123,11 @@ def test_arguments_stay_in_their_places(in_path: Any, elsewhere: Any) -> None:
     assert len(parts) == 5
     assert "." not in parts
     assert ".." not in parts
-    assert re.fullmatch(r"(q=[^&#\s]*&?)*", request.query)
+    assert re.fullmatch(r"([^&#\s]*=[^&#\s]*&?)*", request.query)
+    names = [name for name, _ in parse_qsl(request.query, keep_blank_values=True)]
+    free = set(opened) if isinstance(opened, dict) else {"p"}
+    assert set(names) <= {"q", "x", "o"} | free
+    assert names.count("q") <= (len(elsewhere) if isinstance(elsewhere, list) else 1)
     assert all(value.isprintable() and value.isascii() for value in request.headers.values())
 
 

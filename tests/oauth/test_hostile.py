@@ -234,6 +234,26 @@ async def test_large_documents_redirects_and_private_networks_are_refused(hostil
     assert (await private.get(f"{hostile.url}/nothing")).status == 404
 
 
+PRIVATE = [
+    *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.0.1"),
+    *("192.0.0.8", "192.0.0.170", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1"),
+    *("224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "::127.0.0.1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:224.0.0.1"),
+    *("64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::7f00:1", "100::1", "2001::1", "2001:20::1"),
+    *("2001:db8::1", "2002:7f00:1::", "3fff::1", "5f00::1", "fc00::1", "fe80::1", "fec0::1"),
+    *("ff02::1", "ff0e::1", "fe80::5efe:7f00:1", "2a00::5efe:a00:1", "2a00::200:5efe:a00:1"),
+]
+PUBLIC = ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1111", "2a00::5efe:808:808"]
+
+
+@pytest.mark.parametrize("address", [*PRIVATE, *PUBLIC])
+def test_a_server_on_the_internet_names_no_address_that_is_not_there(address: str) -> None:
+    requests = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=1, allow_private=False)
+    host = f"[{address}]" if ":" in address else address
+    refusal = "is in a private network, and the server is not"
+    assert requests.problem_of(f"https://{host}/token") == (refusal if address in PRIVATE else None)
+
+
 async def test_an_issuer_that_does_not_respond_has_a_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from antiphon import Client, Context, Failure, Principal, Server
+from antiphon import Client, Context, DefinitionError, Failure, Principal, Server
 from antiphon.openapi.options import ServerOptions
 from tests.cli.command import running
 from tests.support.serving import serving
@@ -393,3 +393,132 @@ async def test_a_file_with_such_a_server_is_served_like_any_other(tmp_path: Path
         with running(file, directory=tmp_path) as served:
             async with Client(served.url) as client:
                 assert (await client.call("hello")).data["path"] == "/v1/hello"
+
+
+CREDENTIALS: list[dict[str, Any]] = [
+    {"headers": {"Authorization": "Bearer s3cret-token"}},
+    {"headers": lambda ctx: {"Authorization": "Bearer s3cret-token"}},
+    {"auth": httpx2.BasicAuth("user", "s3cret-password")},
+    {"cookies": {"session": "s3cret-cookie"}},
+]
+"""Headers of the author, or what the author's client has."""
+
+
+@pytest.mark.parametrize("credentials", CREDENTIALS)
+@pytest.mark.parametrize("owner", ["operation", "path"])
+async def test_credentials_go_to_the_origin_of_the_documents_servers_alone(
+    owner: str, credentials: dict[str, Any]
+) -> None:
+    async with (
+        answering(Api) as api,
+        answering(Api) as other,
+        httpx2.AsyncClient(**({} if "headers" in credentials else credentials)) as http,
+    ):
+        credentials = credentials if "headers" in credentials else {"client": http}
+        given = document("a", "b") | {"servers": [{"url": api.url}]}
+        item = given["paths"]["/b"]
+        place = item["get"] if owner == "operation" else item
+        # The variable makes the other address: what counts is where the request would go.
+        variables = {"where": {"default": other.url.removeprefix("http://")}}
+        place["servers"] = [{"url": "http://{where}", "variables": variables}]
+        with pytest.raises(DefinitionError) as refused:
+            Server.from_openapi(given, **credentials)
+        assert f"GET /b of the document: its `servers` lead to {other.url}, not {api.url}" in str(
+            refused.value
+        )
+        assert "base_url=" in str(refused.value)
+        assert "s3cret" not in str(refused.value)
+        async with Client(Server.from_openapi(given)) as client:  # without credentials, the document decides
+            assert (await client.call("b")).data["headers"]["host"] == urlsplit(other.url).netloc
+        for options in ({"base_url": api.url}, {"exclude": {"paths": ["/b"]}}):
+            server = Server.from_openapi(given, **options, **credentials)
+            async with Client(server) as client:
+                headers = (await client.call(server.tools[-1])).data["headers"]
+                assert headers["host"] == urlsplit(api.url).netloc
+                assert {"authorization", "cookie"} & set(headers)
+        place["servers"] = [{"url": f"{api.url}/deeper"}]  # another path of the same origin
+        async with Client(Server.from_openapi(given, **credentials)) as client:
+            assert (await client.call("b")).data["path"] == "/v1/deeper/b"
+
+
+@pytest.mark.parametrize(
+    ("root", "server", "is_refused"),
+    [
+        ("https://api.example", "http://api.example/v2", True),
+        ("https://api.example", "https://api.example:8443", True),
+        ("https://api.example", "https://api.example@evil.example", True),
+        ("https://api.example", "https://api.example.evil.example", True),
+        (None, "https://api.example", True),
+        ("/v1", "https://api.example", True),
+        ("https://api.example", "/v2", True),
+        ("https://api.example", "https://API.example:443/v2", False),
+    ],
+)
+def test_an_origin_is_a_scheme_a_host_and_a_port(root: str | None, server: str, is_refused: bool) -> None:
+    given = document("a", servers=[{"url": server}]) | ({} if root is None else {"servers": [{"url": root}]})
+    if is_refused:
+        with pytest.raises(DefinitionError, match="base_url="):
+            Server.from_openapi(given, headers={"X-Key": "k"})
+    else:
+        assert Server.from_openapi(given, headers={"X-Key": "k"}).tools == ("a",)
+
+
+CLOSED = {"type": "object", "properties": {"x": {}, "y": {"type": "array", "items": {}}}}
+OPEN = CLOSED | {"additionalProperties": True}
+LIMIT = {"name": "Limit", "in": "query", "schema": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("style", "schema", "value", "reason"),
+    [
+        ({}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        (
+            {},
+            CLOSED | {"additionalProperties": False},
+            {"x": 1, "Limit": 9},
+            "There is no such field: 'Limit'",
+        ),
+        ({}, {"type": "object", "additionalProperties": False}, {"x": 1}, "There is no such field: 'x'"),
+        ({}, {"type": "object", "allOf": [CLOSED]}, {"admin": 1}, "There is no such field: 'admin'"),
+        ({}, {"anyOf": [CLOSED, {"type": "null"}]}, {"admin": 1}, "There is no such field: 'admin'"),
+        ({}, {"$ref": "#/components/schemas/Closed"}, {"admin": 1}, "There is no such field: 'admin'"),
+        ({}, OPEN, {"Limit": 9}, "The field 'Limit' has the name of another parameter"),
+        ({}, OPEN, {"limit[]": 9}, "The field 'limit[]' has the name of another parameter"),
+        ({}, OPEN, {"api_key": "mine"}, "The field 'api_key' has the name of another parameter"),
+        ({}, {"type": "object"}, {"Limit": 9}, "The field 'Limit' has the name of another parameter"),
+        ({"style": "deepObject"}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"explode": False}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"explode": False}, CLOSED, {"x": "1,admin,1"}, "cannot have a comma"),
+        ({"in": "header"}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"in": "header", "explode": True}, OPEN, {"x": "1,admin=1"}, "cannot have a comma"),
+        ({"in": "header", "explode": True}, OPEN, {"x=1,admin": "1"}, "cannot have a comma"),
+        ({"in": "cookie"}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"in": "path", "explode": True}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"in": "path"}, CLOSED, {"x": "1,admin,1"}, "cannot have a comma"),
+        ({}, OPEN, {"x": "1,2", "of-the-caller": 1}, "?x=1%2C2&of-the-caller=1"),
+        ({}, CLOSED, {"x": 1, "y": [1, 2]}, "?x=1&y=%5B1%2C2%5D"),
+        ({"style": "deepObject"}, OPEN, {"Limit": 9}, "?p%5BLimit%5D=9"),
+        ({"in": "path", "explode": True}, CLOSED, {"x": 1}, "/x=1"),
+    ],
+)
+async def test_an_object_has_only_the_fields_of_its_schema_and_names_no_other_parameter(
+    style: dict[str, Any], schema: dict[str, Any], value: dict[str, Any], reason: str
+) -> None:
+    parameter = {"name": "p", "in": "query", "schema": schema, **style}
+    path = "/a/{p}" if parameter["in"] == "path" else "/a"
+    given = {
+        "openapi": "3.1.0",
+        "paths": {path: {"get": {"operationId": "a", "parameters": [parameter, LIMIT]}}},
+        "components": {"schemas": {"Closed": CLOSED}},
+    }
+    async with (
+        answering(Api) as api,
+        httpx2.AsyncClient(base_url=api.url, params={"api_key": "s3cret"}) as http,
+        Client(Server.from_openapi(given, client=http)) as client,
+    ):
+        if reason[0] in "/?":
+            path = (await client.call("a", {"p": value})).data["path"]
+            assert path.replace("?api_key=s3cret", "").replace("a&", "a?").endswith(reason)
+        else:
+            with pytest.raises(Failure, match=re.escape(reason)):
+                await client.call("a", {"p": value})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["InvalidToken", "check_claims", "subject_of"]
+__all__ = ["InvalidToken", "check_claims", "principal_id"]
 
 _MAX_SUBJECT_CHARACTERS = 1024
 """How long a subject may be: tasks are found by it in a database. OpenID Connect allows 255 characters."""
@@ -39,7 +39,7 @@ def check_claims(
         begins = _time(claims, name)
         if begins is not None and begins > now + leeway:
             raise InvalidToken("The token is not valid yet.")
-    if subject_of(claims) is None:
+    if principal_id(claims) is None:
         raise InvalidToken("The token has no subject, or one that is not a short text.")
     if claims.get("cnf") is not None:
         # RFC 9449, section 7.1: a token that is bound to a key is no bearer token.
@@ -47,14 +47,19 @@ def check_claims(
     return expires
 
 
-def subject_of(claims: Mapping[str, Any]) -> str | None:
-    """Return the subject of a token, or its client if the token has no subject; `None` if it has neither."""
-    subject = claims.get("sub")
-    if subject is None:
-        subject = claims.get("client_id")
-    if not isinstance(subject, str) or len(subject) > _MAX_SUBJECT_CHARACTERS:
+def principal_id(claims: Mapping[str, Any]) -> str | None:
+    """Return the id of the principal of a token, from its issuer and its subject; `None` without a subject.
+
+    A client that acts for itself has no subject, or its own id as one. It is not the user of that name. A
+    token that names a user in another way has no principal: all users of its client would be one.
+    https://datatracker.ietf.org/doc/html/rfc9068#section-5
+    """
+    subject, client = claims.get("sub"), claims.get("client_id")
+    is_client = (subject is None or subject == client) and claims.get("username") is None
+    name = client if is_client else subject
+    if not isinstance(name, str) or not name or len(name) > _MAX_SUBJECT_CHARACTERS:
         return None
-    return subject or None
+    return f"client:{claims['iss']}#{name}" if is_client else f"{claims['iss']}#{name}"
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from antiphon import wall_clock
-from antiphon.authorization.claims import InvalidToken, subject_of
+from antiphon.authorization.claims import InvalidToken, principal_id
 from antiphon.authorization.introspection import Introspection
 from antiphon.authorization.issuer import Issuer
 from antiphon.authorization.issuer_requests import IssuerUnavailable
@@ -55,7 +55,8 @@ class IssuedTokens:
     - `scope_claims`: the claims that hold the scopes of a token.
     - `scope_prefix`: a text that clients put before a scope to ask for it, and that tokens do not have.
     - `principal`: a function that returns the `Principal` for verified claims, or `None` to refuse the token.
-      The default has the id `issuer#subject` and all claims.
+      The default has the id `issuer#subject`, or `client:issuer#client_id` for a client that acts for
+      itself, and all claims.
 
     How the server works:
 
@@ -189,7 +190,7 @@ class IssuedTokens:
     async def _principal(self, claims: Mapping[str, Any], expires: float) -> Principal:
         issuer, until = str(claims["iss"]), expires + self._leeway
         if self._principal_of is None:
-            found = Principal(f"{issuer}#{subject_of(claims)}", self._scopes(claims), claims, until)
+            found = Principal(principal_id(claims) or "", self._scopes(claims), claims, until)
             if problem_of(found) is not None:
                 raise InvalidToken("The subject of the token has characters that cannot be stored.")
         else:

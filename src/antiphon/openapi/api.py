@@ -26,7 +26,7 @@ from antiphon.runtime.providers import Provider
 from antiphon.transport.client.http_client import HttpClient, HttpFailure, HttpResponse, http_client
 from antiphon.version import VERSION
 
-__all__ = ["Answer", "Api", "address_of", "check_base_url", "sets_of"]
+__all__ = ["Answer", "Api", "address_of", "check_base_url", "origin_of", "sets_of"]
 
 _MAX_REDIRECTS = 5
 _IN_A_URL = "%/:?=&+~!$,;'()*@[]"
@@ -173,7 +173,7 @@ class Api(Provider):
                 following = _joined(target, moved)
                 changes = response.status in (301, 302, 303) and method not in _SAFE_METHODS
                 # Another origin must not get the credentials, and a POST must not become a GET unasked.
-                if _origin(following) != _origin(target) or (changes and response.status != 303):
+                if origin_of(following) != origin_of(target) or (changes and response.status != 303):
                     return self._answer(response, b"", target, location=following)
                 target = quote(following.partition("#")[0], safe=_IN_A_URL, errors="replace")
                 if changes:
@@ -297,7 +297,8 @@ def _joined(url: str, location: str) -> str:
         return location
 
 
-def _origin(url: str) -> tuple[str, str, int] | None:
+def origin_of(url: str) -> tuple[str, str, int] | None:
+    """Return the scheme, the host and the port of a URL; `None` for a text that is no URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)

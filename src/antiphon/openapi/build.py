@@ -15,7 +15,7 @@ from antiphon.errors import DefinitionError, Failure
 from antiphon.model.catalog import ResourceDefinition, TemplateDefinition, ToolAnnotations, ToolDefinition
 from antiphon.model.outcome import ReadResult, Result
 from antiphon.openapi.answers import to_contents, to_result
-from antiphon.openapi.api import Answer, Api, address_of, check_base_url, sets_of
+from antiphon.openapi.api import Answer, Api, address_of, check_base_url, origin_of, sets_of
 from antiphon.openapi.document import Document, load
 from antiphon.openapi.inputs import Inputs, Parameter, read_inputs
 from antiphon.openapi.names import slug, tool_names
@@ -25,7 +25,7 @@ from antiphon.openapi.outputs import Output, read_output
 from antiphon.openapi.requests import write_request
 from antiphon.openapi.schemas import SchemaConverter, bounded_text
 from antiphon.openapi.segments import Segments
-from antiphon.printable import printable
+from antiphon.printable import printable, redacted_url
 from antiphon.runtime.authoring.foreign import ForeignResource, ForeignTool
 from antiphon.runtime.authoring.offer import Offer
 from antiphon.runtime.authoring.options import check_seconds
@@ -91,7 +91,8 @@ def _server(
     passed = {name: own[name] for name in ("headers", "timeout", "max_response_bytes") if name in own}
     api = Api(**target, **passed)
     hidden = sets_of(target.get("client"), own.get("headers"))
-    _Builder(server.engine, document, own, api, base_url, hidden, target.get("app")).build()
+    has_credentials = bool(own.get("headers")) or target.get("client") is not None
+    _Builder(server.engine, document, own, api, base_url, hidden, target.get("app"), has_credentials).build()
     return server
 
 
@@ -107,6 +108,7 @@ class _Builder:
         base_url: str | None,
         hidden: frozenset[tuple[str, str]],
         app: Any,
+        has_credentials: bool,
     ) -> None:
         self._engine = engine
         self._app = app
@@ -115,6 +117,7 @@ class _Builder:
         self._options = options
         self._api = api
         self._base_url = None if base_url is None else check_base_url(base_url)
+        self._has_credentials = has_credentials
         self._hidden = hidden
         self._requests = SchemaConverter(document, "request")
         self._responses = SchemaConverter(document, "response")
@@ -151,12 +154,7 @@ class _Builder:
                 ) from None
 
     def _call(self, found: FoundOperation, name: str) -> _ApiCall:
-        base_url = self._base_url
-        if base_url is None:
-            url = self._document.server_url(found.raw, found.item)
-            if url is None:
-                raise DefinitionError("the document does not name the address of the API: pass base_url=")
-            base_url = check_base_url(url)
+        base_url = self._base_url or self._address_in_document(found)
         inputs = read_inputs(
             self._document,
             self._requests,
@@ -172,6 +170,25 @@ class _Builder:
         )
         output = read_output(self._document, self._responses, found.raw, lists_schema=lists_schema)
         return _ApiCall(self._api, base_url, found.operation, inputs, output, name)
+
+    def _address_in_document(self, found: FoundOperation) -> str:
+        """Return the address that the document names for an operation; raises `DefinitionError`.
+
+        The author's credentials are for the API of the document. An operation may name any other address.
+        """
+        url = self._document.server_url(found.raw, found.item)
+        if url is None:
+            raise DefinitionError("the document does not name the address of the API: pass base_url=")
+        address = check_base_url(url)
+        if self._has_credentials:
+            root = self._document.server_url()
+            if root is None or origin_of(root) != origin_of(address):
+                home = "the document has none of its own" if root is None else f"not {redacted_url(root)}"
+                raise DefinitionError(
+                    f"its `servers` lead to {redacted_url(address)}, {home}, and headers= or client= may "
+                    "have credentials that are not for it. If they are, pass the address as base_url="
+                )
+        return address
 
     def _add_tool(self, call: _ApiCall, found: FoundOperation, *, is_task: bool) -> None:
         definition = ToolDefinition(

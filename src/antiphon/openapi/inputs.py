@@ -16,6 +16,7 @@ from antiphon.openapi.names import argument_name
 from antiphon.openapi.operations import FoundOperation
 from antiphon.openapi.schemas import Schema, SchemaConverter, bounded_text, without_derived_title
 from antiphon.openapi.segments import Segments, variables_of
+from antiphon.printable import printable
 
 __all__ = ["Body", "Encoding", "Inputs", "Parameter", "media_type_of", "read_inputs"]
 
@@ -71,6 +72,25 @@ _FILE: Schema = {
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """The fields that an object may have as the value of a parameter."""
+
+    names: frozenset[str]
+    is_open: bool
+    """Whether it may have others too."""
+    taken: frozenset[str] = frozenset()
+    """What no field may be called, in lower case, if each field becomes a parameter of the query."""
+
+    def problem_of(self, name: str) -> str | None:
+        """Return why an object may not have a field, or `None`."""
+        if not self.is_open and name not in self.names:
+            return f"There is no such field: {printable(name, 100)!r}"
+        if self.taken and _base_name(name) in self.taken:
+            return f"The field {printable(name, 100)!r} has the name of another parameter"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of an operation."""
 
@@ -92,6 +112,8 @@ class Parameter:
     """All values that a value in the path may have; empty if the schema does not list them."""
     takes_slashes: bool = False
     """Whether a value in the path may be several segments."""
+    fields: ObjectFields | None = None
+    """The fields that an object may have; `None` if the value is not taken apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +198,9 @@ class _Reader:
             for value in owner if isinstance(owner, list) else ():
                 raw = self.document.resolve(value)
                 found[str(raw.get("in")), str(raw.get("name"))] = raw
+        in_query = [name for place, name in (*found, *hidden) if place == "query"]
         return tuple(
-            self._parameter(path, name, place, raw)
+            self._parameter(path, name, place, raw, in_query)
             for place in _PLACES
             for (of, name), raw in found.items()
             if of == place
@@ -187,7 +210,9 @@ class _Reader:
             and not (place == "header" and (name.lower() in _CONTROLLED or (place, name.lower()) in hidden))
         )
 
-    def _parameter(self, path: str, name: str, place: Place, raw: Mapping[str, Any]) -> Parameter:
+    def _parameter(
+        self, path: str, name: str, place: Place, raw: Mapping[str, Any], in_query: Sequence[str]
+    ) -> Parameter:
         content = raw.get("content")
         media = next(iter(content.values()), None) if isinstance(content, Mapping) else None
         schema = (raw if media is None else self.document.resolve(media)).get("schema", True)
@@ -196,18 +221,26 @@ class _Reader:
             required = False
         style = str(raw.get("style", _DEFAULT_STYLES[place]))
         argument = self.add(name, place, schema, required=required, description=raw.get("description"))
-        explode = raw.get("explode")
+        given = raw.get("explode")
+        explode = given if isinstance(given, bool) else style == "form"
+        types = _types(self.document, schema)
+        fields = None
+        if media is None and (place != "query" or "object" in types):
+            is_spread = place == "query" and explode and style != "deepObject"
+            taken = frozenset(_base_name(each) for each in in_query if each != name) if is_spread else ()
+            fields = _object_fields(self.document, schema, frozenset(taken))
         return Parameter(
             argument,
             name,
             place,
             required,
             style,
-            explode if isinstance(explode, bool) else style == "form",
+            explode,
             media is not None,
-            _types(self.document, schema),
+            types,
             *(_allowed(self.document, schema) if place == "path" else ((), ())),
             takes_slashes=place == "path" and self.segments.has(path, name, raw),
+            fields=fields,
         )
 
     # Body
@@ -317,6 +350,43 @@ def _fields(document: Document, schema: Any) -> Mapping[str, Any] | None:
         for name, value in properties.items()
         if not (isinstance(value, Mapping) and value.get("readOnly") is True)
     }
+
+
+def _object_fields(document: Document, schema: Any, taken: frozenset[str]) -> ObjectFields:
+    """Return the fields of an object that are parts of the request themselves.
+
+    As with the fields of a body, a schema that names some has no others, unless it says so.
+    """
+    names: set[str] = set()
+    seen: set[int] = set()
+    remaining = [schema]
+    is_open = is_closed = False
+    while remaining:
+        each = remaining.pop()
+        if not isinstance(each, Mapping):
+            continue
+        resolved = document.resolve(each)
+        if id(resolved) in seen:
+            continue
+        seen.add(id(resolved))
+        properties = resolved.get("properties")
+        for name, value in properties.items() if isinstance(properties, Mapping) else ():
+            if not (isinstance(value, Mapping) and value.get("readOnly") is True):
+                names.add(str(name))
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            others = resolved.get(keyword)
+            is_open |= others is True or isinstance(others, Mapping)
+            is_closed |= others is False
+        is_open |= bool(resolved.get("patternProperties"))
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            members = resolved.get(keyword)
+            remaining += members if isinstance(members, list) else ()
+    return ObjectFields(frozenset(names), is_open or not (names or is_closed), taken)
+
+
+def _base_name(name: str) -> str:
+    """Return the name of the parameter that an API may read a name as: `ids` for `ids[]` or `IDS[0]`."""
+    return name.partition("[")[0].strip().lower()
 
 
 def _is_simple(value: Any) -> bool:

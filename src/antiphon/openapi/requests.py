@@ -16,7 +16,7 @@ import msgspec
 
 from antiphon.errors import Failure
 from antiphon.openapi.bodies import encode_body, invalid_argument, written
-from antiphon.openapi.inputs import Inputs, Parameter
+from antiphon.openapi.inputs import Inputs, ObjectFields, Parameter
 from antiphon.openapi.options import Operation
 from antiphon.printable import printable
 
@@ -64,6 +64,8 @@ def write_request(
             continue
         if parameter.is_json:
             value = msgspec.json.encode(value).decode()
+        elif parameter.fields is not None and isinstance(value, Mapping):
+            _check_fields(parameter, parameter.fields, value, tool)
         if parameter.place == "path":
             path = path.replace(f"{{{parameter.name}}}", _path_value(parameter, value, tool))
         elif parameter.place == "query":
@@ -97,6 +99,19 @@ def _check_arguments(inputs: Inputs, arguments: Mapping[str, Any], tool: str) ->
     ]
     if problems:
         raise Failure(f"Invalid arguments for the tool {tool!r}:\n" + "\n".join(problems[:20]))
+
+
+def _check_fields(parameter: Parameter, fields: ObjectFields, value: Mapping[str, Any], tool: str) -> None:
+    """Raise `Failure` if an object has fields that it may not have, or an API could read others in it."""
+    has_commas = parameter.place != "query" or not (parameter.explode or parameter.style == "deepObject")
+    for name, inner in value.items():
+        problem = fields.problem_of(name)
+        if problem is None and has_commas and ("," in name + written(inner) or "=" in name):
+            problem = (
+                f"The field {printable(name, 100)!r} cannot have a comma: the API would read another field"
+            )
+        if problem is not None:
+            raise invalid_argument(tool, parameter.argument, problem)
 
 
 def _simple(value: Any, explode: bool) -> str:

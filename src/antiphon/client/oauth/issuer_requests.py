@@ -23,6 +23,28 @@ __all__ = ["Document", "IssuerRequests"]
 
 MAX_DOCUMENT_BYTES = 512 * 1024
 
+_SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "192.0.0.0/24",  # for protocols
+            "192.88.99.0/24",  # relays of 6to4
+            "224.0.0.0/4",  # multicast
+            "2001::/23",  # for protocols; Teredo leads to an IPv4 address
+            "2002::/16",  # 6to4 leads to an IPv4 address
+            "3fff::/20",  # for documentation
+        ),
+    )
+)
+"""Addresses that no server on the internet has, and that `ipaddress` calls global in some version of Python.
+
+https://www.iana.org/assignments/iana-ipv6-special-registry
+"""
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_ISATAP = 0x00005EFE
+"""The third quarter of an IPv6 address that has an IPv4 address as its last one (RFC 5214)."""
+
 
 class Document(NamedTuple):
     """A response: its status, and the JSON object in it, which is empty if there is none."""
@@ -134,9 +156,22 @@ def _is_private(url: str) -> bool:
     except ValueError:
         return True
     try:
-        return not ipaddress.ip_address(host).is_global
+        return not _is_public(ipaddress.ip_address(host))
     except ValueError:
         pass
     name = host.rstrip(".")
     is_local = name == "localhost" or name.endswith((".localhost", ".local", ".internal"))
     return is_local or is_short_address(host)
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether an address is one of the internet, and contains none that is not."""
+    if any(address in network for network in _SPECIAL if network.version == address.version):
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global
+    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address.ipv4_mapped or address in _NAT64:
+        return _is_public(low)
+    is_isatap = int(address) >> 32 & 0xFCFFFFFF == _ISATAP
+    return address in _GLOBAL_UNICAST and address.is_global and (not is_isatap or _is_public(low))

@@ -162,6 +162,15 @@ async def test_a_sound_tool_replays_everywhere_and_does_its_steps_once(tool: Any
     assert len(done) == 1
 
 
+async def test_progress_is_nothing_that_a_replay_has_to_repeat() -> None:
+    async def asks_and_reports(ctx: Context) -> str:
+        name = await ctx.elicit("Name?", str, key="name")
+        await ctx.progress(1, 1)
+        return name
+
+    assert await check_replay(asks_and_reports, answers={"name": "Ada"}) == []
+
+
 async def test_a_question_left_to_chance_is_found() -> None:
     found = await check_replay(asks_by_chance, answers=lambda question: 1)
     assert len(found) == 2

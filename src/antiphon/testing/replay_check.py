@@ -84,8 +84,8 @@ async def check_replay(
 
 
 def _is_note(key: str) -> bool:
-    """Return whether an entry of a journal is no operation: the id, fingerprints and marks."""
-    return key in ("id", "returned") or key.startswith(fingerprint_key(""))
+    """Return whether an entry of a journal is no operation: the id, the progress, fingerprints and marks."""
+    return key in ("id", "progress", "returned") or key.startswith(fingerprint_key(""))
 
 
 class _Unanswered(AssertionError):

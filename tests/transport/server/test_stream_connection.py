@@ -94,8 +94,11 @@ async def test_a_response_answers_the_open_question_of_the_task_that_it_names() 
         release.set()
         assert (await client.result("tasks/result", task))["content"][0]["text"] == "Ada"
         client._pending[None] = refused = asyncio.get_running_loop().create_future()
-        client.connection.receive(answer)  # the question is no longer open
-        assert (await refused)["error"]["code"] == -32602
+        client.connection.receive(answer)  # the same answer again is taken as the one that was given
+        client.connection.receive(answer.replace("Ada", "Bob"))
+        error = (await refused)["error"]
+        assert error["code"] == -32602
+        assert "another answer" in error["message"]
 
 
 @asynccontextmanager

@@ -268,7 +268,7 @@ async def test_a_program_acts_for_itself_with_client_credentials(oidc: Authoriza
     async with serving_notes(oidc) as url:
         auth = OAuth.service("robot", "robot-secret", issuer=oidc.url)
         async with Client(url, auth=auth) as client:
-            assert (await client.call("whoami")).text == f"{oidc.url}#robot ['notes:read']"
+            assert (await client.call("whoami")).text == f"client:{oidc.url}#robot ['notes:read']"
             assert (await client.call("save")).text == "saved"
         with pytest.raises(AuthorizationFailed, match="invalid_client"):
             async with Client(url, auth=OAuth.service("robot", "wrong", issuer=oidc.url)):

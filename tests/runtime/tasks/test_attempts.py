@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from typing import Any
 
 import pytest
 
 from antiphon import Client, Context, Server
-from antiphon.errors import StoreUnavailable
+from antiphon.errors import StoreError, StoreUnavailable, TooLarge
 from antiphon.model.task import Task, answer_entry
 from antiphon.runtime.tasks import attempts
 from antiphon.runtime.tasks.clocks import now_ms
@@ -412,25 +411,58 @@ async def test_a_function_that_cancels_itself_after_its_call_became_a_task_fails
     assert "though nobody cancelled the task" in _said(task)
 
 
-async def test_a_store_of_the_function_that_fails_is_an_attempt(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.WARNING, "antiphon")
+class Away:
+    """A server whose tool meets a store that fails, so many times."""
+
+    def __init__(self, store: Any, error: StoreError, times: int, **options: Any) -> None:
+        self.runs, self.server = 0, Server("tests", store=store)
+
+        @self.server.tool(task="optional", **options)
+        async def count() -> str:
+            self.runs += 1
+            if self.runs <= times:
+                raise error
+            return "counted"
+
+
+async def test_a_store_of_the_function_that_refuses_is_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "_FIRST_REFUSAL_SECONDS", 0.0)
     store = await opened()
-    server, runs = Server("tests", store=store), 0
-
-    @server.tool(task="optional")
-    async def count() -> str:
-        nonlocal runs
-        runs += 1
-        if runs == 1:
-            raise StoreUnavailable("The store of the artifacts is away.")
-        return "counted"
-
     id = await queued_task(store, "count")
-    async with server.running():
+    async with Away(store, TooLarge("The artifact is too large."), 1).server.running():
         assert (await end_of(store, id)).state == "done"
         noted, begun = await attempts_in(store, id)
-    assert (noted["attempt"], noted["message"]) == (1, "The store of the artifacts is away.")
+    assert (noted["attempt"], noted["message"]) == (1, "The artifact is too large.")
     assert (begun["attempt"], "message" in begun) == (1, False)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_outages_that_a_function_meets_are_no_attempts_and_are_said_once(
+    clock: Clock, lost: int
+) -> None:
+    store, outages = await opened(clock), 7  # more than there are attempts
+    id = await queued_task(store, "count", lost=lost)
+    away = Away(store, StoreUnavailable("The store of the artifacts is away."), outages)
+    async with away.server.running():
+        for outage in range(1, outages + 1):
+            await until(lambda least=outage: store.calls["release"] >= least)  # type: ignore[misc]
+            assert task_of(await store.get(id)).message == "The store of the artifacts is away."
+            clock.now += 91  # the longest delay
+        assert (await end_of(store, id)).state == "done"
+        messages = [data.get("message") for _, data in await log_entries(store, id)]
+        noted = {each["attempt"] for each in await attempts_in(store, id)}
+    assert away.runs == outages + 1
+    assert messages.count("The store of the artifacts is away.") == 1
+    assert noted <= {lost}
+
+
+async def test_a_function_that_must_not_run_again_fails_at_an_outage_that_it_meets() -> None:
+    store = await opened()
+    id = await queued_task(store, "count")
+    away = Away(store, StoreUnavailable("The store of the artifacts is away."), 1, resume=False)
+    async with away.server.running():
+        task = await end_of(store, id)
+    assert (away.runs, _said(task)) == (
+        1,
+        "The task was given up after 1 attempt: The store of the artifacts is away.",
+    )

@@ -10,7 +10,7 @@ import logging
 import random
 from typing import Any
 
-from antiphon.errors import InternalError, ReplayMismatch
+from antiphon.errors import InternalError, ReplayMismatch, StoreError, StoreUnavailable
 from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
@@ -170,13 +170,23 @@ def check_arguments(claimed: ClaimedTask, tool: Tool) -> None:
     )
 
 
-async def fail_attempt(claimed: ClaimedTask, tool: Tool, reason: str) -> InternalError | None:
-    """Note that an attempt failed whose function ran, and release the task with a delay.
+async def fail_attempt(claimed: ClaimedTask, tool: Tool, error: StoreError) -> InternalError | None:
+    """Release a task whose function met a store that failed, with a delay. An outage is no failed attempt.
 
     Returns the error to end the task with if no attempt is left. Raises `StoreError`.
     """
-    failed = claimed.failed_attempts + 1
-    if failed >= tool.max_attempts or not _resumes(claimed, tool):
+    reason, failed = str(error), claimed.failed_attempts
+    if not _resumes(claimed, tool):
+        return _given_up(failed + 1, reason)
+    if isinstance(error, StoreUnavailable):
+        delay = _delay(claimed.quiet_releases + 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        delay *= random.uniform(0.5, 1.5)  # nosec B311 # jitter: an outage hits many tasks at once
+        logger.warning("Task %s is run again in %.3g s: %s", claimed.task.id, delay, reason)
+        # Said once: an outage may be long, and the log of the task must not grow with it.
+        await claimed.release(delay=delay, **({} if claimed.task.message == reason else {"message": reason}))
+        return None
+    failed += 1
+    if failed >= tool.max_attempts:
         return _given_up(failed, reason)
     delay = _delay(failed, _FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
     logger.warning(

@@ -363,7 +363,7 @@ class ClaimedTask:
         except (Stale, LeaseLost) as refusal:
             if is_uncertain and await self._is_written(kind, data):
                 self._version += 1
-                self.task = task
+                self.task = msgspec.structs.replace(task, quiet_releases=0)
             elif isinstance(refusal, LeaseLost):
                 raise
             else:
@@ -449,7 +449,7 @@ class ClaimedTask:
         for _ in range(_MAX_WRITE_ATTEMPTS):
             try:
                 if data is None:
-                    task = msgspec.structs.replace(self.task, quiet_releases=self.quiet_releases + 1)
+                    task = msgspec.structs.replace(self.task, quiet_releases=self.task.quiet_releases + 1)
                     await self._store_task(task, [], "ready")
                 else:
                     task = self.task.after("recorded", data, now_ms())

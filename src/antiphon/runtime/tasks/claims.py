@@ -65,7 +65,7 @@ def claimed_task(
     assert history.task is not None
     claimed = ClaimedTask(
         store,
-        history.task,
+        msgspec.structs.replace(history.task, quiet_releases=history.quiet_releases),
         dict(history.created),
         owner=stored_principal(history.created, claim.record.sharer),
         version=claim.record.version,

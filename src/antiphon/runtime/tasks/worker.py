@@ -517,7 +517,7 @@ class Worker:
         Ends the task if no attempt is left.
         """
         try:
-            outcome = await fail_attempt(claimed, tool, str(error))
+            outcome = await fail_attempt(claimed, tool, error)
             if outcome is not None:
                 await self.finish(claimed, outcome)
         except StoreError as failure:

@@ -49,7 +49,13 @@ TABLES = (
     Table("running calls", "`max_calls`", _BUDGET, _SHARE, _REFUSED),
     Table("bodies and answers of more than 8 KiB", "`max_calls`", _BUDGET, _SHARE, _REFUSED),
     Table("requests to an author's pages", "`max_calls`", "`max_body_bytes` each", _SHARE, _REFUSED),
-    Table("threads", "`max_threads`", "–", _SHARE, "waits for a thread of the same caller"),
+    Table(
+        "threads",
+        "`max_threads`",
+        "–",
+        _SHARE,
+        "waits: a thread that comes free goes to the caller that has fewest",
+    ),
     Table("streams of changes", "`max_listeners`", _BUDGET, _SHARE, _REFUSED),
     Table(
         "subscriptions",

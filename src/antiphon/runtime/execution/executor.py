@@ -12,7 +12,6 @@ import functools
 import inspect
 import logging
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import aclosing, closing
@@ -52,27 +51,32 @@ class Threads(Protocol):
         """Call a function in a thread, with a copy of the current context variables."""
 
 
-_Work: TypeAlias = tuple[concurrent.futures.Future[Any], Callable[[], Any]]
-"""A function that waits for a thread, and the future of its outcome."""
+_Outcome: TypeAlias = concurrent.futures.Future[Any]
+"""The future of what a function in a thread returns."""
+
+_Work: TypeAlias = Callable[[], Any]
+"""A function with its arguments."""
 
 
 class ThreadExecutor:
     """The thread pool for functions that are not `async`, created at the first call of one.
 
-    Functions of the callers with one share run in at most `most_of_share` threads at once. Further ones wait
-    for one of these, so that a thread is left to others.
+    Functions of the callers with one share run in at most `most_of_share` threads at once. Callers that wait
+    take turns: a thread that comes free goes to the one that has fewest.
     """
 
     def __init__(self, size: int, most_of_share: int | None = None) -> None:
         self._size = size
         self._most_of_share = size if most_of_share is None else most_of_share
         self._executor: Executor | None = None
-        self._submitted: set[concurrent.futures.Future[Any]] = set()
+        self._submitted: set[_Outcome] = set()
         self._lock = threading.Lock()
-        self._waiting: dict[str, deque[_Work]] = {}
-        """The functions of each share that has as many threads as it may have, and of those that wait."""
+        self._waiting: dict[str, dict[_Outcome, _Work]] = {}
+        """The functions of each share that wait for a thread. The one that had one longest ago is first."""
         self._used: dict[str, int] = {}
-        """How many threads the functions of each share have, or wait for in the pool."""
+        """How many threads the functions of each share have."""
+        self._busy = 0
+        """How many threads are used in all."""
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call a function in a thread, with a copy of the current context variables."""
@@ -80,53 +84,66 @@ class ThreadExecutor:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
-        call = functools.partial(contextvars.copy_context().run, _in_pool, function, kwargs)
         share = _share.get()
-        if not share:
-            submitted = self._executor.submit(call)
-        else:
-            submitted = concurrent.futures.Future()
-            self._submit_of(share, (submitted, call))
+        submitted: _Outcome = concurrent.futures.Future()
         self._submitted.add(submitted)
-        submitted.add_done_callback(self._submitted.discard)
+        submitted.add_done_callback(functools.partial(self._forget, share))
+        work = functools.partial(contextvars.copy_context().run, _in_pool, function, kwargs)
+        with self._lock:
+            self._waiting.setdefault(share, {})[submitted] = work
+            following = self._next()
+        if following is not None:
+            self._executor.submit(self._work, *following)
         return asyncio.wrap_future(submitted)
 
-    def _submit_of(self, share: str, work: _Work) -> None:
-        """Give a function to the pool, or let it wait until a function of the same share has returned."""
-        with self._lock:
-            used = self._used.get(share, 0)
-            if used >= self._most_of_share:
-                self._waiting.setdefault(share, deque()).append(work)
-                return
-            self._used[share] = used + 1
-        self._submit(share, work)
+    def _next(self) -> tuple[str, _Outcome, _Work] | None:
+        """Take a thread for a function that waits, with the lock; return `None` if none may have one now."""
+        if self._busy == self._size:
+            return None
+        shares = [share for share in self._waiting if self._used.get(share, 0) < self._most_of(share)]
+        if not shares:
+            return None
+        share = min(shares, key=lambda share: self._used.get(share, 0))
+        waiting = self._waiting[share]
+        done = next(iter(waiting))
+        work = waiting.pop(done)
+        if not waiting:
+            del self._waiting[share]
+        self._used[share] = self._used.get(share, 0) + 1
+        self._busy += 1
+        return share, done, work
 
-    def _submit(self, share: str, work: _Work) -> None:
-        assert self._executor is not None
-        done = self._executor.submit(self._work, share, work)
-        done.add_done_callback(lambda done: work[0].cancel() if done.cancelled() else None)
+    def _most_of(self, share: str) -> int:
+        return self._most_of_share if share else self._size
 
-    def _work(self, share: str, work: _Work) -> None:
-        """Call a function in a thread of the pool, and the next ones of its share, without the lock."""
-        following: _Work | None = work
+    def _work(self, share: str, done: _Outcome, work: _Work) -> None:
+        """Call functions in a thread of the pool, without the lock, until none waits that may have it."""
+        following: tuple[str, _Outcome, _Work] | None = share, done, work
+        del done, work
         while following is not None:
-            done, call = following
+            share, done, work = following
             if done.set_running_or_notify_cancel():
-                _settle(done, call)
-            del done, call
-            following = self._next_of(share)
+                _settle(done, work)
+            del following, done, work
+            with self._lock:
+                self._give_back(share)
+                following = self._next()
 
-    def _next_of(self, share: str) -> _Work | None:
-        """Return what waits for the thread that has become free; give the thread back if nothing does."""
+    def _give_back(self, share: str) -> None:
+        self._busy -= 1
+        self._used[share] -= 1
+        if not self._used[share]:
+            del self._used[share]
+        if share in self._waiting:  # its next turn comes after those of callers with as few threads
+            self._waiting[share] = self._waiting.pop(share)
+
+    def _forget(self, share: str, done: _Outcome) -> None:
+        """Forget a function that has returned, or whose caller is gone before it got a thread."""
+        self._submitted.discard(done)
         with self._lock:
             waiting = self._waiting.get(share)
-            if waiting:
-                return waiting.popleft()
-            self._waiting.pop(share, None)
-            self._used[share] -= 1
-            if not self._used[share]:
-                del self._used[share]
-            return None
+            if waiting is not None and waiting.pop(done, None) is not None and not waiting:
+                del self._waiting[share]
 
     @property
     def apart(self) -> OwnThreads:
@@ -142,12 +159,9 @@ class ThreadExecutor:
         """Shut the pool down, without waiting for functions that still run. Log how many there are."""
         if self._executor is None:
             return
-        with self._lock:
-            for works in self._waiting.values():
-                for done, _ in works:
-                    done.cancel()
-            self._waiting.clear()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for submitted in tuple(self._submitted):
+            submitted.cancel()  # those that run cannot be
+        self._executor.shutdown(wait=False)
         self._executor = None
         if running := sum(submitted.running() for submitted in tuple(self._submitted)):
             logger.warning(

@@ -25,6 +25,7 @@ from antiphon.printable import printable, redacted_url
 from antiphon.transport.client import decoding
 from antiphon.transport.client.challenges import bearer_parameters, split_scopes
 from antiphon.transport.client.http_client import HttpFailure, HttpResponse
+from antiphon.turn import Turn
 from antiphon.wire import jsonrpc
 from antiphon.wire.client import results
 from antiphon.wire.jsonrpc import Frame
@@ -33,6 +34,8 @@ from antiphon.wire.sse import Decoder
 __all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal", "silent"]
 
 _MAX_REFUSAL_BYTES = 64 * 1024
+_FEED_BYTES = 8 * 1024
+"""How much of a stream is split into events at once: a piece that has come can be all lines."""
 _SHORTEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 1.0, 600.0
 _MAX_EVENT_ID_CHARACTERS = 1024
 """How long an event id may be, with which a client resumes a stream."""
@@ -99,15 +102,19 @@ async def frames(
     Raises `Unreachable` if nothing comes for `max_silence` seconds, not even a comment.
     """
     _check_encoding(response, url)
-    decoder = Decoder(limit)
+    decoder, turn = Decoder(limit), Turn()
     while chunk := await _piece(response, url, max_silence):
-        for event in decoder.feed(chunk):
-            if event.id is not None:
-                cursor.last_id = event.id if _can_resume(event.id) else None
-            if event.retry is not None:
-                cursor.retry_after(event.retry / 1000)
-            if event.data and event.name == "message":
-                yield decode(event.data, url)
+        for start in range(0, len(chunk), _FEED_BYTES):
+            fed = chunk[start : start + _FEED_BYTES]
+            await turn.step(len(fed))
+            for event in decoder.feed(fed):
+                if event.id is not None:
+                    cursor.last_id = event.id if _can_resume(event.id) else None
+                if event.retry is not None:
+                    cursor.retry_after(event.retry / 1000)
+                if event.data and event.name == "message":
+                    yield decode(event.data, url)
+                await turn.step()
 
 
 async def _piece(response: HttpResponse, url: str, max_silence: float | None) -> bytes:

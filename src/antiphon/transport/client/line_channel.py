@@ -20,6 +20,7 @@ from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.request import RequestId
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.decoding import decode
+from antiphon.turn import Turn
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.segments import is_partial
 from antiphon.wire.jsonrpc import Frame
@@ -151,6 +152,7 @@ class LineConnection:
         """Split the input into lines, and handle each."""
         buffer = bytearray()
         scanned = 0
+        turn = Turn()
         chunk = await self._read(_CHUNK_BYTES)
         self.is_silent = False
         while chunk:
@@ -159,6 +161,7 @@ class LineConnection:
                 await self._handle(bytes(buffer[:end]))
                 del buffer[: end + 1]
                 scanned = 0
+                await turn.step(end)  # there may always be another line
             scanned = len(buffer)
             if scanned > self._max_message:
                 self.fail(BadAnswer(f"{self._peer} sent a line of more than {self._max_message} bytes."))
@@ -203,6 +206,7 @@ class LineConnection:
     async def _pump(self) -> None:
         """Hand messages that are not last responses to the receiver, one by one."""
         _receiving.set(True)
+        turn = Turn()
         while True:
             frame = await self._inbox.get()
             if isinstance(frame, asyncio.Event):
@@ -211,6 +215,7 @@ class LineConnection:
             self._receiving = True
             await self._receive(frame)
             self._receiving = False
+            await turn.step()
 
     async def _catch_up(self) -> None:
         """Wait until the receiver has handled all earlier messages, unless the receiver itself is waiting."""

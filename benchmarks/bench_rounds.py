@@ -63,9 +63,10 @@ NOTES = (
     "waking it. Both seal under a key of the process.",
     "mcp: a parameter with a resolver that returns `Elicit`, the documented way, which always sends a sealed "
     "state. By hand: an `InputRequiredResult` without state is returned.",
-    "antiphon: `await ctx.elicit(…)`. The id of the call and the fingerprint of the question travel in a "
-    "sealed state. After a step: the result of `await ctx.step(…)` before the question travels in it too.",
-    "Second rounds carry states that were obtained before the measurement, 64 to a connection in turn.",
+    "antiphon: `await ctx.elicit(…)`, which needs no state. After a step: the result of `await ctx.step(…)` "
+    "before the question travels in a sealed state.",
+    "Second rounds of questions with a state carry states that were obtained before the measurement, 64 to a "
+    "connection in turn.",
     "Every answer was checked: status 200 and the right question or sum. All else is counted as an error.",
     "A ratio is the median of the ratios within each round. The rounds are short and many, because the speed "
     "of a virtual machine changes within seconds. By CPU: the same of the server's CPU time for "

@@ -113,6 +113,20 @@ async def test_a_restarted_process_without_a_secret_says_how_calls_survive(
         )
 
 
+@pytest.mark.parametrize("kind", [Able, Bare])
+async def test_a_first_question_is_answered_at_any_process_also_if_none_has_a_secret(
+    tmp_path: Path, kind: type[Able]
+) -> None:
+    none = {"ANTIPHON_SECRETS": ""}
+    answers = {"github_login": accept(name="gi"), "google_login": accept(name="go")}
+    with started("asking.py", tmp_path, env=none) as one, started("asking.py", tmp_path, env=none) as other:
+        asked = (await once(kind(one.port), "link_accounts"))["result"]
+        assert sorted(asked["inputRequests"]) == sorted(answers)
+        assert "requestState" not in asked
+        last = (await once(kind(other.port), "link_accounts", answers=answers, id=2))["result"]
+    assert last["content"][0]["text"] == "github=gi google=go"
+
+
 async def test_a_new_key_is_rolled_in_while_the_old_one_still_opens(tmp_path: Path) -> None:
     ring = {"ANTIPHON_SECRETS": "a new secret that seals from now on," + SECRET["ANTIPHON_SECRETS"]}
     with started("asking.py", tmp_path, env=SECRET) as one, started("asking.py", tmp_path, env=ring) as other:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
@@ -111,6 +112,35 @@ def make() -> Server:
         await ctx.elicit("Name?", Name, key="name")
         return "same"
 
+    @server.tool
+    async def prepares(how: str, ctx: Context) -> str:
+        match how:
+            case "a step":
+                await ctx.step(work, "prepared")
+            case "a step that fails":
+                with suppress(ConnectionError):
+                    await ctx.step(break_off)
+            case "the time":
+                ctx.now()
+            case "chance":
+                ctx.random()
+            case "an id":
+                ctx.uuid()
+            case "progress":
+                await ctx.progress(1)
+            case "output":
+                await ctx.emit("prepared")
+            case "two of a name":
+                names = (ctx.elicit("Name?", Name, key="name") for _ in range(2))
+                await asyncio.gather(*names)
+        return (await ctx.elicit("Name?", Name, key="name")).name
+
+    @server.tool
+    async def explicit_without_state(ctx: Context) -> str | InputRequired:
+        if "n" in ctx.input_responses:
+            return str(ctx.input_responses["n"]["content"]["x"])
+        return InputRequired({"n": Elicit("x?", {"type": "object", "properties": {"x": {"type": "string"}}})})
+
     @server.prompt
     async def story(hero: str, ctx: Context) -> str:
         villain = await ctx.elicit("Villain?", Name, key="villain")
@@ -124,6 +154,10 @@ def make() -> Server:
 
 
 seen: list[Any] = []
+
+
+def break_off() -> None:
+    raise ConnectionError
 
 
 async def slow_work(what: str) -> str:
@@ -157,10 +191,58 @@ async def test_a_question_ends_the_call_and_the_answer_completes_it(speaker: Spe
             },
         }
     }
-    assert first["requestState"]  # the id of the call, from which idempotency keys are derived
+    assert "requestState" not in first  # there is nothing to carry yet
     last = (await once(speaker, "greet", answers={"name": accept(name="Ada")}, id=2))["result"]
     assert last["resultType"] == "complete"
     assert last["content"][0]["text"] == "Hello, Ada!"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a step",
+        "a step that fails",
+        "the time",
+        "chance",
+        "an id",
+        "progress",
+        "output",
+        "two of a name",
+    ],
+)
+async def test_what_the_function_did_before_its_question_is_in_a_state(how: str) -> None:
+    async with serving(make()) as address:
+        params: dict[str, Any] = {"name": "prepares", "arguments": {"how": how}, "stream": {}}
+        params["_meta"] = {"progressToken": 1}
+        response = await Bare(address.port).ask("tools/call", params)
+    assert response.frame["result"]["resultType"] == "input_required"
+    assert response.frame["result"]["requestState"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "keys"),
+    [
+        ("greet", ["name"]),
+        ("greet_from_a_thread", ["name"]),
+        ("everything", ["login", "name", "roots", "said"]),
+        ("explicit_without_state", ["n"]),
+    ],
+)
+async def test_a_first_question_has_no_state_if_nothing_was_done_before_it(
+    speaker: Speaker, tool: str, keys: list[str]
+) -> None:
+    first = (await once(speaker, tool))["result"]
+    assert first.keys() - {"_meta"} == {"inputRequests", "resultType"}
+    assert sorted(first["inputRequests"]) == keys
+
+
+async def test_the_second_question_has_the_first_answer_in_a_state(speaker: Speaker) -> None:
+    answers = {"first": accept(name="Ada")}
+    second = (await once(speaker, "two_in_a_row", answers=answers))["result"]
+    assert second["requestState"]
+    answers = {"second": accept(name="Bob")}
+    last = (await once(speaker, "two_in_a_row", answers=answers, state=second["requestState"]))["result"]
+    assert last["content"][0]["text"] == "Ada Bob"
 
 
 async def test_a_function_in_a_thread_asks_too_and_is_unwound(speaker: Speaker) -> None:

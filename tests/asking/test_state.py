@@ -112,8 +112,10 @@ async def test_other_arguments_another_tool_and_another_server_are_refused_with_
     ],
 )
 async def test_a_state_is_bound_to_what_arguments_mean(sealed: Any, opened: Any) -> None:
-    state = (await _rounds.close(_call(arguments=sealed), Journal({"n": 1}), InputRequired())).sealed
-    assert (await _rounds.open(_call(state, opened))).entries == {"n": 1}
+    state = (
+        await _rounds.close(_call(arguments=sealed), Journal({"n": 1, "id": "a"}), InputRequired())
+    ).sealed
+    assert (await _rounds.open(_call(state, opened))).entries == {"n": 1, "id": "a"}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,9 @@ async def test_a_state_is_bound_to_what_arguments_mean(sealed: Any, opened: Any)
     [({"n": 1}, {"n": "1"}), ({"n": 1}, {"n": True}), ({"n": 1}, {"n": 1.5}), ({"n": 0}, {"n": None})],
 )
 async def test_values_that_mean_something_else_do_not_open(sealed: Any, opened: Any) -> None:
-    state = (await _rounds.close(_call(arguments=sealed), Journal({"n": 1}), InputRequired())).sealed
+    state = (
+        await _rounds.close(_call(arguments=sealed), Journal({"n": 1, "id": "a"}), InputRequired())
+    ).sealed
     with pytest.raises(InvalidParams):
         await _rounds.open(_call(state, opened))
 
@@ -223,7 +227,7 @@ def _opened(state: str) -> Journal:
 
 
 def _closed() -> str:
-    journal = Journal({"ask:name": {"action": "accept"}})
+    journal = Journal({"ask:name": {"action": "accept"}, "id": "a"})
     return asyncio.run(_rounds.close(_call(), journal, InputRequired())).sealed or ""
 
 
@@ -249,7 +253,7 @@ def test_nothing_made_up_opens(text: str) -> None:
 
 
 def test_what_was_sealed_comes_back() -> None:
-    assert _opened(_sealed).entries == {"ask:name": {"action": "accept"}}
+    assert _opened(_sealed).entries == {"ask:name": {"action": "accept"}, "id": "a"}
 
 
 def test_two_seals_of_the_same_journal_differ() -> None:

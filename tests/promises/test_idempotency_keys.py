@@ -99,6 +99,7 @@ async def test_a_round_that_is_sent_twice_has_the_same_key() -> None:
 
     @server.tool
     async def pay(ctx: Context) -> str:
+        ctx.uuid()  # from here on the call has an id, which the state carries
         await ctx.elicit("Sure?", bool, key="sure")
         return await ctx.step(use_key, ctx)
 

@@ -105,12 +105,13 @@ async def test_a_function_that_breaks_on_its_way_out_has_failed(client: InMemory
     assert (await call(client, "measures"))["isError"] is False
 
 
-async def test_input_required_needs_questions_or_state(
-    client: InMemory, caplog: pytest.LogCaptureFixture
+async def test_an_input_required_without_questions_and_state_has_the_caller_call_again(
+    client: InMemory,
 ) -> None:
     result = await call(client, "asks_nothing")
-    assert result["isError"] is True
-    assert "An InputRequired needs questions, state, or both." in caplog.text
+    assert result["resultType"] == "input_required"
+    assert "inputRequests" not in result
+    assert result["requestState"]  # 2026-07-28 requires one of the two
 
 
 async def test_sampling_sends_the_conversation(client: InMemory) -> None:

@@ -144,8 +144,10 @@ class ClientCarrier:
         """Return `None`: the caller gets the question as the outcome of its request."""
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
-        """Seal the journal into the outcome, if anything is recorded in it."""
-        if journal.entries:
+        """Seal the journal into the outcome, if the next round needs it or a state is used once."""
+        if journal.is_needed or not stopped.questions or self._use_once is not None:
+            # Reading the id records it: a round that is sent twice has the same idempotency keys.
+            _ = journal.id
             stopped.sealed = self._sealed(call, self._packed(call, journal.entries), "state")
         return stopped
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from antiphon.errors import DefinitionError, Failure
+from antiphon.errors import Failure
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.dependencies import DependencyOverrides
@@ -153,8 +153,6 @@ class AuthorFunction:
                 return value
             if call.output is not None:
                 await _flush(call.output, journal)
-            # Reading the id records it: a round that is sent twice has the same idempotency keys.
-            _ = journal.id
             closed = await carrier.close(call, journal, value)
             if isinstance(closed, InputRequired):
                 return closed
@@ -220,15 +218,12 @@ class AuthorFunction:
 def _check(run: Run, stopped: InputRequired) -> None:
     """Check an `InputRequired` that the function returned itself, and record its state.
 
-    Raises `MissingCapability` if the client cannot answer, and `DefinitionError` if it has neither
-    questions nor state.
+    Raises `MissingCapability` if the client cannot answer.
     """
     for question in stopped.questions.values():
         require(question, run.call)
     if stopped.state is not None:
         run.journal.state = stopped.state
-    if not stopped.questions and not run.journal.entries:
-        raise DefinitionError("An InputRequired needs questions, state, or both.")
     run.journal.note_returned()
 
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from antiphon import wall_clock
+from antiphon.model.task import ANSWER_KIND
 
 __all__ = ["MISSING", "Journal"]
 
@@ -31,6 +32,8 @@ _RETURNED = "returned"
 _PROGRESS = "progress"
 _BRANCH = "branch:"
 """The prefix of the branch that an entry belongs to. An entry without one is of the function itself."""
+_OF_QUESTIONS = (f"print:{ANSWER_KIND}:", f"{_BRANCH}{ANSWER_KIND}:")
+"""The prefixes of what is noted about a question while it has no answer."""
 _COMPANIONS = ("", "print:", "within:")
 """The prefixes of entries that show that an earlier run has used a key."""
 
@@ -205,6 +208,17 @@ class Journal:
     @state.setter
     def state(self, value: Any) -> None:
         self.record(_STATE, value)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the next run needs the journal.
+
+        It does not if the function has only asked, each question under a key of its own: it asks the same
+        again, and has its answers in the request.
+        """
+        return any(
+            key != _RETURNED and (not key.startswith(_OF_QUESTIONS) or "#" in key) for key in self.entries
+        )
 
     def note_returned(self) -> None:
         """Note that the function returned an `InputRequired`: it decides itself where it continues."""
